@@ -1,0 +1,57 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up in .venv first.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# numpy<2, which the embedded server needs, has wheels for these Pythons.
+PYTHON_RANGE := >=3.11,<3.13
+PACKAGES := workflow loader training exporter triton_models serving
+UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
+export UV_PYTHON_DOWNLOADS := never
+export UV_NATIVE_TLS := true
+# TensorFlow's start-up chatter hides the messages that matter.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help env demo test lint types contracts tests lock bench clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+env: $(STAMP)  ## Create .venv with exact, hashed versions
+
+$(STAMP): requirements/cpu.txt pyproject.toml
+	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
+	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/cpu.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: env  ## Train, export, serve and prove the MovieLens ensemble
+	$(BIN)/python examples/movielens.py $(DEMO)
+
+test: env lint types contracts tests  ## Lint, types, import contracts and every test
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: env
+	$(BIN)/mypy $(PACKAGES) examples benchmarks
+
+contracts: env
+	$(BIN)/lint-imports
+
+tests: env
+	$(BIN)/pytest -n 2 --dist worksteal tests
+
+lock:  ## Resolve requirements/*.txt anew
+	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
+	  --extra cpu --extra serve --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
+	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
+	  --extra gpu --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
+
+clean:
+	rm -rf $(VENV) $(VENV)-uv demo_output models build .mypy_cache .ruff_cache .pytest_cache
