@@ -1,0 +1,27 @@
+"""Preprocessing that is defined once, fitted to data, and served as it was trained.
+
+Example:
+    >>> from workflow import Workflow, ops
+    >>> workflow = Workflow(["userId"] >> ops.Categorify())
+"""
+
+from . import ops
+from .embeddings import embedding_dimension, get_embedding_sizes
+from .errors import WorkflowError, WorkflowFormatError
+from .expressions.tree import where
+from .schema import ColumnSchema, Schema, SchemaError, Tags
+from .workflow import Workflow
+
+__all__ = [
+    "ColumnSchema",
+    "Schema",
+    "SchemaError",
+    "Tags",
+    "Workflow",
+    "WorkflowError",
+    "WorkflowFormatError",
+    "embedding_dimension",
+    "get_embedding_sizes",
+    "ops",
+    "where",
+]

@@ -1,0 +1,1 @@
+"""Column expressions: a small closed vocabulary of verbs, and what evaluates it."""

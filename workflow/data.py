@@ -1,0 +1,57 @@
+"""Tables that users have, as lazy Polars frames."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from .errors import WorkflowError
+
+
+def as_lazy_frame(data: Any) -> pl.LazyFrame:
+    """A lazy frame of a path, a folder, a glob, a list of paths, a frame or a dict of columns.
+
+    Raises:
+        WorkflowError: no file matches, or the data is of another kind.
+
+    Example:
+        >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
+        (2, 1)
+    """
+    if isinstance(data, pl.LazyFrame):
+        return data
+    if isinstance(data, pl.DataFrame):
+        return data.lazy()
+    if isinstance(data, Mapping):
+        return pl.DataFrame(dict(data)).lazy()
+    if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
+        return pl.DataFrame(pl.from_pandas(data)).lazy()
+    if isinstance(data, str | Path) or (isinstance(data, list | tuple) and data):
+        return pl.scan_parquet(parquet_files(data))
+    raise WorkflowError(
+        f"Expected parquet paths, a Polars or pandas frame or a dict of columns. Received: {data!r}."
+    )
+
+
+def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]:
+    """The files that a path, a folder, a glob or a list of these names, in order.
+
+    Raises:
+        WorkflowError: one of them matches no file.
+    """
+    if isinstance(paths, list | tuple):
+        return [file for path in paths for file in parquet_files(path)]
+    path = Path(paths)
+    found = (
+        sorted(path.glob("*.parquet"))
+        if path.is_dir()
+        else sorted(map(Path, glob.glob(str(paths))))
+    )
+    if not found:
+        raise WorkflowError(f"No parquet file matches {str(paths)!r}.")
+    return found

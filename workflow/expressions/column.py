@@ -1,0 +1,92 @@
+"""A column of data in numpy: what the numpy interpreter computes with.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Many strings in two arrays, as Arrow lays them out: a vocabulary of millions stays small.
+
+    Attributes:
+        data: uint8, the UTF-8 bytes of all strings one after another.
+        offsets: int64, shape (N + 1,), where each string starts, and the end.
+
+    Example:
+        >>> Strings.of(["ab", "c"]).to_objects().tolist()
+        ['ab', 'c']
+    """
+
+    data: Array
+    offsets: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Strings:
+        """The strings of an iterable."""
+        encoded = [text.encode() for text in texts]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def to_objects(self) -> Array:
+        """The strings as an object array of `str`."""
+        raw, offsets = self.data.tobytes(), self.offsets.tolist()
+        texts = np.empty(len(self), object)
+        texts[:] = [raw[start:end].decode() for start, end in zip(offsets, offsets[1:])]  # noqa: B905, RUF007
+        return texts
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of one column, with nulls and lists beside them rather than in them.
+
+    Attributes:
+        values: shape (N,) for a scalar column; for a list column the elements of all rows
+            one after another, shape (sum of lengths,). Strings are an object array of `str`,
+            or `Strings` in a column that is a constant of a program.
+        valid: boolean, the shape of `values`, False where the value is null; None when
+            nothing is null. What `values` holds at a null is unspecified.
+        lengths: int64 row lengths, shape (N,), for a list column; None for a scalar column.
+            A null row is an empty row: the two are one thing in a list column.
+    """
+
+    values: Array | Strings
+    valid: Array | None = None
+    lengths: Array | None = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether each row holds a list."""
+        return self.lengths is not None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.values if self.lengths is None else self.lengths)
+
+    @property
+    def array(self) -> Array:
+        """The values as one array, strings as objects."""
+        return self.values.to_objects() if isinstance(self.values, Strings) else self.values
+
+    def offsets(self) -> Array:
+        """Where each row of a list column starts, and the end: int64, shape (N + 1,)."""
+        if self.lengths is None:
+            raise TypeError("A scalar column has no offsets.")
+        offsets = np.zeros(len(self.lengths) + 1, np.int64)
+        np.cumsum(self.lengths, out=offsets[1:])
+        return offsets

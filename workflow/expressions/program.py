@@ -1,0 +1,306 @@
+"""A fitted transform as data: a list of steps, each a verb over earlier steps.
+
+Because a step can only name earlier ones, a program has no cycles and no nesting, and running
+it is one loop. A saved program is `program.json` and `program.safetensors`: no code, no pickle,
+no importable name.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..schema import DTYPES, ColumnSchema, Schema, SchemaError  # noqa: TID252 - see verbs.py
+from .arrays import (
+    FormatError,
+    column_to_arrays,
+    columns_from_arrays,
+    parse_json,
+    read_arrays,
+    write_arrays,
+)
+from .column import Column
+from .verbs import VERBS, ExpressionError, Type
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One application of a verb.
+
+    Attributes:
+        verb: a name of the vocabulary, or "source" (a column of the data) or "constant".
+        operands: the numbers of the steps that it works on, all earlier.
+        parameters: what else the verb takes; a table is a `Column`.
+        type: the static type of the result.
+    """
+
+    verb: str
+    operands: tuple[int, ...]
+    parameters: Mapping[str, Any]
+    type: Type
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps, and which of them are the outputs.
+
+    Attributes:
+        inputs: the columns that the program reads, with their types.
+        steps: in order; operands point backwards.
+        outputs: the columns that it makes: the schema's column, and the number of its step.
+    """
+
+    inputs: Schema
+    steps: tuple[Step, ...]
+    outputs: tuple[tuple[ColumnSchema, int], ...]
+
+    @property
+    def output_schema(self) -> Schema:
+        """The columns that the program makes."""
+        return Schema(column for column, _ in self.outputs)
+
+    def sources_of(self, output: str) -> set[str]:
+        """The names of the input columns that an output depends on."""
+        found, todo = set(), [step for column, step in self.outputs if column.name == output]
+        while todo:
+            step = self.steps[todo.pop()]
+            if step.verb == "source":
+                found.add(step.parameters["name"])
+            todo += step.operands
+        return found
+
+    def to_json(self, tables: dict[str, Any]) -> dict[str, Any]:
+        """A JSON-able document; the arrays of its tables are put into `tables`."""
+        steps = [_step_to_json(step, tables) for step in self.steps]
+        outputs = [{"column": column.to_json(), "step": step} for column, step in self.outputs]
+        return {
+            "format": FORMAT,
+            "inputs": self.inputs.to_json(),
+            "steps": steps,
+            "outputs": outputs,
+        }
+
+    @classmethod
+    def from_json(cls, document: Any, tables: Mapping[str, Column]) -> Program:
+        """The program that `to_json` described, every step checked.
+
+        Raises:
+            FormatError: the document says something that no program can.
+        """
+        try:
+            return _program_from_json(document, tables)
+        except (ExpressionError, SchemaError, KeyError, TypeError, IndexError) as error:
+            raise FormatError(f"program: {error}") from error
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `program.json` and `program.safetensors` into a folder."""
+        tables: dict[str, Any] = {}
+        document = self.to_json(tables)
+        with open(os.path.join(folder, "program.json"), "w") as file:  # noqa: PTH118, PTH123
+            json.dump(document, file, allow_nan=False, separators=(",", ":"))
+        write_arrays(os.path.join(folder, "program.safetensors"), tables)  # noqa: PTH118
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Program:
+        """Read what `save` wrote.
+
+        Raises:
+            FormatError: the files are damaged or say something that no program can.
+        """
+        path = os.path.join(folder, "program.json")  # noqa: PTH118
+        with open(path, "rb") as file:  # noqa: PTH123
+            document = parse_json(file.read(), path)
+        arrays = read_arrays(os.path.join(folder, "program.safetensors"))  # noqa: PTH118
+        return cls.from_json(document, columns_from_arrays(arrays, path))
+
+
+def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Program:
+    """The program of some expressions, common subexpressions computed once.
+
+    Args:
+        outputs: each output's column and its `Expression`; the expression is cast to the
+            column's dtype.
+        inputs: the data's columns; the program keeps those that it reads.
+    """
+    builder = _Builder()
+    made = []
+    for column, expression in outputs:
+        step = builder.add(expression)
+        type_ = builder.steps[step].type
+        if type_.dtype != column.dtype:
+            step = builder.cast(step, column.dtype)
+        made.append((column.with_(is_list=type_.is_list, nullable=type_.nullable), step))
+    read = {step.parameters["name"] for step in builder.steps if step.verb == "source"}
+    used = Schema(column for column in inputs.columns if column.name in read)
+    return Program(used, tuple(builder.steps), tuple(made))
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._known: dict[Any, int] = {}
+        self._by_identity: dict[int, int] = {}
+        # Keeps every expression alive, so that an id is not used twice.
+        self._seen: list[Any] = []
+
+    def add(self, expression: Any) -> int:
+        todo = [expression]
+        while todo:
+            node = todo[-1]
+            waiting = [o for o in node.operands if id(o) not in self._by_identity]
+            if waiting:
+                todo += waiting
+                continue
+            todo.pop()
+            if id(node) not in self._by_identity:
+                operands = tuple(self._by_identity[id(o)] for o in node.operands)
+                self._by_identity[id(node)] = self._step(
+                    Step(node.verb, operands, node.parameters, node.type)
+                )
+                self._seen.append(node)
+        return self._by_identity[id(expression)]
+
+    def cast(self, step: int, dtype: str) -> int:
+        type_ = VERBS["cast"].infer([self.steps[step].type], {"dtype": dtype})
+        return self._step(Step("cast", (step,), {"dtype": dtype}, type_))
+
+    def _step(self, step: Step) -> int:
+        parameters = tuple(
+            (k, id(v) if isinstance(v, Column) else (type(v), v))
+            for k, v in step.parameters.items()
+        )
+        key = (step.verb, step.operands, parameters, step.type)
+        if key not in self._known:
+            self._known[key] = len(self.steps)
+            self.steps.append(step)
+            self._seen.append(step)
+        return self._known[key]
+
+
+def _step_to_json(step: Step, tables: dict[str, Any]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for key, value in step.parameters.items():
+        if isinstance(value, Column):
+            name = f"table{len(tables)}"
+            tables.update(column_to_arrays(name, value))
+            parameters[key] = {"table": name}
+        elif isinstance(value, float) and not math.isfinite(value):
+            parameters[key] = {"float": str(value)}
+        else:
+            parameters[key] = value
+    if step.verb == "constant":
+        parameters["dtype"] = step.type.dtype
+    return {"verb": step.verb, "operands": list(step.operands), "parameters": parameters}
+
+
+def _program_from_json(document: Any, tables: Mapping[str, Column]) -> Program:
+    _expect_keys(document, "format", "inputs", "steps", "outputs")
+    if document["format"] != FORMAT:
+        raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
+    inputs = Schema.from_json(document["inputs"])
+    steps: list[Step] = []
+    for entry in document["steps"]:
+        steps.append(_step_from_json(entry, steps, inputs, tables))
+    outputs = []
+    for entry in document["outputs"]:
+        _expect_keys(entry, "column", "step")
+        column, step = ColumnSchema.from_json(entry["column"]), _position(entry["step"], steps)
+        type_ = steps[step].type
+        if (column.dtype, column.is_list, column.nullable) != (
+            type_.dtype,
+            type_.is_list,
+            type_.nullable,
+        ):
+            raise FormatError(
+                f"output {column.name!r} is said to be {column}, and its step makes {type_}."
+            )
+        outputs.append((column, step))
+    return Program(inputs, tuple(steps), tuple(outputs))
+
+
+def _step_from_json(
+    entry: Any, steps: list[Step], inputs: Schema, tables: Mapping[str, Column]
+) -> Step:
+    _expect_keys(entry, "verb", "operands", "parameters")
+    verb, raw = entry["verb"], entry["parameters"]
+    operands = tuple(_position(operand, steps) for operand in entry["operands"])
+    if verb == "source":
+        _expect_keys(raw, "name")
+        column = inputs[raw["name"]]
+        return Step(verb, _none(operands), raw, Type(column.dtype, column.is_list, column.nullable))
+    parameters = {key: _parameter_from_json(value, tables) for key, value in raw.items()}
+    if verb == "constant":
+        _expect_keys(raw, "value", "dtype")
+        type_ = Type(DTYPES[parameters.pop("dtype")].name, nullable=False)
+        return Step(verb, _none(operands), parameters, type_)
+    if verb not in VERBS:
+        raise FormatError(f"unknown verb {verb!r}.")
+    known = VERBS[verb]
+    _expect_keys(raw, *known.parameters)
+    for key, value in parameters.items():
+        if not isinstance(value, known.parameters[key]):
+            raise FormatError(f"{verb} does not take {key}={value!r}.")
+    if len(operands) != known.arity:
+        raise FormatError(f"{verb} takes {known.arity} operands. Received: {len(operands)}.")
+    return Step(
+        verb, operands, parameters, known.infer([steps[o].type for o in operands], parameters)
+    )
+
+
+def _parameter_from_json(value: Any, tables: Mapping[str, Column]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"float"} and value["float"] in ("inf", "-inf", "nan"):
+        return float(value["float"])
+    _expect_keys(value, "table")
+    return tables[value["table"]]
+
+
+def _position(value: Any, steps: list[Step]) -> int:
+    if type(value) is not int or not 0 <= value < len(steps):
+        raise FormatError(f"expected the number of an earlier step. Received: {value!r}.")
+    return value
+
+
+def _none(operands: tuple[int, ...]) -> tuple[int, ...]:
+    if operands:
+        raise FormatError("a source or a constant has no operands.")
+    return operands
+
+
+def _expect_keys(value: Any, *keys: str) -> None:
+    if not isinstance(value, dict) or value.keys() != set(keys):
+        received = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        raise FormatError(
+            f"expected an object with the keys {', '.join(keys)}. Received: {received}."
+        )
+
+
+def with_nullable_inputs(program: Program, nullable: Mapping[str, bool]) -> Program:
+    """The same program with other assumptions about which inputs may be null, types inferred anew."""
+    inputs = Schema(
+        c.with_(nullable=nullable.get(c.name, c.nullable)) for c in program.inputs.columns
+    )
+    steps: list[Step] = []
+    for step in program.steps:
+        if step.verb == "source":
+            steps.append(
+                replace(
+                    step, type=replace(step.type, nullable=inputs[step.parameters["name"]].nullable)
+                )
+            )
+        elif step.verb == "constant":
+            steps.append(step)
+        else:
+            type_ = VERBS[step.verb].infer([steps[o].type for o in step.operands], step.parameters)
+            steps.append(replace(step, type=type_))
+    outputs = tuple((c.with_(nullable=steps[s].type.nullable), s) for c, s in program.outputs)
+    return Program(inputs, tuple(steps), outputs)

@@ -1,0 +1,100 @@
+"""Normalize: mean 0, standard deviation 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.operator import Feature, Features, Operator, Partials, State, require
+from workflow.schema import Schema, Tags, dtype_of
+
+
+@dataclass(frozen=True)
+class Normalize(Operator):
+    """Subtract the mean and divide by the standard deviation (of a sample, ddof 1).
+
+    The moments of parts of the data are merged pairwise in float64, which is stable where sums
+    of squares are not: 1e8, 1e8 + 1, 1e8 + 2 has a standard deviation of 1. Nulls, NaN and
+    infinities do not count towards the moments; a null stays null. Where the deviation is 0
+    (or there is one value at most) only the mean is subtracted.
+
+    Args:
+        out_dtype: "float32" or "float64"; the arithmetic is in float64 always.
+
+    Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
+    Sample Variances", 1979.
+
+    Example:
+        >>> scaled = ["price"] >> Normalize()
+    """
+
+    out_dtype: str = "float32"
+
+    learns: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(
+            dtype_of(self.out_dtype).kind == "float",
+            f"Normalize makes float32 or float64. Received: {self.out_dtype!r}.",
+        )
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """Count, mean and sum of squared differences of each column."""
+        for column in columns.columns:
+            require(
+                column.info.is_integer or column.info.kind == "float",
+                f"Normalize needs numbers. Received: column {column.name!r}, {column}.",
+            )
+        return {
+            column.name: _moments(frame, column.name, is_list=column.is_list)
+            for column in columns.columns
+        }
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """The moments of all parts together."""
+        return {name: _merge(parts) for name, parts in partials.items()}
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """Mean and standard deviation of each column, in the order of the columns."""
+        means, deviations = [], []
+        for name in columns:
+            count, mean, squares = partials[name].row(0)
+            means.append(mean or 0.0)
+            deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
+            deviations.append(deviation or 1.0)
+        return {"mean": Column(np.array(means)), "std": Column(np.array(deviations))}
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns, scaled."""
+        scaled: Features = {}
+        moments = zip(state["mean"].array.tolist(), state["std"].array.tolist(), strict=True)
+        for (name, feature), (mean, deviation) in zip(columns.items(), moments, strict=True):
+            value = (feature.expression.cast("float64") - mean) / deviation
+            scaled[name] = Feature.of(
+                name, value.cast(self.out_dtype), feature.schema, tags=(Tags.CONTINUOUS,)
+            )
+        return scaled
+
+
+def _moments(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
+    values = (
+        frame.select(pl.col(name).explode(empty_as_null=False)) if is_list else frame.select(name)
+    )
+    value = pl.col(name).cast(pl.Float64)
+    finite = values.select(value.filter(value.is_finite()))
+    count = pl.col(name).count().cast(pl.Float64)
+    return finite.select(
+        count=count, mean=pl.col(name).mean(), squares=pl.col(name).var(ddof=0) * count
+    )
+
+
+def _merge(parts: pl.LazyFrame) -> pl.LazyFrame:
+    count = pl.col("count")
+    mean = (count * pl.col("mean")).sum() / count.sum()
+    spread = (pl.col("squares").fill_null(0) + count * (pl.col("mean") - mean) ** 2).sum()
+    return parts.filter(count > 0).select(count=count.sum(), mean=mean, squares=spread)

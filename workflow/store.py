@@ -1,0 +1,214 @@
+"""A fitted workflow on disk: `workflow.json` and `state.safetensors`.
+
+Reading, auditing and constructing are three steps: the files are parsed into plain values,
+every value is checked, and only then is an operator made. Nothing in a file names code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import WorkflowError, WorkflowFormatError
+from .expressions.arrays import (
+    FormatError,
+    column_to_arrays,
+    columns_from_arrays,
+    parse_json,
+    read_arrays,
+    write_arrays,
+)
+from .expressions.column import Column
+from .expressions.verbs import ExpressionError
+from .graph import ConcatNode, Node, OperatorNode, SelectNode, SubsetNode
+from .operator import OPERATORS, Operator, State
+from .schema import Schema, SchemaError
+from .workflow import Workflow
+
+FORMAT = 1
+WORKFLOW_FILE, STATE_FILE = "workflow.json", "state.safetensors"
+_KINDS = {
+    "select": {"names"},
+    "operator": {"operator", "config"},
+    "concat": set(),
+    "keep": {"names"},
+    "drop": {"names"},
+}
+
+
+def save_workflow(workflow: Workflow, folder: Path) -> None:
+    """Write a fitted workflow into a folder, which appears complete or not at all.
+
+    Raises:
+        WorkflowError: the workflow is not fitted, or the folder holds something else.
+    """
+    document = _describe(workflow)
+    if folder.exists() and {entry.name for entry in folder.iterdir()} - {WORKFLOW_FILE, STATE_FILE}:
+        raise WorkflowError(
+            f"{folder} holds other files. Save the workflow into a folder of its own."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        (staging / WORKFLOW_FILE).write_text(json.dumps(document, indent=1, allow_nan=False))
+        write_arrays(staging / STATE_FILE, _state_arrays(workflow.states))
+        staging.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(staging, folder)  # noqa: PTH105 - the atomic call by its name
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _describe(workflow: Workflow) -> dict[str, Any]:
+    numbers = {node: number for number, node in enumerate(workflow.nodes)}
+    features = workflow.features()
+    nodes = []
+    for node in workflow.nodes:
+        entry: dict[str, Any] = {"parents": [numbers[p] for p in node.parents]}
+        if isinstance(node, OperatorNode):
+            config = node.operator.to_config(features[node.parents[0]])
+            entry |= {
+                "kind": "operator",
+                "operator": type(node.operator).__name__,
+                "config": config,
+            }
+        elif isinstance(node, ConcatNode):
+            entry["kind"] = "concat"
+        elif isinstance(node, SubsetNode):
+            entry |= {"kind": "keep" if node.keep else "drop", "names": list(node.names)}
+        elif isinstance(node, SelectNode):
+            entry |= {"kind": "select", "names": list(node.names)}
+        nodes.append(entry)
+    return {
+        "format": FORMAT,
+        "inputs": workflow.input_schema.to_json(),
+        "nodes": nodes,
+        "output_dtypes": workflow.output_dtypes.assigned,
+    }
+
+
+def _state_arrays(states: Mapping[int, State]) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
+    for number, state in states.items():
+        for name, column in state.items():
+            arrays |= column_to_arrays(f"{number}.{name}", column)
+    return arrays
+
+
+def load_workflow(folder: Path) -> Workflow:
+    """Read a workflow that `save_workflow` wrote.
+
+    Raises:
+        WorkflowFormatError: the files are missing, damaged, or are not a workflow.
+    """
+    for name in (WORKFLOW_FILE, STATE_FILE):
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            raise WorkflowFormatError(f"Expected {folder} to hold the file {name}.")
+    try:
+        document = parse_json((folder / WORKFLOW_FILE).read_bytes(), str(folder / WORKFLOW_FILE))
+        states = _read_states(folder / STATE_FILE)
+        _audit(document, states)
+        return _construct(document, states)
+    except (FormatError, SchemaError, ExpressionError, KeyError, TypeError, WorkflowError) as error:
+        raise WorkflowFormatError(
+            f"{folder} is not a workflow of format {FORMAT}: {error}"
+        ) from error
+
+
+def _read_states(path: Path) -> dict[int, dict[str, Column]]:
+    states: dict[int, dict[str, Column]] = {}
+    for name, column in columns_from_arrays(read_arrays(path), str(path)).items():
+        number, _, key = name.partition(".")
+        if not number.isdecimal() or str(int(number)) != number:
+            raise FormatError(f"{path}: {name!r} names no node.")
+        states.setdefault(int(number), {})[key] = column
+    return states
+
+
+def _audit(document: Any, states: Mapping[int, State]) -> None:
+    if not isinstance(document, dict) or document.keys() != {
+        "format",
+        "inputs",
+        "nodes",
+        "output_dtypes",
+    }:
+        raise FormatError("expected format, inputs, nodes and output_dtypes and nothing else.")
+    if document["format"] != FORMAT:
+        raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
+    if not isinstance(document["nodes"], list) or not document["nodes"]:
+        raise FormatError("expected a list of nodes.")
+    for number, entry in enumerate(document["nodes"]):
+        _audit_node(number, entry, states)
+    operators = [n for n, entry in enumerate(document["nodes"]) if entry["kind"] == "operator"]
+    if states.keys() - set(operators):
+        raise FormatError("there is state for nodes that are no operators.")
+
+
+def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:
+    kind = entry.get("kind") if isinstance(entry, dict) else None
+    if kind not in _KINDS or entry.keys() != _KINDS[kind] | {"kind", "parents"}:
+        raise FormatError(
+            f"node {number} is not a node of a known kind with just the keys that it needs."
+        )
+    parents, names = entry["parents"], entry.get("names", [])
+    if not isinstance(parents, list) or any(
+        type(p) is not int or not 0 <= p < number for p in parents
+    ):
+        raise FormatError(
+            f"node {number} needs earlier nodes as its parents. Received: {parents!r}."
+        )
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise FormatError(f"node {number} needs a list of names.")
+    if len(parents) != {"select": 0, "concat": len(parents) or -1}.get(kind, 1):
+        raise FormatError(f"node {number} has {len(parents)} parents, which a {kind} node cannot.")
+    if kind == "operator":
+        _audit_operator(number, entry, states)
+
+
+def _audit_operator(number: int, entry: Any, states: Mapping[int, State]) -> None:
+    operator = OPERATORS.get(entry["operator"]) if isinstance(entry["operator"], str) else None
+    if operator is None:
+        raise FormatError(f"node {number}: unknown operator {entry['operator']!r}.")
+    known = {field.name for field in dataclasses.fields(operator)}
+    if not isinstance(entry["config"], dict) or entry["config"].keys() - known:
+        raise FormatError(
+            f"node {number}: {operator.__name__} takes {', '.join(sorted(known))} and nothing else."
+        )
+    if operator.learns and number not in states:
+        raise FormatError(f"node {number}: the state of {operator.__name__} is missing.")
+
+
+def _construct(document: Any, states: Mapping[int, State]) -> Workflow:
+    nodes: list[Node] = []
+    for number, entry in enumerate(document["nodes"]):
+        parents = [nodes[p] for p in entry["parents"]]
+        nodes.append(_construct_node(entry, parents, states.get(number, {})))
+    workflow = Workflow(nodes[-1])
+    if workflow.nodes != nodes:
+        raise FormatError(
+            "the nodes are not in the order of one graph that ends in the last of them."
+        )
+    workflow.restore(Schema.from_json(document["inputs"]), dict(states), document["output_dtypes"])
+    # Building the program checks that every column and all state that it needs are there.
+    _ = workflow.program
+    return workflow
+
+
+def _construct_node(entry: Any, parents: list[Node], state: State) -> Node:
+    kind = entry["kind"]
+    if kind == "select":
+        return SelectNode(entry["names"])
+    if kind == "concat":
+        return ConcatNode(*parents)
+    if kind in ("keep", "drop"):
+        return SubsetNode(parents[0], entry["names"], keep=kind == "keep")
+    operator: Operator = OPERATORS[entry["operator"]].from_config(entry["config"], state)
+    return OperatorNode(parents[0], operator)
