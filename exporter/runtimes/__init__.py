@@ -1,0 +1,1 @@
+"""How the network is served: one file for each runtime."""

@@ -1,1 +1,14 @@
 """Column expressions: a small closed vocabulary of verbs, and what evaluates it."""
+
+# What the numpy interpreter needs, relative to the package `workflow`: an export copies these.
+RUNTIME_FILES = (
+    "schema.py",
+    "wire.py",
+    "expressions/__init__.py",
+    "expressions/arrays.py",
+    "expressions/column.py",
+    "expressions/lookup.py",
+    "expressions/numpy.py",
+    "expressions/program.py",
+    "expressions/verbs.py",
+)

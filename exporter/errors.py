@@ -1,0 +1,7 @@
+"""The error of the exporter."""
+
+from __future__ import annotations
+
+
+class ExportError(ValueError):
+    """An export that cannot work; nothing was written, and the text says what to change."""

@@ -1,0 +1,204 @@
+"""What the network takes of the workflow: columns, casts, and which inputs may be null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.errors import ExportError
+from training.signature import ModelSignature, TensorSpec
+from workflow import Workflow
+from workflow.expressions.program import Program, build, with_nullable_inputs
+from workflow.schema import DTYPES, ColumnSchema, Tags, dtype_of
+from workflow.wire import NNZS, VALUES, WireColumn, wire_column
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A column whose dtype the network decides."""
+
+    column: str
+    made: str
+    served: str
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.made} -> {self.served}"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The preprocessing step: what it computes, and how its columns travel.
+
+    Attributes:
+        program: the network's columns, of the network's dtypes, and nothing else.
+        inputs: the columns that a client sends.
+        outputs: the columns that the network takes.
+        casts: where the network's dtype is not the workflow's.
+        labels: the label columns.
+        unused: the workflow's outputs that the network does not take.
+    """
+
+    program: Program
+    inputs: tuple[WireColumn, ...]
+    outputs: tuple[WireColumn, ...]
+    casts: tuple[Cast, ...]
+    labels: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+def select_features(
+    workflow: Workflow, signature: ModelSignature, label_columns: Sequence[str] | None
+) -> Features:
+    """The part of a workflow that a network needs.
+
+    Args:
+        workflow: fitted.
+        signature: the network's inputs and outputs.
+        label_columns: the labels; None for the columns tagged as target.
+
+    Raises:
+        ExportError: the network takes what the workflow does not make, or a label; or a dtype or
+            a null that cannot be served.
+    """
+    schema = workflow.output_schema
+    labels = _labels(workflow, label_columns)
+    wanted = _wanted_columns(signature, schema.names)
+    _expect_no_label(wanted, labels)
+    columns, casts = [], []
+    expressions = workflow.features()[workflow.nodes[-1]]
+    for wire in wanted:
+        made = schema[wire.name]
+        _check_column(made, wire)
+        if made.dtype != wire.dtype:
+            casts.append(Cast(wire.name, made.dtype, wire.dtype))
+        own = expressions[wire.name].expression
+        # The dtype that was assigned to the output comes first, as it does in training.
+        expression = own if own.type.dtype == made.dtype else own.cast(made.dtype)
+        columns.append((made.with_(dtype=wire.dtype), expression))
+    program = _settle_nulls(build(columns, workflow.input_schema))
+    _expect_no_label_input(program, labels)
+    return Features(
+        program=program,
+        inputs=tuple(wire_column(column, column.nullable) for column in program.inputs.columns),
+        outputs=tuple(wanted),
+        casts=tuple(casts),
+        labels=labels,
+        unused=tuple(n for n in schema if n not in {w.name for w in wanted} and n not in labels),
+    )
+
+
+def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
+    if label_columns is None:
+        return tuple(workflow.output_schema.tagged(Tags.TARGET))
+    known = [*workflow.output_schema, *workflow.input_schema]
+    for name in label_columns:
+        if name not in known:
+            raise ExportError(
+                f"Label {name!r} is no column of the workflow. Its outputs are {', '.join(workflow.output_schema)}."
+            )
+    return tuple(label_columns)
+
+
+def _wanted_columns(signature: ModelSignature, outputs: Iterable[str]) -> list[WireColumn]:
+    """The network's inputs as columns: `x__values` and `x__nnzs` are the two halves of one."""
+    specs = {spec.name: spec for spec in signature.inputs}
+    produced = set(outputs)
+    columns: dict[str, WireColumn] = {}
+    missing = []
+    for name, spec in specs.items():
+        if name in produced:
+            columns[name] = WireColumn(name, spec.dtype)
+        elif (
+            name.endswith((VALUES, NNZS))
+            and (column := name.removesuffix(VALUES).removesuffix(NNZS)) in produced
+        ):
+            columns.setdefault(column, _pair(column, specs))
+        else:
+            missing.append(name)
+        if spec.shape[1] != 1:
+            raise ExportError(
+                f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
+                "Take a list as the pair of inputs <name>__values and <name>__nnzs."
+            )
+    if missing:
+        raise ExportError(
+            f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
+            f"It makes {', '.join(outputs)}."
+        )
+    return list(columns.values())
+
+
+def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:
+    halves = [specs.get(column + suffix) for suffix in (VALUES, NNZS)]
+    if None in halves:
+        raise ExportError(
+            f"A list column needs two inputs of the network: {column}{VALUES} and {column}{NNZS}."
+        )
+    values, nnzs = (half for half in halves if half)
+    if not dtype_of(nnzs.dtype).is_integer:
+        raise ExportError(f"Row lengths are whole numbers. Received: input {nnzs}.")
+    return WireColumn(column, values.dtype, "flat", nnzs_dtype=nnzs.dtype)
+
+
+def _expect_no_label(wanted: Iterable[WireColumn], labels: Sequence[str]) -> None:
+    for column in wanted:
+        if column.name in labels:
+            raise ExportError(
+                f"The network takes {column.name!r}, which is a label. Train without it, or leave it out of "
+                "label_columns."
+            )
+
+
+def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
+    for column, _ in program.outputs:
+        needed = program.sources_of(column.name) & set(labels)
+        if needed:
+            raise ExportError(
+                f"Feature {column.name!r} is computed from the label {', '.join(sorted(needed))}, "
+                "which a request does not have."
+            )
+
+
+def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
+    have, want = made.info, DTYPES[wire.dtype]
+    if made.is_list != (wire.layout == "flat"):
+        kind = "a list" if made.is_list else "one value a row"
+        raise ExportError(
+            f"Column {made.name!r} is {kind} in the workflow and is not in the network's inputs."
+        )
+    if (have.kind == "string") != (want.kind == "string") or (
+        have.kind == "float" and want.kind != "float"
+    ):
+        raise ExportError(
+            f"Column {made.name!r} is {have.name} in the workflow and {want.name} in the network. "
+            "Change the workflow or the keras.Input, so that both say the same."
+        )
+    largest = made.properties.get("domain", {}).get("max")
+    if largest is not None and want.is_integer and largest > np.iinfo(want.numpy).max:
+        raise ExportError(
+            f"Ids of {made.name!r} go up to {largest}, and the network takes {want.name}."
+        )
+
+
+def _settle_nulls(program: Program) -> Program:
+    """Allow null in those inputs of which the workflow says what becomes of it.
+
+    Raises:
+        ExportError: an output that can be null whatever the inputs are.
+    """
+    names = program.inputs.names
+    never = dict.fromkeys(names, False)
+    open_ = [c.name for c, _ in with_nullable_inputs(program, never).outputs if c.nullable]
+    if open_:
+        raise ExportError(
+            f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
+            "Put FillMissing or Categorify after what makes it null."
+        )
+    allowed = dict(never)
+    for name in names:
+        if program.inputs[name].info.kind != "bool":
+            trial = with_nullable_inputs(program, {**never, name: True})
+            allowed[name] = not any(column.nullable for column, _ in trial.outputs)
+    return with_nullable_inputs(program, allowed)

@@ -1,0 +1,67 @@
+"""A model of the repository as data, before it becomes a config.pbtxt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model: its name, its dtype (of the dtype table) and its shape.
+
+    -1 is a dimension that a request chooses; the first one is the rows.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...] = (-1, 1)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join('N' if d < 0 else str(d) for d in self.dims)}]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A model inside an ensemble.
+
+    Attributes:
+        model: the model's name.
+        version: the one version of it that the ensemble uses.
+        inputs: from the model's input to the ensemble's tensor that it takes.
+        outputs: from the model's output to the ensemble's tensor that it makes.
+    """
+
+    model: str
+    version: int
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything that a config.pbtxt says.
+
+    Attributes:
+        name: the model's folder.
+        version: the version that this export writes.
+        inputs: the tensors that it takes.
+        outputs: the tensors that it makes.
+        backend: the Triton backend, or "" for an ensemble.
+        platform: the Triton platform, or "".
+        parameters: free text by name.
+        instances: how many copies serve; 0 for an ensemble, which has none.
+        instance_kind: where they run.
+        steps: the steps of an ensemble.
+    """
+
+    name: str
+    version: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    backend: str = ""
+    platform: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    instances: int = 0
+    instance_kind: str = "KIND_CPU"
+    steps: tuple[Step, ...] = ()

@@ -1,0 +1,130 @@
+"""What the constructor's arguments mean, apart from columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from loader.errors import LoaderError
+from loader.files import Source, find_files
+from loader.plan import Share
+
+# Rows in memory at once: being decoded, their shuffled copy, waiting, and being cut.
+_COPIES = 4
+
+
+def check_choices(engine: Any, device: Any, on_bad_files: Any) -> None:
+    """Refuse formats, devices and policies that do not exist.
+
+    Raises:
+        LoaderError: naming the argument, what it takes and what it got.
+    """
+    choices = {
+        "engine": (engine, (None, "parquet")),
+        "device": (device, (None, "cpu")),
+        "on_bad_files": (on_bad_files, ("error", "skip")),
+    }
+    for name, (value, known) in choices.items():
+        if value not in known:
+            listed = " or ".join(repr(choice) for choice in known)
+            raise LoaderError(f"Expected {name} as {listed}. Received: {value!r}.")
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse what is not a whole number of at least 1.
+
+    Raises:
+        LoaderError: naming the argument.
+    """
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise LoaderError(
+                f"Expected {name} as a whole number of at least 1. Received: {value!r}."
+            )
+
+
+def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
+    """The worker's share of the rows.
+
+    Args:
+        size: number of workers, or None.
+        rank: this worker's number, or None.
+        unseeded: whether rows are to be shuffled without a given seed.
+
+    Raises:
+        LoaderError: one without the other, a rank out of range, or several workers that would
+            each draw an order of their own.
+    """
+    if size is None and rank is None:
+        return Share()
+    if not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
+        raise LoaderError(
+            "Expected global_size and global_rank together, with 0 <= global_rank < global_size. "
+            f"Received: global_size={size!r}, global_rank={rank!r}."
+        )
+    if size > 1 and unseeded:
+        raise LoaderError(
+            "Expected a seed or seed_fn that is the same for all workers, since each of them "
+            "takes its share of one common order. Received: neither. Pass seed=0, for example."
+        )
+    return Share(size, rank)
+
+
+def open_data(paths_or_dataset: Any) -> tuple[pl.DataFrame | None, list[str]]:
+    """A data frame, or the files that a path stands for."""
+    if isinstance(paths_or_dataset, pl.LazyFrame):
+        return paths_or_dataset.collect(), []
+    if isinstance(paths_or_dataset, pl.DataFrame):
+        return paths_or_dataset, []
+    return None, find_files(paths_or_dataset)
+
+
+def rows_in_buffer(source: Source, buffer_size: float, batch_size: int) -> int:
+    """How many rows may be decoded at once; never less than a batch.
+
+    Args:
+        source: what is read.
+        buffer_size: a fraction of the machine's memory below 1, bytes from 1 on.
+        batch_size: rows in a batch.
+
+    Raises:
+        LoaderError: a size that is not above 0, or data without rows.
+    """
+    if isinstance(buffer_size, bool) or not buffer_size > 0:
+        raise LoaderError(
+            "Expected buffer_size as a fraction of memory below 1, or bytes from 1 on. "
+            f"Received: {buffer_size!r}."
+        )
+    rows = sum(group.rows for group in source.row_groups)
+    if not rows:
+        raise LoaderError(
+            "Expected data with rows. Received: none in any file. Check what wrote them."
+        )
+    nbytes = buffer_size if buffer_size >= 1 else buffer_size * _memory()
+    row_bytes = max(group.nbytes / group.rows for group in source.row_groups)
+    return max(int(nbytes / _COPIES / max(row_bytes, 1)), batch_size)
+
+
+def _memory() -> int:
+    """The machine's memory in bytes: all of it, so that the same machine cuts the same way."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Refuse options that would change which rows are read.
+
+    Raises:
+        LoaderError: an option that the loader sets itself, or one that Polars does not have.
+    """
+    options = dict(options or {})
+    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")
+    for name in options:
+        if name not in allowed:
+            raise LoaderError(
+                f"Expected reader_kwargs among {', '.join(allowed)} (of polars.scan_parquet). "
+                f"Received: {name!r}."
+            )
+    return options

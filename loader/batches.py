@@ -1,0 +1,177 @@
+"""From chunks to batches: shuffle rows, carry the rest over, cut slices.
+
+The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it.
+So the rows of any batch are known from the plan alone, which is what makes resuming cheap.
+Cutting copies nothing: a batch is views into its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from loader.chunks import ChunkReader, elements_of, lengths_of
+from loader.layout import BatchColumn, Layout
+from loader.plan import Chunk
+from loader.prefetch import Prefetcher
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A column with one row of the array for each row of the batch: shape (rows, width)."""
+
+    array: Array
+
+    def cut(self, start: int, stop: int) -> list[Array]:
+        """The tensors of some rows."""
+        return [self.array[start:stop]]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A list column: values (nnz, 1), lengths (rows, 1) and offsets (rows + 1,)."""
+
+    values: Array
+    lengths: Array
+    offsets: Array
+
+    def cut(self, start: int, stop: int) -> list[Array]:
+        """The tensors of some rows: values, then row lengths."""
+        first, last = self.offsets[start], self.offsets[stop]
+        return [self.values[first:last], self.lengths[start:stop]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows in memory of which whole batches are cut; only an epoch's last may be short."""
+
+    columns: Sequence[Dense | Ragged]
+    rows: int
+
+    def batches(self, batch_size: int) -> Iterator[list[Array]]:
+        """The tensors of each batch, in the order of the layout, a list column giving two."""
+        for start in range(0, self.rows, batch_size):
+            stop = min(start + batch_size, self.rows)
+            yield [array for column in self.columns for array in column.cut(start, stop)]
+
+
+def blocks(
+    reader: ChunkReader,
+    groups: Sequence[Sequence[Chunk]],
+    layout: Layout,
+    batch_size: int,
+    seed: tuple[int, int] | None,
+) -> Iterator[Block]:
+    """Read chunks and give their rows in blocks of whole batches, nothing lost in between.
+
+    Args:
+        reader: reads pieces.
+        groups: chunks of an epoch in order, grouped by what is read at once.
+        layout: the columns of a batch.
+        batch_size: rows in each batch.
+        seed: seed and epoch number of the row order, or None to leave rows in place.
+    """
+    carry = pl.DataFrame()
+    with Prefetcher(lambda: _frames(reader, groups)) as frames:
+        for chunk, parts in frames:
+            frame = pl.concat(parts, rechunk=seed is not None)
+            parts.clear()
+            order = _row_order(chunk, seed)
+            start = chunk.skip
+            if len(carry):
+                start = min(start + batch_size - len(carry), chunk.rows)
+                carry = pl.concat([carry, _take(frame, order, chunk.skip, start)], rechunk=True)
+                if len(carry) < batch_size:
+                    continue
+                yield make_block(carry, layout)
+            stop = start + (chunk.rows - start) // batch_size * batch_size
+            if stop > start:
+                yield make_block(_take(frame, order, start, stop), layout)
+            carry = _copy(frame, order, stop, chunk.rows)
+            del frame  # it would be held while the next chunk is waited for
+    if len(carry):
+        yield make_block(carry, layout)
+
+
+def _frames(
+    reader: ChunkReader, groups: Sequence[Sequence[Chunk]]
+) -> Iterator[tuple[Chunk, list[pl.DataFrame]]]:
+    """Chunks with their decoded pieces. Decoding overlaps with shuffling: each has a thread."""
+    for group in groups:
+        frames = reader.read([piece for chunk in group for piece in chunk.pieces])
+        for chunk in group:
+            parts = [frames.pop(0) for _ in chunk.pieces]
+            yield chunk, parts
+            del parts  # the consumer clears it
+
+
+def _row_order(chunk: Chunk, seed: tuple[int, int] | None) -> pl.Series | None:
+    if seed is None:
+        return None
+    # The first piece's number, so that the order depends on the rows and not on the rank.
+    random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
+    rows = pl.int_range(chunk.rows, dtype=pl.UInt32, eager=True)
+    # Polars shuffles twice as fast as numpy, which only gives the seed here.
+    return rows.shuffle(seed=int(random.integers(2**63)))
+
+
+def _take(frame: pl.DataFrame, order: pl.Series | None, start: int, stop: int) -> pl.DataFrame:
+    return frame[start:stop] if order is None else frame[order[start:stop]]
+
+
+def _copy(frame: pl.DataFrame, order: pl.Series | None, start: int, stop: int) -> pl.DataFrame:
+    """As `_take`, but sharing no memory: a slice would keep the whole frame alive."""
+    rows = pl.arange(start, stop, eager=True, dtype=pl.UInt32) if order is None else order
+    return frame[rows if order is None else rows[start:stop]]
+
+
+def make_block(frame: pl.DataFrame, layout: Layout) -> Block:
+    """The numpy form of a frame, sharing its memory where it can."""
+    columns = [make_column(frame.get_column(column.name), column) for column in layout.columns]
+    return Block(columns, len(frame))
+
+
+def make_column(series: pl.Series, column: BatchColumn) -> Dense | Ragged:
+    """The numpy form of one column."""
+    if not column.type.is_list:
+        return Dense(_as_array(series))
+    lengths = _as_array(lengths_of(series))
+    values = _as_array(elements_of(series))
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths[:, 0], out=offsets[1:])
+    if column.width is None:
+        return Ragged(values, lengths, offsets)
+    padded = np.zeros((len(lengths), column.width), values.dtype)
+    padded[np.arange(column.width) < lengths] = values[:, 0]
+    return Dense(padded)
+
+
+def _as_array(series: pl.Series) -> Array:
+    """The values as a column of shape (rows, 1)."""
+    array = series.rechunk().to_numpy()
+    return np.asarray(_Exported(array)) if array.dtype != object else array[:, None]
+
+
+class _Exported:
+    """Lets TensorFlow borrow an array's memory.
+
+    Polars hands out read-only views, and numpy exports only writable arrays through DLPack.
+    The memory belongs to the block alone, and TensorFlow does not write to what it borrows.
+    """
+
+    def __init__(self, array: Array) -> None:
+        array = np.ascontiguousarray(array)
+        self.array = array  # keeps the memory alive for as long as a view of it lives
+        self.__array_interface__ = {
+            "data": (array.ctypes.data, False),
+            "shape": (len(array), 1),
+            "typestr": array.dtype.str,
+            "version": 3,
+        }

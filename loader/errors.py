@@ -1,0 +1,12 @@
+"""The one exception of the loader."""
+
+from __future__ import annotations
+
+
+class LoaderError(ValueError):
+    """Data or arguments that the loader cannot use.
+
+    The message names the column, the file and the row group as far as they are known, and says
+    how to mend it. Inside `model.fit` TensorFlow wraps errors of its input pipeline: there the
+    same text arrives in a `tf.errors.InvalidArgumentError`.
+    """

@@ -1,0 +1,230 @@
+"""Which parquet files to read, and what their footers promise."""
+
+from __future__ import annotations
+
+import glob
+import json
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loader.errors import LoaderError
+from workflow.schema import DTYPES, Schema, SchemaError
+
+SCHEMA_FILE = "schema.json"
+_ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The element dtype of a column (a name of the dtype table), and whether it holds lists."""
+
+    dtype: str
+    is_list: bool = False
+
+    def __str__(self) -> str:
+        return f"list[{self.dtype}]" if self.is_list else self.dtype
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of one file that decode together.
+
+    Attributes:
+        path: the file, or a description of the data frame.
+        index: the number of the row group in its file.
+        start: its first row, counted in the file.
+        rows: the number of rows.
+        nbytes: bytes of the wanted columns once decoded.
+    """
+
+    path: str
+    index: int
+    start: int
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """What can be read: the types of the wanted columns and the row groups, in order."""
+
+    types: dict[str, ColumnType]
+    row_groups: list[RowGroup]
+    skipped: list[str]
+
+
+def find_files(paths: Any) -> list[str]:
+    """The parquet files that a path, folder, glob pattern or a list of those names.
+
+    Files of a pattern or folder are sorted by name; a list keeps its order.
+
+    Args:
+        paths: str or `os.PathLike`, or an iterable of them.
+
+    Raises:
+        LoaderError: when a path names no file.
+
+    Example:
+        >>> find_files("train/*.parquet")  # doctest: +SKIP
+        ['train/part_0.parquet', 'train/part_1.parquet']
+    """
+    if isinstance(paths, (str, Path)) or hasattr(paths, "__fspath__"):
+        return _files_of(str(paths))
+    if not isinstance(paths, Iterable):
+        raise LoaderError(
+            "Expected a path, a folder, a glob pattern, a list of those or a Polars frame. "
+            f"Received: {paths!r}."
+        )
+    files = [file for path in paths for file in _files_of(str(path))]
+    if not files:
+        raise LoaderError("Expected at least one parquet file. Received: an empty list of paths.")
+    return files
+
+
+def _files_of(path: str) -> list[str]:
+    if Path(path).is_dir():
+        files = sorted(str(file) for file in Path(path).rglob("*.parquet"))
+    elif Path(path).is_file():
+        files = [path]
+    else:
+        files = sorted(glob.glob(path, recursive=True))
+    if not files:
+        raise LoaderError(
+            f"No parquet file matches {path!r}. "
+            "Expected a file, a folder with *.parquet files or a glob pattern."
+        )
+    return files
+
+
+def read_schema(files: Sequence[str]) -> Schema | None:
+    """The schema that a workflow wrote beside the first file, or None.
+
+    Raises:
+        LoaderError: when `schema.json` is there and cannot be understood.
+    """
+    path = Path(files[0]).parent / SCHEMA_FILE
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text())
+        if not isinstance(data, dict) or data.get("format") != 1:
+            raise SchemaError("Expected a JSON object with `format` 1.")
+        return Schema.from_json(data.get("columns"))
+    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError) as error:
+        raise LoaderError(f"Cannot read the schema in {path}: {error} Write it anew.") from error
+
+
+def read_footers(
+    files: Sequence[str], columns: Sequence[str], *, skip_bad: bool = False
+) -> Source:
+    """Read the footers of all files and hold every file to the first one's column types.
+
+    Args:
+        files: paths, in the order in which they are read.
+        columns: names of the wanted columns.
+        skip_bad: leave files out that are no parquet files, with a warning, instead of raising.
+
+    Raises:
+        LoaderError: a file that is not parquet or was cut off, a column that a file lacks, a
+            type that no tensor can hold, or a type that differs between files.
+    """
+    types: dict[str, ColumnType] = {}
+    groups: list[RowGroup] = []
+    skipped: list[str] = []
+    for file in files:
+        try:
+            footer = _read_footer(file)
+        except LoaderError as error:
+            if not skip_bad:
+                raise
+            warnings.warn(f"Skipping a file: {error}", stacklevel=2)
+            skipped.append(file)
+            continue
+        found = _types_of(file, footer.schema.to_arrow_schema(), columns)
+        types = types or found
+        _check_drift(file, found, files, types)
+        groups += _row_groups(file, footer, types)
+    if not types:
+        raise LoaderError(f"None of the {len(files)} files can be read: {', '.join(skipped[:5])}.")
+    return Source(types, groups, skipped)
+
+
+def _read_footer(file: str) -> Any:
+    try:
+        return pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        size = Path(file).stat().st_size if Path(file).exists() else None
+        received = "no such file" if size is None else f"{size} bytes: {error}"
+        raise LoaderError(
+            f"Expected a complete parquet file at {file}. Received: {received}. "
+            'Write the file again, or leave it out with on_bad_files="skip".'
+        ) from error
+
+
+def _types_of(file: str, schema: Any, columns: Sequence[str]) -> dict[str, ColumnType]:
+    missing = [name for name in columns if name not in schema.names]
+    if missing:
+        raise LoaderError(
+            f"Expected the column {missing[0]!r} in {file}. "
+            f"Received: the columns {', '.join(schema.names[:50])}."
+        )
+    return {name: _column_type(file, name, schema.field(name).type) for name in columns}
+
+
+def _column_type(file: str, name: str, arrow_type: Any) -> ColumnType:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    is_list = any(check(arrow_type) for check in lists)
+    element = arrow_type.value_type if is_list else arrow_type
+    dtype = _ARROW_NAMES.get(str(element), str(element))
+    if dtype not in DTYPES:
+        raise LoaderError(
+            f"Expected column {name!r} of {file} as numbers, booleans, strings or lists of those. "
+            f"Received: {arrow_type}. Cast it before it is written, or leave it out."
+        )
+    return ColumnType(dtype, is_list)
+
+
+def _check_drift(
+    file: str, found: dict[str, ColumnType], files: Sequence[str], types: dict[str, ColumnType]
+) -> None:
+    for name, expected in types.items():
+        if found[name] != expected:
+            raise LoaderError(
+                f"Expected column {name!r} as {expected} in {file}, as in {files[0]}. "
+                f"Received: {found[name]}. Write all files with one schema."
+            )
+
+
+def _row_groups(file: str, footer: Any, types: dict[str, ColumnType]) -> list[RowGroup]:
+    groups = []
+    start = 0
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        if group.num_rows:
+            nbytes = _decoded_bytes(group, types)
+            groups.append(RowGroup(file, index, start, group.num_rows, nbytes))
+        start += group.num_rows
+    return groups
+
+
+def _decoded_bytes(group: Any, types: dict[str, ColumnType]) -> int:
+    total = 0
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        path = chunk.path_in_schema
+        found = types.get(path) or types.get(path.rsplit(".", 2)[0])  # name.list.element
+        if found is None:
+            continue
+        kind = DTYPES[found.dtype]
+        if kind.kind == "string":  # a pointer and a header for each, in Polars as in numpy
+            total += chunk.total_uncompressed_size + 16 * chunk.num_values
+        else:
+            total += kind.numpy.itemsize * chunk.num_values
+        total += 8 * group.num_rows if found.is_list else 0
+    return total

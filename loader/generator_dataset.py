@@ -1,0 +1,96 @@
+"""A `tf.data.Dataset` over Python streams, with as little work per batch as TensorFlow allows.
+
+`tf.data.Dataset.from_generator` does the same with checks on every tensor of every batch, which
+cost more than reading it. Here the structure is fixed beforehand, so a batch is one call that
+hands over a flat list of arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from loader.batches import Array
+from loader.epochs import Stream
+
+
+class StreamRegistry:
+    """The streams that TensorFlow iterators have open, by number."""
+
+    def __init__(self, make: Callable[[], Stream]) -> None:
+        self._make = make
+        self._numbers = itertools.count()
+        self._streams: dict[int, Stream] = {}
+        self._lock = threading.Lock()
+
+    def open(self) -> Any:
+        """Start a stream and tell its number."""
+        with self._lock:
+            number = next(self._numbers)
+            self._streams[number] = self._make()
+        return np.int64(number)
+
+    def next(self, number: Any) -> list[Array]:
+        """The next batch; `StopIteration` ends the TensorFlow iterator."""
+        return next(self._streams[int(number)])
+
+    def close(self, number: Any) -> Any:
+        """Drop a stream, whether or not it was read to its end."""
+        self._streams.pop(int(number)).close()
+        return np.int64(0)
+
+
+class GeneratorFunctions:
+    """The three functions of TensorFlow's generator dataset. They must outlive the dataset.
+
+    Args:
+        streams: where batches come from.
+        specs: dtype and shape of each array of a batch, in the stream's order.
+        order: the places of those arrays in the order in which TensorFlow flattens a batch.
+    """
+
+    def __init__(
+        self, streams: StreamRegistry, specs: list[tf.TensorSpec], order: list[int]
+    ) -> None:
+        specs = [specs[index] for index in order]
+        dtypes = [spec.dtype for spec in specs]
+        number = tf.TensorSpec((), tf.int64)
+
+        def next_arrays(stream: Any) -> list[Array]:
+            arrays = streams.next(stream)
+            return [arrays[index] for index in order]
+
+        def next_batch(stream: tf.Tensor) -> list[tf.Tensor]:
+            tensors = tf.numpy_function(next_arrays, [stream], dtypes)
+            for tensor, spec in zip(tensors, specs, strict=True):
+                tensor.set_shape(spec.shape)
+            return tensors
+
+        def open_stream() -> tf.Tensor:
+            return tf.numpy_function(streams.open, [], tf.int64)
+
+        def close_stream(stream: tf.Tensor) -> tf.Tensor:
+            return tf.numpy_function(streams.close, [stream], tf.int64)
+
+        self._open = tf.function(open_stream, autograph=False).get_concrete_function()
+        self._next = tf.function(next_batch, autograph=False).get_concrete_function(number)
+        self._close = tf.function(close_stream, autograph=False).get_concrete_function(number)
+        self._specs = specs
+
+    def variant(self) -> tf.Tensor:
+        """TensorFlow's handle of a new dataset."""
+        return tf.raw_ops.GeneratorDataset(
+            init_func_other_args=[],
+            next_func_other_args=[],
+            finalize_func_other_args=[],
+            init_func=self._open,
+            next_func=self._next,
+            finalize_func=self._close,
+            output_types=[spec.dtype for spec in self._specs],
+            output_shapes=[spec.shape for spec in self._specs],
+        )

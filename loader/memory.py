@@ -1,0 +1,79 @@
+"""How TensorFlow and the data loader share a GPU's memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from loader.errors import LoaderError
+
+_MEGABYTE = 2**20
+
+
+def configure_tensorflow(
+    memory_allocation: float | str | None = None, device: int | str | None = None
+) -> float | None:
+    """Let TensorFlow take a part of a GPU's memory instead of all of it.
+
+    Call it before anything else of TensorFlow runs. Without a GPU it does nothing.
+
+    Args:
+        memory_allocation: a fraction of the memory that is free now when below 1, MB from 1 on.
+            Default: the environment variable `TF_MEMORY_ALLOCATION`, else 0.5.
+        device: the number of the GPU. Default: the environment variable `TF_VISIBLE_DEVICE`,
+            else 0.
+
+    Returns:
+        The MB that TensorFlow may take; None without a GPU.
+
+    Raises:
+        LoaderError: when TensorFlow has claimed the memory already, or a value makes no sense.
+
+    Example:
+        >>> configure_tensorflow(0.5)  # doctest: +SKIP
+        71680.0
+    """
+    amount = _number("memory_allocation", "TF_MEMORY_ALLOCATION", memory_allocation, 0.5)
+    number = int(_number("device", "TF_VISIBLE_DEVICE", device, 0))
+    if amount <= 0:
+        raise LoaderError(f"Expected memory_allocation above 0. Received: {amount}.")
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    if not 0 <= number < len(gpus):
+        raise LoaderError(f"Expected device among 0 to {len(gpus) - 1}. Received: {number}.")
+    megabytes = amount if amount >= 1 else amount * _free_megabytes(number)
+    limit = tf.config.LogicalDeviceConfiguration(memory_limit=megabytes)
+    try:
+        tf.config.set_visible_devices(gpus[number], "GPU")
+        tf.config.set_logical_device_configuration(gpus[number], [limit])
+    except RuntimeError as error:
+        raise LoaderError(
+            "Expected to be called before TensorFlow uses the GPU. Received: a runtime that is "
+            "already initialised and has claimed its memory. Call configure_tensorflow first."
+        ) from error
+    return megabytes
+
+
+def _number(name: str, variable: str, value: Any, default: float) -> float:
+    if value is None:
+        value = os.environ.get(variable, default)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise LoaderError(
+            f"Expected {name}, or the environment variable {variable}, as a number. "
+            f"Received: {value!r}."
+        ) from None
+
+
+def _free_megabytes(device: int) -> float:
+    """The free memory of a GPU, asked of the driver: TensorFlow tells it only once it owns it."""
+    # The GPU environment brings rmm with cuDF; the CPU environment never gets here.
+    from rmm.mr import available_device_memory  # noqa: PLC0415
+
+    del device
+    free, _ = available_device_memory()
+    return float(free) / _MEGABYTE

@@ -1,0 +1,114 @@
+"""One background thread that works ahead of its consumer by a bounded amount."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Channel(Generic[T]):
+    """What reader and consumer share. Neither holds the other, so either can be dropped."""
+
+    def __init__(self, ahead: int) -> None:
+        self.changed = threading.Condition()
+        self.items: list[T] = []
+        self.ahead = ahead
+        self.error: BaseException | None = None
+        self.finished = False
+        self.closed = False
+
+    def put(self, item: T) -> bool:
+        """Wait for room and leave an item; False when the consumer has gone."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.closed or len(self.items) < self.ahead)
+            if not self.closed:
+                self.items.append(item)
+                self.changed.notify_all()
+            return not self.closed
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Say that no more items follow, and why."""
+        with self.changed:
+            self.error = error
+            self.finished = True
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Tell the reader to stop, and drop what it left."""
+        with self.changed:
+            self.closed = True
+            self.items.clear()
+            self.changed.notify_all()
+
+
+class Prefetcher(Generic[T]):
+    """Iterates over what `produce` yields, produced in a thread of its own.
+
+    An exception of the producer is raised to the consumer as itself, after the items that came
+    before it. Closing, or dropping the last reference, ends the thread and waits for it.
+
+    Args:
+        produce: makes the iterator; it is called and consumed in the thread.
+        ahead: how many finished items may wait.
+
+    Example:
+        >>> with Prefetcher(lambda: iter(range(3))) as numbers:
+        ...     list(numbers)
+        [0, 1, 2]
+    """
+
+    def __init__(self, produce: Callable[[], Iterator[T]], ahead: int = 1) -> None:
+        self._channel: _Channel[T] = _Channel(ahead)
+        self._thread = threading.Thread(
+            target=_run, args=(produce, self._channel), name="parquet-loader", daemon=True
+        )
+        # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
+        self._finalizer = weakref.finalize(self, _stop, self._channel, self._thread)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        channel = self._channel
+        with channel.changed:
+            channel.changed.wait_for(lambda: channel.items or channel.finished or channel.closed)
+            if channel.items:
+                item = channel.items.pop(0)
+                channel.changed.notify_all()
+                return item
+            if channel.error is not None and not channel.closed:
+                raise channel.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the thread and wait for it. More than once does no harm."""
+        self._finalizer()
+
+    def __enter__(self) -> Prefetcher[T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _run(produce: Callable[[], Iterator[T]], channel: _Channel[T]) -> None:
+    try:
+        for item in produce():
+            if not channel.put(item):
+                return
+            del item  # else a chunk would be held while the next one is read
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
+        channel.finish(error)
+    else:
+        channel.finish()
+
+
+def _stop(channel: _Channel[T], thread: threading.Thread) -> None:
+    channel.close()
+    if thread is not threading.current_thread():
+        thread.join()

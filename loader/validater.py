@@ -1,0 +1,32 @@
+"""Validation after each epoch, as a Keras callback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+
+class KerasSequenceValidater(keras.callbacks.Callback):
+    """Evaluates the model on a loader after each epoch, as `validation_data=` would.
+
+    The values are those of `model.evaluate` and are added to the epoch's logs as `val_loss` and
+    so on, so that callbacks after this one and `History` see them.
+
+    Args:
+        dataloader: the validation data, usually with `shuffle=False`.
+
+    Example:
+        >>> model.fit(train, callbacks=[KerasSequenceValidater(valid)])  # doctest: +SKIP
+    """
+
+    def __init__(self, dataloader: Any) -> None:
+        super().__init__()
+        self.dataloader = dataloader
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Evaluate and add the results to `logs`."""
+        del epoch
+        results = self.model.evaluate(self.dataloader, verbose=0, return_dict=True)
+        if logs is not None:
+            logs.update({f"val_{name}": value for name, value in results.items()})

@@ -1,0 +1,104 @@
+"""What a model takes and gives, as its config on the server says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tritonclient.grpc import model_config_pb2
+
+from serving.errors import ClientError
+from workflow.expressions.column import Array
+from workflow.schema import DTYPES
+from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
+
+_DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a model takes and gives.
+
+    Attributes:
+        inputs: the columns to send.
+        outputs: the columns that come back.
+        label_columns: columns that training had and serving must not be sent.
+        generation: which export the model is of; "" for a model that another tool exported.
+        widths: the second dimension of each output tensor; 1 where the config leaves it open.
+    """
+
+    inputs: tuple[WireColumn, ...]
+    outputs: tuple[WireColumn, ...]
+    label_columns: tuple[str, ...]
+    generation: str
+    widths: dict[str, int]
+
+    def no_rows(self) -> dict[str, Array]:
+        """The output tensors for an empty table."""
+        return {
+            name: np.empty((0, self.widths.get(name, 1)), DTYPES[dtype].numpy)
+            for column in self.outputs
+            for name, dtype in column.tensors.items()
+        }
+
+
+def read_contract(config: Any) -> Contract:
+    """Read a model's config: our exporter's parameters, else names and dtypes alone.
+
+    Args:
+        config: a `ModelConfig` message.
+
+    Raises:
+        ClientError: parameters that cannot be read, or a dtype that is not in our table.
+    """
+    parameters = {name: value.string_value for name, value in config.parameters.items()}
+    try:
+        inputs = (
+            parse_columns(parameters["inputs"])
+            if "inputs" in parameters
+            else _columns(config.name, config.input)
+        )
+        outputs = (
+            parse_columns(parameters["outputs"])
+            if "outputs" in parameters
+            else _columns(config.name, config.output)
+        )
+        labels = tuple(json.loads(parameters.get("label_columns", "[]")))
+    except (ValueError, TypeError) as error:
+        raise ClientError(
+            "INVALID_CONFIG",
+            f"Expected the parameters of {config.name!r} as our exporter writes them. "
+            f"Received: {error}. Export the model again, or use `raw`.",
+        ) from error
+    skip = 0 if config.max_batch_size > 0 else 1
+    widths = {
+        tensor.name: max(dims[0], 1) for tensor in config.output if (dims := tensor.dims[skip:])
+    }
+    return Contract(tuple(inputs), tuple(outputs), labels, parameters.get("generation", ""), widths)
+
+
+def _columns(model: str, tensors: Iterable[Any]) -> list[WireColumn]:
+    """Columns by the rule of names: `x__values` with `x__nnzs` is a list, the rest is scalar."""
+    dtypes = {tensor.name: _dtype(model, tensor) for tensor in tensors}
+    columns = []
+    for name, dtype in dtypes.items():
+        column = name.removesuffix(VALUES)
+        if name.endswith(VALUES) and column + NNZS in dtypes:
+            columns.append(WireColumn(column, dtype, "flat", False, dtypes[column + NNZS]))
+        elif not (name.endswith(NNZS) and name.removesuffix(NNZS) + VALUES in dtypes):
+            columns.append(WireColumn(name, dtype))
+    return columns
+
+
+def _dtype(model: str, tensor: Any) -> str:
+    name = model_config_pb2.DataType.Name(tensor.data_type)
+    if name not in _DTYPES:
+        raise ClientError(
+            "INVALID_CONFIG",
+            f"Expected dtypes among {', '.join(_DTYPES)} in {model!r}. "
+            f"Received: {name} of {tensor.name!r}. Use `raw`.",
+        )
+    return _DTYPES[name]

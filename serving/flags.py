@@ -1,0 +1,77 @@
+"""The command line of tritonserver, in one place for the embedded server and docker-compose.yml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What a client has no business with: shared memory has been the way into Triton, and who may
+# load a model may run code.
+RESTRICTED = "shared-memory,model-repository,trace,logging"
+ADMIN_HEADER = "admin-key"
+
+
+@dataclass(frozen=True)
+class ServerFlags:
+    """What a server is to serve, and where it listens.
+
+    Attributes:
+        model_repository: the folder with the models.
+        models: the names to load; an ensemble brings its steps.
+        http_port: port of HTTP, for health and administration.
+        grpc_port: port of gRPC, for the client.
+        address: where to listen; in a container "0.0.0.0", with the ports published on loopback.
+        models: the names of the models to load; an ensemble brings its steps.
+        admin_key: what a request must carry in the header `admin-key` to load and unload models,
+            use shared memory, trace or change the log.
+        backend_directory: the folder with the backends; None for the server's own.
+        shm_prefix: the start of the names of the server's shared memory; None for Triton's default.
+        server_id: the name by which the server answers to `/v2`.
+        exit_timeout: seconds that requests under way are given when the server is told to stop.
+    """
+
+    model_repository: str
+    models: tuple[str, ...]
+    admin_key: str
+    http_port: int = 8000
+    grpc_port: int = 8001
+    address: str = "127.0.0.1"
+    backend_directory: str | None = None
+    shm_prefix: str | None = None
+    server_id: str = "triton"
+    exit_timeout: int = 10
+
+
+def server_flags(flags: ServerFlags) -> list[str]:
+    """The arguments of `tritonserver`, of any version from 2.51 on.
+
+    Only the named models are loaded, each with its complete config; a model that fails to load
+    stops the server, and metrics are off.
+
+    Example:
+        >>> server_flags(ServerFlags("/models", ("movielens",), "secret"))[:3]
+        ['--model-repository=/models', '--model-control-mode=explicit', '--load-model=movielens']
+    """
+    arguments = [
+        f"--model-repository={flags.model_repository}",
+        "--model-control-mode=explicit",
+        *(f"--load-model={model}" for model in flags.models),
+        "--disable-auto-complete-config",
+        "--strict-readiness=true",
+        "--exit-on-error=true",
+        f"--exit-timeout-secs={flags.exit_timeout}",
+        f"--http-address={flags.address}",
+        f"--http-port={flags.http_port}",
+        f"--grpc-address={flags.address}",
+        f"--grpc-port={flags.grpc_port}",
+        f"--http-restricted-api={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
+        f"--grpc-restricted-protocol={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
+        f"--id={flags.server_id}",
+        "--allow-metrics=false",
+        "--log-format=ISO8601",
+        "--log-verbose=0",
+    ]
+    if flags.backend_directory is not None:
+        arguments.append(f"--backend-directory={flags.backend_directory}")
+    if flags.shm_prefix is not None:
+        arguments.append(f"--backend-config=python,shm-region-prefix-name={flags.shm_prefix}")
+    return arguments

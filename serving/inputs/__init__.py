@@ -1,0 +1,1 @@
+"""From the caller's data to columns: one file for each kind of data, one rule for all dtypes."""

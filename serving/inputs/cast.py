@@ -1,0 +1,101 @@
+"""The one rule for dtypes: a value arrives as it was sent, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from serving.errors import ClientError
+from workflow.expressions.column import Array
+from workflow.wire import WireColumn
+
+# Above this a whole number may have no float64 of its own.
+EXACT_FLOAT64 = 2**53
+
+
+def refused(column: WireColumn, received: Any, advice: str = "") -> ClientError:
+    """The error for a column whose data cannot be sent, to be raised by the caller."""
+    lists = "lists of " if column.layout == "flat" else ""
+    message = f"Column {column.name!r}: expected {lists}{column.dtype}. Received: {received}."
+    return ClientError("INVALID_INPUT", f"{message} {advice}".strip())
+
+
+def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
+    """Convert values to the column's dtype where nothing is lost by it.
+
+    Args:
+        column: what is expected.
+        values: shape (N,), numbers, or `str` in an object array.
+        valid: False where the value is null, and so does not matter; None when nothing is.
+
+    Returns:
+        Shape (N,), the column's numpy dtype.
+
+    Raises:
+        ClientError: the dtype is of another kind, or a value does not fit.
+
+    Example:
+        >>> cast(WireColumn("userId", "int32"), np.array([1, 2]), None).dtype
+        dtype('int32')
+    """
+    target = np.dtype(object if column.dtype == "string" else column.dtype)
+    if values.dtype == target:
+        return values
+    real = values if valid is None else values[valid]
+    kinds = values.dtype.kind + target.kind
+    if kinds[0] not in "biuf" or kinds[1] == "O":
+        raise refused(column, "strings" if kinds[0] == "O" else values.dtype, _cast_advice(column))
+    if kinds[1] in "biu":
+        _check_whole(column, real, target)
+    elif kinds[0] in "iu":
+        _check_exact_integers(column, real, target)
+    elif kinds[0] == "f":
+        _check_exact_floats(column, real, target)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return values.astype(target)
+
+
+def _cast_advice(column: WireColumn) -> str:
+    return f"Convert the column to {column.dtype} before sending it."
+
+
+def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+    if real.dtype.kind == "f":
+        raise refused(
+            column,
+            real.dtype,
+            f"Convert the column to {column.dtype}; where pandas made it float because of missing "
+            "values, to the nullable 'Int64'.",
+        )
+    if real.dtype.kind == "b" or not real.size:
+        return
+    low, high = (0, 1) if target.kind == "b" else (np.iinfo(target).min, np.iinfo(target).max)
+    for value in (int(real.min()), int(real.max())):
+        if not low <= value <= high:
+            raise refused(column, f"{real.dtype} with the value {value}, out of range")
+
+
+def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+    with np.errstate(over="ignore"):
+        rounded = real.astype(target).astype(np.float64)
+    inexact = real[rounded != real.astype(np.float64)]
+    for value in inexact[:1]:
+        raise refused(column, f"{real.dtype} with the value {value}, which has no exact {target}")
+    # Beyond 2**53 float64 itself rounds, so those few are compared as Python's integers.
+    for value in real[(real > EXACT_FLOAT64) | (real < -EXACT_FLOAT64)].tolist():
+        if int(target.type(value)) != value:
+            raise refused(
+                column, f"{real.dtype} with the value {value}, which has no exact {target}"
+            )
+
+
+def _check_exact_floats(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+    with np.errstate(over="ignore"):
+        lost = real[(real.astype(target) != real) & ~np.isnan(real)]
+    for value in lost[:1]:
+        raise refused(
+            column,
+            f"{real.dtype} with the value {value!r}, which has no exact {target}",
+            f"Convert the column to {column.dtype} if rounding is meant.",
+        )

@@ -1,0 +1,34 @@
+"""Columns from pandas. Imported only when the caller has passed pandas data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from serving.inputs.arrays import from_list
+from serving.inputs.cast import cast, refused
+from workflow.expressions.column import Column
+from workflow.wire import WireColumn
+
+
+def from_pandas(column: WireColumn, series: pd.Series) -> Column:
+    """A column from a pandas series. NaN, NA, NaT and None are null; categories are their values.
+
+    Raises:
+        ClientError: a dtype or value that the column cannot hold.
+    """
+    dtype = series.dtype
+    if dtype.kind in "Mm":
+        raise refused(
+            column, dtype, 'Send what the training table held, e.g. `.astype("int64") // 10**9`.'
+        )
+    missing = series.isna().to_numpy()
+    valid = ~missing if missing.any() else None
+    plain = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
+    if column.layout == "scalar" and isinstance(plain, np.dtype) and plain.kind in "biuf":
+        # A null of a nullable dtype has no number; what stands in for it does not matter.
+        values = series.array if plain is dtype else series.fillna(0).array
+        return Column(cast(column, values.to_numpy(plain), valid), valid)
+    objects = series.astype(object).to_numpy(copy=True)
+    objects[missing] = None
+    return from_list(column, objects.tolist())

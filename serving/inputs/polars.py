@@ -1,0 +1,60 @@
+"""Columns from Polars."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PolarsError
+
+from serving.inputs.cast import cast, refused
+from workflow.expressions.column import Array, Column
+from workflow.schema import DTYPES
+from workflow.wire import WireColumn
+
+
+def from_polars(column: WireColumn, series: pl.Series) -> Column:
+    """A column from a Polars series; categoricals are sent as strings.
+
+    Raises:
+        ClientError: lists where scalars are expected or the other way round, or a dtype or value
+            that the column cannot hold.
+    """
+    if isinstance(series.dtype, pl.Array):
+        series = series.arr.to_list()
+    if isinstance(series.dtype, pl.List) != (column.layout == "flat") and series.dtype != pl.Null:
+        raise refused(column, series.dtype)
+    if column.layout == "scalar":
+        values, valid = _flat(column, series)
+        return Column(values, valid)
+    if series.dtype == pl.Null:
+        series = series.cast(pl.List(pl.Null))
+    lengths = series.list.len().fill_null(0).to_numpy().astype(np.int64)
+    # Arrow's flatten leaves out null rows and empty ones, which are one thing here.
+    elements = pl.Series(series.name, series.to_arrow().flatten())
+    values, valid = _flat(column, elements)
+    return Column(values, valid, lengths)
+
+
+def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
+    dtype = series.dtype
+    if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Binary)):
+        try:
+            series = series.cast(pl.String)
+        except PolarsError:
+            raise refused(column, f"{dtype} that is not UTF-8") from None
+    elif dtype.is_temporal():
+        raise refused(
+            column,
+            dtype,
+            'Send what the training table held, e.g. `.dt.epoch("s")` or `.cast(...)`.',
+        )
+    elif (
+        not (dtype.is_numeric() or dtype in (pl.Boolean, pl.String, pl.Null)) or dtype.is_decimal()
+    ):
+        raise refused(column, dtype, "Convert the column first.")
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    if series.dtype == pl.Null:
+        series = series.cast(getattr(pl, DTYPES[column.dtype].polars))
+    zero = "" if series.dtype == pl.String else False if series.dtype == pl.Boolean else 0
+    values = (series if valid is None else series.fill_null(zero)).to_numpy()
+    return cast(column, values, valid), valid

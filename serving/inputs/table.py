@@ -1,0 +1,117 @@
+"""From a table of any kind to the columns that a model expects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from serving.errors import ClientError
+from serving.inputs.arrays import from_array, from_list
+from serving.inputs.polars import from_polars
+from workflow.expressions.column import Column
+from workflow.wire import NNZS, VALUES, WireColumn
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether data is a pandas frame; pandas is not imported for the question."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame)
+
+
+def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
+    """The expected columns, taken from a table. Other columns of the table are left out.
+
+    Args:
+        expected: what the model takes.
+        data: a Polars or pandas frame, or a mapping of names to arrays, lists or series. In a
+            mapping a list column may also be its two halves, `x__values` and `x__nnzs`.
+
+    Returns:
+        Columns of equal numbers of rows, by name, in the expected order.
+
+    Raises:
+        ClientError: columns are missing, differ in their number of rows, or hold what the model
+            does not take.
+
+    Example:
+        >>> to_columns([WireColumn("userId", "int64")], {"userId": [1, 2]})["userId"].rows
+        2
+    """
+    if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
+        advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
+        raise ClientError(
+            "INVALID_INPUT",
+            "Expected a Polars or pandas frame, or a dict of columns. "
+            f"Received: {type(data).__name__}.{advice}",
+        )
+    expected = list(expected)
+    names = list(data.columns) if not isinstance(data, Mapping) else list(data)
+    missing = [column.name for column in expected if not _has(names, column)]
+    if missing:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected the columns {', '.join(column.name for column in expected)}. "
+            f"Received: {', '.join(map(str, names)) or 'none'}. "
+            f"Missing: {', '.join(missing)}.",
+        )
+    columns = {column.name: _column(column, data, names) for column in expected}
+    counts = {name: column.rows for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise ClientError(
+            "INVALID_INPUT", f"Expected columns of equal numbers of rows. Received: {text}."
+        )
+    return columns
+
+
+def _has(names: Sequence[Any], column: WireColumn) -> bool:
+    return column.name in names or all(name in names for name in _halves(column))
+
+
+def _halves(column: WireColumn) -> tuple[str, str]:
+    return column.name + VALUES, column.name + NNZS
+
+
+def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
+    if column.name in names:
+        return _read(column, data[column.name])
+    values_name, nnzs_name = _halves(column)
+    elements = _read(WireColumn(values_name, column.dtype), data[values_name])
+    lengths = _read(WireColumn(nnzs_name, "int64"), data[nnzs_name])
+    counts = lengths.array
+    if lengths.valid is not None or np.any(counts < 0):
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected row lengths in {nnzs_name!r}. Received: one below 0 or null.",
+        )
+    if counts.sum() != elements.rows:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected {nnzs_name!r} to add up to the {elements.rows} rows of {values_name!r}. "
+            f"Received: {counts.sum()}.",
+        )
+    return Column(elements.values, elements.valid, counts)
+
+
+def _read(column: WireColumn, data: Any) -> Column:
+    if isinstance(data, pl.Series):
+        return from_polars(column, data)
+    if isinstance(data, np.ndarray):
+        return from_array(column, data)
+    if isinstance(data, (list, tuple)):
+        return from_list(column, data)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(data, pandas.Series):
+        # Imported here, so that a caller without pandas does not need it.
+        from serving.inputs.pandas import from_pandas  # noqa: PLC0415
+
+        return from_pandas(column, data)
+    raise ClientError(
+        "INVALID_INPUT",
+        f"Column {column.name!r}: expected an array, a list or a series. "
+        f"Received: {type(data).__name__}.",
+    )

@@ -1,0 +1,214 @@
+"""Finding a tritonserver, and giving it the backends and the environment that it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import triton_models.backends
+from serving.errors import ServerError
+
+BACKENDS = Path(triton_models.backends.__file__).parent
+# Asked of the interpreter that the server's python models will run in, which may be another one.
+QUESTION = """
+import importlib.metadata, json, sys, sysconfig
+try:
+    numpy = importlib.metadata.version("numpy")
+except importlib.metadata.PackageNotFoundError:
+    numpy = None
+libraries = [sys.base_prefix + "/lib", sysconfig.get_config_var("LIBDIR") or ""]
+if sysconfig.get_config_var("MULTIARCH"):
+    libraries.append(libraries[-1] + "/" + sysconfig.get_config_var("MULTIARCH"))
+print(json.dumps({"version": "%d.%d" % sys.version_info[:2], "numpy": numpy,
+                  "libraries": libraries}))
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A tritonserver on this machine.
+
+    Attributes:
+        binary: the program.
+        wheel: the folder of the nvidia-pytriton wheel that the program belongs to, or None.
+    """
+
+    binary: Path
+    wheel: Path | None = None
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that the server's python models run in.
+
+    Attributes:
+        path: the program, called `python` or otherwise.
+        version: for example "3.11".
+        numpy: numpy's version there, or None.
+        libraries: folders that may hold its shared library.
+    """
+
+    path: Path
+    version: str
+    numpy: str | None
+    libraries: list[str]
+
+
+def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Installation:
+    """Find a server: the argument, then $TRITONSERVER, then PATH, then the nvidia-pytriton wheel.
+
+    Raises:
+        ServerError: there is none, or the named one cannot be run.
+    """
+    named = tritonserver or os.environ.get("TRITONSERVER")
+    found = shutil.which(named or "tritonserver")
+    wheel = _wheel()
+    if named and found is None:
+        raise ServerError(f"Expected the program tritonserver. Received: {named}, cannot be run.")
+    if found is not None:
+        binary = Path(found).resolve()
+        inside = wheel is not None and binary.is_relative_to(wheel)
+        return Installation(binary, wheel if inside else None)
+    if wheel is None:
+        raise ServerError(
+            "Expected a tritonserver: as the argument, in the environment variable TRITONSERVER, "
+            "on PATH, or in the package nvidia-pytriton. Received: none of these. "
+            "Install the extra [serve], or give the path of an installed Triton."
+        )
+    return Installation(wheel / "bin" / "tritonserver", wheel)
+
+
+def _wheel() -> Path | None:
+    """The folder `tritonserver` of the wheel, found without importing the package."""
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or spec.origin is None:
+        return None
+    folder = (Path(spec.origin).parent / "tritonserver").resolve()
+    return folder if (folder / "bin" / "tritonserver").is_file() else None
+
+
+def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter:
+    """Learn what the interpreter of the server's python models is; by default this one.
+
+    Raises:
+        ServerError: it cannot be run.
+    """
+    path = Path(python or sys.executable).absolute()
+    try:
+        answer = subprocess.run(  # noqa: S603
+            [path, "-I", "-c", QUESTION], check=True, capture_output=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"Expected a Python interpreter. Received: {path}: {error}") from error
+    return Interpreter(path, **json.loads(answer.stdout))
+
+
+def prepare(
+    installation: Installation, python: str | os.PathLike[str] | None, backends: Path
+) -> dict[str, str]:
+    """Lay out the backend folder; the environment for the server.
+
+    Args:
+        installation: the server.
+        python: the interpreter for python models. Only the wheel always needs one, and takes this
+            process's by default; an installed server has its own.
+        backends: an empty folder to fill.
+
+    Raises:
+        ServerError: the interpreter cannot serve, which would show as wrong numbers otherwise.
+    """
+    environment = {**os.environ}
+    # Messages that matter drown in TensorFlow's chatter; PYTHONHOME is for another interpreter.
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    environment.pop("PYTHONHOME", None)
+    if installation.wheel is not None or python is not None:
+        interpreter = ask_interpreter(python)
+        # The server's processes run the `python3` that PATH names first.
+        folder = interpreter.path.parent
+        environment["PATH"] = os.pathsep.join([str(folder), environment.get("PATH", os.defpath)])
+        if installation.wheel is not None:
+            _check_interpreter(interpreter)
+            _copy_wheel_backend(installation.wheel, interpreter, backends)
+            libraries = [*interpreter.libraries, str(_wheel_libraries(installation.wheel))]
+            environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+            _check_stub(backends / "python" / "triton_python_backend_stub", environment)
+    if installation.wheel is None:
+        _link_installed_backends(installation.binary, backends)
+    for name in triton_models.backends.BACKENDS:
+        if not (backends / name).exists():
+            lay_out_backend(name, backends)
+    return environment
+
+
+def lay_out_backend(name: str, backends: Path) -> None:
+    """Copy one of our backends into a server's backend folder.
+
+    Example:
+        >>> lay_out_backend("tensorflow", Path("/opt/tritonserver/backends"))  # doctest: +SKIP
+    """
+    folder = backends / name
+    folder.mkdir(parents=True)
+    shutil.copy(BACKENDS / name / "model.py", folder)
+    for file in triton_models.backends.SHARED_FILES:
+        shutil.copy(BACKENDS / file, folder)
+
+
+def _check_interpreter(interpreter: Interpreter) -> None:
+    if interpreter.numpy is None or int(interpreter.numpy.split(".")[0]) >= 2:
+        raise ServerError(
+            f"Expected numpy below 2 in {interpreter.path}. Received: {interpreter.numpy or 'none'}. "
+            "The embedded server's python process reads memory wrongly under numpy 2: tensors "
+            "would arrive as other numbers, without an error. Install 'numpy<2' there (the extras "
+            "[cpu,serve] do), or give python= another interpreter."
+        )
+    if not (interpreter.path.parent / "python3").exists():
+        raise ServerError(
+            f"Expected a `python3` beside {interpreter.path}, since the embedded server runs that "
+            "name. Received: none. Use the interpreter of a virtual environment."
+        )
+
+
+def _wheel_libraries(wheel: Path) -> Path:
+    return wheel.parent.parent / "nvidia_pytriton.libs"
+
+
+def _copy_wheel_backend(wheel: Path, interpreter: Interpreter, backends: Path) -> None:
+    """Copies, not links: Triton refuses a library that lies outside its backend folder."""
+    stub = wheel / "python_backend_stubs" / interpreter.version / "triton_python_backend_stub"
+    if not stub.is_file():
+        known = sorted(path.name for path in stub.parent.parent.iterdir())
+        raise ServerError(
+            f"Expected a Python among {', '.join(known)} for the embedded server. "
+            f"Received: {interpreter.version} ({interpreter.path})."
+        )
+    shutil.copytree(wheel / "backends" / "python", backends / "python")
+    shutil.copy(stub, backends / "python")
+
+
+def _check_stub(stub: Path, environment: dict[str, str]) -> None:
+    """Run the stub without arguments: it ends at once, but must find its libraries."""
+    answer = subprocess.run(  # noqa: S603
+        [stub], env=environment, capture_output=True, check=False, timeout=60
+    )
+    if answer.returncode == 127:
+        raise ServerError(
+            "Expected Python's shared library beside the interpreter. Received: "
+            f"{answer.stderr.decode(errors='replace').strip()}. Install it (Debian: libpython3.11)."
+        )
+
+
+def _link_installed_backends(binary: Path, backends: Path) -> None:
+    installed = binary.parent.parent / "backends"
+    if not (installed / "python").is_dir():
+        raise ServerError(
+            f"Expected the python backend of {binary} in {installed / 'python'}. "
+            "Received: no such folder."
+        )
+    for folder in installed.iterdir():
+        (backends / folder.name).symlink_to(folder)

@@ -1,0 +1,245 @@
+"""The proof that a server answers what the offline pipeline answers, row by row."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from serving.client import EnsembleClient
+from serving.errors import ClientError
+from workflow import Workflow
+from workflow.data import as_lazy_frame
+from workflow.expressions.column import Array, Column
+from workflow.expressions.series import to_column
+from workflow.wire import NNZS, VALUES
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """How one column of the server's compares with the same column offline.
+
+    Attributes:
+        name: the column.
+        kind: "feature" of the preprocessing step, or "prediction" of the ensemble.
+        rows: the rows compared.
+        mismatches: rows that differ by more than the tolerance; integers and strings must be
+            identical.
+        max_difference: the largest absolute difference of a number; 0 for strings.
+        first_mismatch: the number of the first row that differs, or None.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    mismatches: int
+    max_difference: float
+    first_mismatch: int | None
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The result of a parity check; printing it shows a table, and a notebook shows it as HTML.
+
+    Attributes:
+        model: the ensemble's name.
+        generation: the export that the server has.
+        rows: the rows compared.
+        tolerance: the largest difference of a float that counts as equal.
+        outputs: one entry for each feature and each prediction.
+    """
+
+    model: str
+    generation: str
+    rows: int
+    tolerance: float
+    outputs: tuple[OutputParity, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row of every output is equal, and there was a row to compare."""
+        return self.rows > 0 and all(output.mismatches == 0 for output in self.outputs)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        lines = [
+            f"Parity {verdict}: {self.model}, {self.rows:,} rows, tolerance {self.tolerance:g}"
+        ]
+        width = max(len(output.name) for output in self.outputs)
+        lines.append(
+            f"  {'output':{width}}  {'kind':10}  {'mismatches':>10}  {'max difference':>14}"
+        )
+        lines += [
+            f"  {o.name:{width}}  {o.kind:10}  {o.mismatches:>10,}  {o.max_difference:>14.2g}"
+            + (f"  first at row {o.first_mismatch}" if o.first_mismatch is not None else "")
+            for o in self.outputs
+        ]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """The report as an HTML fragment, styles included."""
+        color = "#1a7f37" if self.passed else "#cf222e"
+        verdict = "passed" if self.passed else "failed"
+        head = "".join(
+            f"<th>{title}</th>"
+            for title in ("output", "kind", "rows", "mismatches", "max difference")
+        )
+        body = "".join(_html_row(output) for output in self.outputs)
+        return (
+            '<div style="font:14px/1.5 system-ui,sans-serif;color:#1f2328">'
+            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #d1d9e0}"
+            ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
+            f'<p><b style="color:{color}">Parity {verdict}</b>: {html.escape(self.model)}, {self.rows:,} rows, '
+            f"tolerance {self.tolerance:g}, generation <code>{html.escape(self.generation)}</code></p>"
+            f'<table class="parity" style="border-collapse:collapse"><tr>{head}</tr>{body}</table></div>'
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+def _html_row(output: OutputParity) -> str:
+    style = ' style="background:#ffebe9"' if output.mismatches else ""
+    cells = (
+        output.name,
+        output.kind,
+        f"{output.rows:,}",
+        f"{output.mismatches:,}",
+        f"{output.max_difference:.2g}",
+    )
+    return f"<tr{style}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def check_parity(
+    client: EnsembleClient,
+    workflow: Workflow,
+    model: Any,
+    rows: Any,
+    *,
+    tolerance: float = 1e-5,
+    batch_size: int = 1024,
+) -> ParityReport:
+    """Send rows to the server, and compare its answers with `workflow.transform` and `model`.
+
+    The preprocessing step is asked on its own as well, so that every feature is compared, not
+    only what the network makes of it.
+
+    Args:
+        client: connected to the ensemble.
+        workflow: the workflow that was exported.
+        model: the Keras model that was exported.
+        rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
+        tolerance: the largest absolute difference of a prediction that counts as equal.
+        batch_size: the rows of one request.
+
+    Raises:
+        ClientError: the server refused a request.
+
+    Example:
+        >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
+        Parity passed: movielens, 10,000 rows, tolerance 1e-05
+    """
+    contract = client.contract
+    frame = as_lazy_frame(rows).select([column.name for column in contract.inputs]).collect()
+    with EnsembleClient(client.url, f"{client.model_name}_nvt", timeout=client.timeout) as step:
+        features = [column.name for column in step.contract.outputs]
+        offline = _transform(workflow, frame, features)
+        dtypes = {column.name: column.dtype for column in step.contract.outputs}
+        batches = list(_slices(frame.height, batch_size))
+        served = pl.concat([step.predict(frame[part]) for part in batches])
+        answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
+    outputs = [
+        _compare_column(name, offline[name], served[name], dtypes[name]) for name in features
+    ]
+    names = [column.name for column in contract.outputs]
+    expected = [
+        _call(model, {n: to_column(offline[n][part]) for n in features}, names) for part in batches
+    ]
+    for name in names:
+        here, there = (
+            np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
+        )
+        outputs.append(_compare(name, "prediction", here, there, tolerance))
+    return ParityReport(
+        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs)
+    )
+
+
+def _slices(rows: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, rows, size))
+
+
+def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
+    """The offline features. A label's column, which only training has, is null here."""
+    missing = [c for c in workflow.input_schema.columns if c.name not in frame.columns]
+    full = frame.with_columns(pl.lit(None).alias(column.name) for column in missing)
+    return workflow.transform(full).select(features).collect()
+
+
+def _call(model: Any, columns: Mapping[str, Column], names: list[str]) -> dict[str, Array]:
+    """The network's answer, by the names that it has on the server."""
+    tensors: dict[str, Array] = {}
+    for name, column in columns.items():
+        if column.lengths is None:
+            tensors[name] = column.array.reshape(-1, 1)
+        else:
+            tensors[name + VALUES] = column.array.reshape(-1, 1)
+            tensors[name + NNZS] = column.lengths.reshape(-1, 1)
+    answer = model.predict_on_batch(_fill(model.input, tensors))
+    if isinstance(answer, Mapping):
+        return {name: np.asarray(answer[name]) for name in names}
+    answers = answer if isinstance(answer, list | tuple) else [answer]
+    return {name: np.asarray(array) for name, array in zip(names, answers, strict=True)}
+
+
+def _fill(structure: Any, tensors: Mapping[str, Array]) -> Any:
+    """The model's input structure with arrays in the place of its inputs."""
+    if isinstance(structure, Mapping):
+        return {key: _fill(value, tensors) for key, value in structure.items()}
+    if isinstance(structure, list | tuple):
+        return type(structure)(_fill(value, tensors) for value in structure)
+    return tensors[structure.name]
+
+
+def _compare_column(name: str, here: pl.Series, there: pl.Series, dtype: str) -> OutputParity:
+    """Features: lists are compared row by row, each with its length."""
+    if not isinstance(here.dtype, pl.List):
+        exact = 0.0 if not here.dtype.is_float() else 1e-6
+        return _compare(name, "feature", here.to_numpy(), there.to_numpy(), exact)
+    a, b = to_column(here), to_column(there)
+    if a.lengths is None or b.lengths is None or not np.array_equal(a.lengths, b.lengths):
+        wrong = np.flatnonzero(here.list.len().to_numpy() != there.list.len().to_numpy())
+        return OutputParity(name, "feature", len(here), len(wrong), float("inf"), int(wrong[0]))
+    rows = np.repeat(np.arange(len(here)), a.lengths)
+    flat = _compare(name, "feature", a.array.astype(dtype), b.array, 0.0)
+    first = None if flat.first_mismatch is None else int(rows[flat.first_mismatch])
+    return OutputParity(name, "feature", len(here), flat.mismatches, flat.max_difference, first)
+
+
+def _compare(name: str, kind: str, here: Array, there: Array, tolerance: float) -> OutputParity:
+    """Two arrays; NaN equals NaN."""
+    if here.shape != there.shape:
+        raise ClientError(
+            "PARITY", f"Expected {name} of the shape {here.shape}. Received: {there.shape}."
+        )
+    if here.dtype == object:
+        differs, largest = np.asarray(here != there), 0.0
+    else:
+        a, b = here.astype(np.float64), there.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        gap = np.where(np.isnan(gap), np.inf, gap)
+        differs, largest = gap > tolerance, float(gap.max(initial=0.0))
+        if here.dtype.kind in "iu":
+            differs = here != there
+    wrong = np.flatnonzero(differs.reshape(len(differs), -1).any(axis=1))
+    return OutputParity(
+        name, kind, len(here), len(wrong), largest, int(wrong[0]) if len(wrong) else None
+    )

@@ -1,0 +1,134 @@
+"""One running tritonserver: its supervisor, its ports, its log."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from serving.errors import ServerError
+from serving.flags import ServerFlags, server_flags
+from serving.installation import Installation, prepare
+from serving.supervisor import Job
+
+HOST = "127.0.0.1"
+STOP_TIMEOUT = 15.0
+LAST_LINES = 30
+
+
+class ServerProcess:
+    """Starts a server under a supervisor; does not wait until it is ready.
+
+    Args:
+        installation: the server's program.
+        python: the interpreter for python models, or None for the default.
+        repository: the model repository.
+        models: the models to load.
+        ports: of HTTP and of gRPC; None takes a free one.
+        log_file: where the log goes; None takes a new temporary file.
+
+    Raises:
+        ServerError: a port is taken, or the interpreter is not fit.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        *,
+        python: str | os.PathLike[str] | None,
+        repository: Path,
+        models: tuple[str, ...],
+        ports: tuple[int | None, int | None],
+        log_file: Path | None,
+    ) -> None:
+        http_port, grpc_port = map(_port, ports)
+        identity = f"tritonserver-{secrets.token_hex(6)}-"
+        work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
+        self.log_path = log_file or work / "server.log"
+        backends = work / "backends"
+        backends.mkdir()
+        try:
+            environment = prepare(installation, python, backends)
+        except BaseException:
+            shutil.rmtree(work)
+            raise
+        self.flags = ServerFlags(
+            model_repository=str(repository),
+            models=models,
+            admin_key=secrets.token_hex(16),
+            http_port=http_port,
+            grpc_port=grpc_port,
+            backend_directory=str(backends),
+            shm_prefix=identity,
+            server_id=identity,
+        )
+        job = Job(
+            command=[str(installation.binary), *server_flags(self.flags)],
+            environment=environment,
+            directory=str(work),
+            remove=str(backends if log_file is None else work),
+            shm_prefix=identity,
+            owner=os.getpid(),
+            grace=STOP_TIMEOUT,
+        )
+        with self.log_path.open("wb") as log:
+            # A session of its own: Ctrl-C reaches us, and we stop the server in order.
+            self._supervisor = subprocess.Popen(  # noqa: S603
+                job.command_line(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def grpc_url(self) -> str:
+        """The address of gRPC."""
+        return f"{HOST}:{self.flags.grpc_port}"
+
+    @property
+    def http_url(self) -> str:
+        """The address of HTTP."""
+        return f"http://{HOST}:{self.flags.http_port}"
+
+    def is_running(self) -> bool:
+        """Whether the server's process exists."""
+        return self._supervisor.poll() is None
+
+    def stop(self) -> None:
+        """End the server and all that it started; it is given time to answer what it has begun."""
+        self._supervisor.terminate()
+        try:
+            self._supervisor.wait(STOP_TIMEOUT + 10)
+        except subprocess.TimeoutExpired:
+            self._supervisor.kill()
+            self._supervisor.wait()
+
+    def lost_a_port(self) -> bool:
+        """Whether the log says that another process took a port first."""
+        return "already in use" in self.log_path.read_text(errors="replace")
+
+    def failure(self, text: str) -> ServerError:
+        """An error with the log's last lines, without the tables that Triton draws."""
+        lines = [
+            line
+            for line in self.log_path.read_text(errors="replace").splitlines()
+            if line.strip() and line[0] not in "+|"
+        ]
+        last = "\n".join(lines[-LAST_LINES:])
+        return ServerError(f"{text}.\nThe last lines of {self.log_path}:\n{last}")
+
+
+def _port(wanted: int | None) -> int:
+    """The wanted port, if it is free, or any free one."""
+    with socket.socket() as candidate:
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            candidate.bind((HOST, wanted or 0))
+        except (OSError, OverflowError) as error:
+            raise ServerError(f"Expected a free port. Received: {wanted}: {error}.") from None
+        return int(candidate.getsockname()[1])

@@ -1,0 +1,48 @@
+"""Reading a model repository's configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from serving.errors import ServerError
+
+
+def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
+    """The models that a server is to load.
+
+    Args:
+        repository: the model repository.
+        models: names; None means every ensemble, or every model when there is no ensemble.
+
+    Raises:
+        ServerError: the repository holds no model, or not the named ones.
+    """
+    if not repository.is_dir():
+        raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
+    found = sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
+    if not found:
+        raise ServerError(
+            f"Expected models in {repository}, folders with a config.pbtxt. Received: none."
+        )
+    if models is None:
+        return tuple([name for name in found if _is_ensemble(repository / name)] or found)
+    missing = [name for name in models if name not in found]
+    if missing or not models:
+        raise ServerError(
+            f"Expected models among {', '.join(found)} in {repository}. "
+            f"Received: {', '.join(missing) or 'no name'}."
+        )
+    return tuple(models)
+
+
+def _is_ensemble(folder: Path) -> bool:
+    config = model_config_pb2.ModelConfig()
+    try:
+        text_format.Parse((folder / "config.pbtxt").read_text(), config)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise ServerError(f"{folder / 'config.pbtxt'} is not a model's config: {error}") from error
+    return config.platform == "ensemble" or bool(config.ensemble_scheduling.step)

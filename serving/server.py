@@ -1,0 +1,217 @@
+"""A real Triton server as a context manager, for demos, tests and proofs of a model."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from serving.administration import Administration
+from serving.errors import ServerError
+from serving.installation import find_tritonserver
+from serving.process import ServerProcess
+from serving.repository import models_to_load
+from triton_models.healthcheck import ProbeError, probe
+
+
+class TritonServer:
+    """Starts tritonserver on loopback, and stops it with everything that it started.
+
+    The server answers on free ports, loads only the named models, and is ready when each of them
+    has answered a real one-row request. It never outlives this process, even a killed one.
+
+    Args:
+        model_repository: the folder with the models.
+        models: names to load; None loads every ensemble with its steps, or, where there is no
+            ensemble, every model.
+        tritonserver: the program; else the environment variable TRITONSERVER, PATH, and the
+            server inside the package nvidia-pytriton are tried in this order.
+        python: the interpreter for models that run in Python; by default this one.
+        startup_timeout: seconds until every model must have answered.
+        log_file: where the server's log goes, anew at each start; by default a new temporary
+            file. It is kept.
+        grpc_port: port of gRPC; by default a free one.
+        http_port: port of HTTP; by default a free one.
+
+    Example:
+        >>> with TritonServer("models") as server:  # doctest: +SKIP
+        ...     client = EnsembleClient(server.grpc_url, "movielens")
+    """
+
+    def __init__(
+        self,
+        model_repository: str | os.PathLike[str],
+        models: Sequence[str] | None = None,
+        *,
+        tritonserver: str | os.PathLike[str] | None = None,
+        python: str | os.PathLike[str] | None = None,
+        startup_timeout: float = 120.0,
+        log_file: str | os.PathLike[str] | None = None,
+        grpc_port: int | None = None,
+        http_port: int | None = None,
+    ) -> None:
+        self.model_repository = Path(model_repository).absolute()
+        self._wanted = models
+        self._tritonserver = tritonserver
+        self._python = python
+        self._startup_timeout = startup_timeout
+        self._log_file = None if log_file is None else Path(log_file).absolute()
+        self._ports = (http_port, grpc_port)
+        # The last process: it stays after a stop, so that its log can be found.
+        self._process: ServerProcess | None = None
+        self._stopped = True
+        self._models: list[str] = []
+
+    @property
+    def grpc_url(self) -> str:
+        """Where the client connects, for example "127.0.0.1:8001"."""
+        return self._started().grpc_url
+
+    @property
+    def http_url(self) -> str:
+        """The address of HTTP, for example "http://127.0.0.1:8000"."""
+        return self._started().http_url
+
+    @property
+    def log_path(self) -> Path:
+        """The server's log; it stays after the server has gone."""
+        return self._started().log_path
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that were asked for, and are loaded; steps of ensembles not counted."""
+        return tuple(self._models)
+
+    def start(self) -> None:
+        """Start the server, and return when every model has answered.
+
+        A server that was stopped may be started again.
+
+        Raises:
+            ServerError: it runs already, there is no tritonserver, a port is taken, a model
+                cannot be loaded or does not answer in time. The text ends with the log.
+        """
+        if not self._stopped:
+            raise ServerError(f"This server was started, at {self.http_url}. Stop it first.")
+        installation = find_tritonserver(self._tritonserver)
+        models = models_to_load(self.model_repository, self._wanted)
+        deadline = time.monotonic() + self._startup_timeout
+        for attempts_left in (2, 1, 0):
+            self._process = ServerProcess(
+                installation,
+                python=self._python,
+                repository=self.model_repository,
+                models=models,
+                ports=self._ports,
+                log_file=self._log_file,
+            )
+            self._stopped = False
+            self._models = list(models)
+            try:
+                return self._await_ready(self._process, deadline)
+            except BaseException:
+                self.stop()
+                # Between the choice of a free port and the server's bind another may take it.
+                if not (attempts_left and self._process.lost_a_port()):
+                    raise
+        return None
+
+    def _await_ready(self, process: ServerProcess, deadline: float) -> None:
+        administration = self._administration()
+        reason = ""
+        while reason != process.flags.server_id:
+            if not process.is_running():
+                raise process.failure("tritonserver ended during its start")
+            if time.monotonic() > deadline:
+                raise process.failure(f"tritonserver did not answer in time: {reason}")
+            time.sleep(0.05)
+            try:
+                # It answers when all models are loaded. Its name tells it from another server.
+                reason = administration.server_name(timeout=5)
+            except ProbeError as error:
+                reason = str(error)
+        for model in self._models:
+            try:
+                probe(process.http_url, model, max(deadline - time.monotonic(), 1))
+            except ProbeError as error:
+                raise process.failure(f"The model {model} does not answer: {error}") from error
+
+    def stop(self) -> None:
+        """Stop the server: requests under way are answered, then all its processes end.
+
+        Stopping a server that does not run does nothing.
+        """
+        if not self._stopped:
+            self._started().stop()
+            self._stopped = True
+
+    def is_ready(self, timeout: float = 5.0) -> bool:
+        """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
+        if self._process is None or not self._process.is_running():
+            return False
+        try:
+            for model in self._models:
+                probe(self.http_url, model, timeout)
+        except ProbeError:
+            return False
+        return True
+
+    def load(self, model: str) -> None:
+        """Load a model, or load it again from changed files, and wait until it answers.
+
+        Raises:
+            ServerError: the model cannot be loaded; a version that served before still serves.
+        """
+        process = self._running()
+        try:
+            self._administration().load(model, self._startup_timeout)
+            probe(self.http_url, model, self._startup_timeout)
+        except ProbeError as error:
+            raise process.failure(f"The model {model} could not be loaded: {error}") from error
+        if model not in self._models:
+            self._models.append(model)
+
+    def unload(self, model: str) -> None:
+        """Unload a model; of an ensemble, the steps that were not asked for by name too.
+
+        Raises:
+            ServerError: the server refused.
+        """
+        process = self._running()
+        try:
+            self._administration().unload(model, self._startup_timeout)
+        except ProbeError as error:
+            raise process.failure(f"The model {model} could not be unloaded: {error}") from error
+        self._models = [name for name in self._models if name != model]
+
+    def _administration(self) -> Administration:
+        process = self._started()
+        return Administration(process.http_url, process.flags.admin_key)
+
+    def _started(self) -> ServerProcess:
+        if self._process is None:
+            raise ServerError("Expected a started server. Received: one that was never started.")
+        return self._process
+
+    def _running(self) -> ServerProcess:
+        process = self._started()
+        if not process.is_running():
+            raise process.failure("Expected a running server. Received: one that has ended")
+        return process
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the server."""
+        self.stop()

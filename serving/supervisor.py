@@ -1,0 +1,105 @@
+"""Keeps a server from outliving its owner. A script of its own, started by `serving.server`.
+
+It starts the server, waits for the first of: the server's end, SIGTERM, the owner's death; then
+it stops the server and every process that the server left, and removes the server's shared memory
+and temporary files. It stays alive when the owner is killed, which no code in the owner does.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to supervise.
+
+    Attributes:
+        command: the server's command line.
+        environment: the server's whole environment.
+        directory: the server's working directory.
+        remove: a folder to remove at the end.
+        shm_prefix: how the names of the server's shared memory start.
+        owner: the process for which the server runs.
+        grace: seconds between SIGTERM and SIGKILL.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    directory: str
+    remove: str
+    shm_prefix: str
+    owner: int
+    grace: float
+
+    def command_line(self) -> list[str]:
+        """The command that runs this job."""
+        return [sys.executable, "-I", "-S", __file__, json.dumps(asdict(self))]
+
+
+def run(job: Job) -> int:
+    """Run a job to its end. Returns the server's exit status, 128 + n when a signal n ended it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # What the server leaves behind becomes our child, so that we can wait for its end.
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+
+    def before_exec() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+
+    # This process has one thread, so running Python between fork and exec is safe.
+    server = subprocess.Popen(  # noqa: S603
+        job.command,
+        env=job.environment,
+        cwd=job.directory,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=before_exec,  # noqa: PLW1509
+    )
+    try:
+        _wait(server, job)
+    finally:
+        _clean(server, job)
+    return server.returncode if server.returncode >= 0 else 128 - server.returncode
+
+
+def _wait(server: subprocess.Popen[bytes], job: Job) -> None:
+    while server.poll() is None:
+        received = signal.sigtimedwait(AWAITED, 0.5)
+        told = received is not None and received.si_signo != signal.SIGCHLD
+        if told or os.getppid() != job.owner:
+            server.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(job.grace)
+            return
+
+
+def _clean(server: subprocess.Popen[bytes], job: Job) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    for region in SHARED_MEMORY.glob(job.shm_prefix + "*"):
+        region.unlink(missing_ok=True)
+    shutil.rmtree(job.remove, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run(Job(**json.loads(sys.argv[1]))))

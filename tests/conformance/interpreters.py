@@ -1,0 +1,79 @@
+"""The interpreters that must agree, and what agreement is. A further interpreter is one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Array, Column
+from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.polars import apply
+from workflow.expressions.program import Program
+from workflow.expressions.series import to_column, to_series
+
+Run = Callable[[Program, Mapping[str, Column]], dict[str, Column]]
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A name for the report, and how a program is run over columns."""
+
+    name: str
+    run: Run
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def run_numpy(program: Program, columns: Mapping[str, Column]) -> dict[str, Column]:
+    return NumpyInterpreter(program)(columns)
+
+
+def run_polars(program: Program, columns: Mapping[str, Column]) -> dict[str, Column]:
+    frame = pl.DataFrame([to_series(column, name) for name, column in columns.items()])
+    made = apply(frame.lazy(), program).collect()
+    return {series.name: to_column(series) for series in made}
+
+
+REFERENCE = Interpreter("numpy", run_numpy)
+OTHERS = [Interpreter("polars", run_polars)]
+
+# Where these differ between libraries, it is in the last bits; all else is IEEE arithmetic.
+TRANSCENDENTAL = {"log1p", "log", "exp"}
+
+
+def assert_same(expected: Column, received: Column, *, exact: bool, what: str) -> None:
+    """Integers and strings identical, floats too or to 1 ulp of float32, NaN as NaN, null as null."""
+    assert expected.rows == received.rows, what
+    if expected.is_list or received.is_list:
+        assert _as_list(expected.lengths) == _as_list(received.lengths), f"{what}: lengths"
+    np.testing.assert_array_equal(_valid(expected), _valid(received), f"{what}: nulls")
+    mask = _valid(expected)
+    a, b = expected.array[mask], received.array[mask]
+    assert a.dtype == b.dtype, what
+    if a.dtype == object:
+        assert a.tolist() == b.tolist(), what
+    elif a.dtype.kind == "f" and not exact:
+        _assert_close(a, b, what)
+    else:
+        np.testing.assert_array_equal(a, b, what)
+
+
+def _assert_close(a: Array, b: Array, what: str) -> None:
+    finite = np.isfinite(a) & np.isfinite(b)
+    np.testing.assert_array_equal(a[~finite], b[~finite], what)
+    a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
+    tiny = float(np.finfo(np.float32).smallest_subnormal)
+    tolerance = np.maximum(np.maximum(np.abs(a), np.abs(b)) * 2.0**-23, tiny)
+    assert np.all(np.abs(a - b) <= tolerance), f"{what}: {a} {b}"
+
+
+def _valid(column: Column) -> Array:
+    return np.ones(len(column.values), bool) if column.valid is None else column.valid
+
+
+def _as_list(lengths: Array | None) -> list[int] | None:
+    return None if lengths is None else lengths.tolist()

@@ -1,0 +1,143 @@
+"""Data and programs for the verbs: every dtype a verb takes, its extremes, nulls, lists."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from workflow.expressions.column import Column, Strings
+from workflow.expressions.program import Program, build
+from workflow.expressions.tree import Expression, call, constant, source
+from workflow.expressions.verbs import VERBS, ExpressionError, Type
+from workflow.schema import DTYPES, ColumnSchema, Schema
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+def values(dtype: str) -> st.SearchStrategy[Any]:
+    """Values of a dtype, its extremes among them."""
+    info = DTYPES[dtype]
+    if info.kind == "bool":
+        return st.booleans()
+    if info.kind == "string":
+        return st.sampled_from(["", "a", "b", "é", "\0", "日本"]) | TEXTS
+    if info.kind == "float":
+        width = 32 if dtype == "float32" else 64
+        special = [0.0, -0.0, 0.5, 1.0, -1.0, 127.5, 2.0**31, 2.0**63, -(2.0**63), 2.0**64]
+        limits = np.finfo(info.numpy)
+        special += [float(limits.max), float(limits.tiny), np.inf, -np.inf, np.nan]
+        return st.sampled_from(special) | st.floats(width=width)
+    limits = np.iinfo(info.numpy)
+    low, high = int(limits.min), int(limits.max)
+    return st.sampled_from([low, low + 1, 0, 1, 2, high - 1, high]) | st.integers(low, high)
+
+
+def make_column(dtype: str, rows: Sequence[Any], *, is_list: bool) -> Column:
+    """A column of Python values, None for null."""
+    if is_list:
+        elements = make_column(dtype, [e for row in rows for e in row or ()], is_list=False)
+        lengths = np.array([len(row or ()) for row in rows], np.int64)
+        return Column(elements.values, elements.valid, lengths)
+    array = np.empty(len(rows), DTYPES[dtype].numpy)
+    array[:] = [({"string": ""}.get(dtype, 0) if v is None else v) for v in rows]
+    valid = np.array([v is not None for v in rows], bool)
+    return Column(array, None if valid.all() else valid)
+
+
+@st.composite
+def columns(draw: st.DrawFn, dtype: str, rows: int, *, is_list: bool) -> Column:
+    """A column of some rows."""
+    nulls = draw(st.booleans())
+    value = st.none() | values(dtype) if nulls else values(dtype)
+    row = st.none() | st.lists(value, max_size=4) if is_list else value
+    return make_column(dtype, draw(st.lists(row, min_size=rows, max_size=rows)), is_list=is_list)
+
+
+def table(dtype: str, rows: Sequence[Any], *, is_list: bool = False) -> Column:
+    """A column as a program's constants hold it."""
+    column = make_column(dtype, rows, is_list=is_list)
+    if dtype != "string":
+        return column
+    return Column(Strings.of(column.values.tolist()), column.valid, column.lengths)
+
+
+@st.composite
+def parameters(draw: st.DrawFn, verb: str, dtype: str) -> dict[str, Any]:
+    """Static parameters of a verb whose first operand is of a dtype."""
+    if verb == "cast":
+        return {"dtype": draw(st.sampled_from(sorted(DTYPES)))}
+    if verb == "clip":
+        bound = st.none() | st.integers(-(2**65), 2**65) | st.floats(width=32) | values(dtype)
+        return {"lower": draw(bound), "upper": draw(bound)}
+    if verb == "lookup":
+        others = [n for n, i in DTYPES.items() if i.is_integer] if dtype[-1] in "2468" else [dtype]
+        kind = draw(st.sampled_from([dtype, *others]))
+        near = st.integers(0, 100) if DTYPES[kind].is_integer else values(kind)
+        keys = draw(st.lists(draw(st.sampled_from([near, values(kind)])), unique=True, max_size=6))
+        return {"keys": table(kind, keys), "first": draw(st.integers(0, 5)), "missing": -1}
+    if verb == "gather":
+        kind, is_list = draw(st.sampled_from(sorted(DTYPES))), draw(st.booleans())
+        value = st.none() | values(kind) if draw(st.booleans()) else values(kind)
+        row = st.lists(value, max_size=3) if is_list else value
+        return {"table": table(kind, draw(st.lists(row, max_size=5)), is_list=is_list)}
+    return {}
+
+
+@cache
+def signatures(verb: str) -> tuple[tuple[str, ...], ...]:
+    """The dtypes of operands that a verb takes, found by asking it."""
+    every = itertools.product(DTYPES, repeat=VERBS[verb].arity)
+    return tuple(dtypes for dtypes in every if VERBS[verb].parameters or _takes(verb, dtypes))
+
+
+def _takes(verb: str, dtypes: Sequence[str]) -> bool:
+    is_list = verb == "list_length"
+    try:
+        VERBS[verb].infer([Type(dtype, is_list=is_list) for dtype in dtypes], {})
+    except ExpressionError:
+        return False
+    return True
+
+
+@st.composite
+def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
+    """A program that applies one verb, and data for it."""
+    is_list = verb == "list_length" or draw(st.booleans())
+    dtypes = draw(st.sampled_from(signatures(verb)))
+    rows = draw(st.integers(0, 6))
+    data = {"a": draw(columns(dtypes[0], rows, is_list=is_list))}
+    operands = [source("a", Type(dtypes[0], is_list))]
+    for name, dtype in zip("bc", dtypes[1:], strict=False):
+        operands.append(_further(draw, operands[0], name, dtype, is_list=is_list))
+        if operands[-1].verb == "source":
+            data[name] = draw(columns(dtype, rows, is_list=False))
+    result = call(verb, *operands, **draw(parameters(verb, dtypes[0])))
+    inputs = Schema(o_schema(o) for o in operands if o.verb == "source")
+    made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
+    return build([(made, result)], inputs), data
+
+
+def _further(
+    draw: st.DrawFn, first: Expression, name: str, dtype: str, *, is_list: bool
+) -> Expression:
+    """A second operand: a constant, another column or, for a list, one made of the same list."""
+    if draw(st.booleans()):
+        return Expression(
+            "constant", (), constant(draw(values(dtype))).parameters, Type(dtype, nullable=False)
+        )
+    if not is_list:
+        return source(name, Type(dtype))
+    if (first.type.kind == "string") == (dtype == "string"):
+        return first.cast(dtype)
+    return call("is_null", first).cast(dtype) if dtype != "string" else constant("a")
+
+
+def o_schema(expression: Expression) -> ColumnSchema:
+    """The schema of a source."""
+    type_ = expression.type
+    return ColumnSchema(expression.parameters["name"], type_.dtype, type_.is_list, type_.nullable)

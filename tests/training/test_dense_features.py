@@ -1,0 +1,71 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError
+from training.layers import DenseFeatures
+
+# Neither the names nor the inputs are in alphabetical order, the output follows the sizes.
+SIZES = {"user": (6, 3), "genres": (5, 2), "city": (6, 3)}
+INPUTS = {
+    "age": tf.constant([[31.0], [7.0]]),
+    "city": tf.constant([[1], [5]]),
+    "genres": (tf.constant([[3], [4], [2]]), tf.constant([[1], [2]])),
+    "user": tf.constant([[2], [2]], tf.int64),
+    "vector": tf.constant([[1.0, 2.0], [3.0, 4.0]], tf.float64),
+}
+
+
+def test_columns_stand_in_the_order_of_the_arguments():
+    layer = DenseFeatures(SIZES, ["vector", "age"], "sum")
+    result = layer(INPUTS).numpy()
+    user, genres, city = (layer.embedding_tables[name].numpy() for name in SIZES)
+    expected = np.concatenate(
+        [
+            user[[2, 2]],
+            [genres[3], genres[4] + genres[2]],
+            city[[1, 5]],
+            [[1, 2], [3, 4]],
+            [[31], [7]],
+        ],
+        axis=1,
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    shapes = tf.nest.map_structure(lambda tensor: tuple(tensor.shape), INPUTS)
+    assert layer.compute_output_shape(shapes) == result.shape
+
+
+def test_tables_of_equal_size_start_out_different():
+    layer = DenseFeatures(SIZES)
+    layer.build()
+    tables = layer.embedding_tables
+    assert not np.array_equal(tables["user"].numpy(), tables["city"].numpy())
+
+
+def test_a_saved_model_of_keras_brings_it_back(tmp_path):
+    inputs = {
+        "user": keras.Input((1,), name="user", dtype="int64"),
+        "genres": (
+            keras.Input((1,), name="genres__values", dtype="int32"),
+            keras.Input((1,), name="genres__nnzs", dtype="int32"),
+        ),
+        "city": keras.Input((1,), name="city", dtype="int32"),
+        "age": keras.Input((1,), name="age"),
+    }
+    model = keras.Model(inputs, DenseFeatures(SIZES, ["age"])(inputs))
+    model.save(tmp_path / "features.keras")
+    loaded = keras.models.load_model(tmp_path / "features.keras")
+    given = {name: INPUTS[name] for name in inputs}
+    np.testing.assert_array_equal(loaded(given), model(given))
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(TrainingError, match="missing: city"):
+        DenseFeatures(SIZES)({name: INPUTS[name] for name in ("user", "genres")})
+
+
+@pytest.mark.parametrize("arguments", [({},), (SIZES, ["user"])])
+def test_no_column_or_one_named_twice(arguments):
+    with pytest.raises(TrainingError, match="at least one column"):
+        DenseFeatures(*arguments)

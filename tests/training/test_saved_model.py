@@ -1,0 +1,161 @@
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError, model_signature, models, save_model, train
+
+
+def restored(path, signature="serving_default"):
+    loaded = tf.saved_model.load(str(path))
+    return loaded, lambda tensors: {
+        name: value.numpy()
+        for name, value in loaded.signatures[signature](
+            **{name: tf.constant(value) for name, value in tensors.items()}
+        ).items()
+    }
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def with_state_of_training():
+    """A model whose layers answer otherwise in training: dropout and batch normalisation."""
+    inputs = keras.Input((4,), name="x")
+    x = keras.layers.BatchNormalization()(inputs)
+    x = keras.layers.Dropout(0.5)(keras.layers.Dense(8)(x))
+    return keras.Model(inputs, keras.layers.Dense(1, "sigmoid", name="score")(x))
+
+
+@pytest.mark.parametrize("dtypes", list(itertools.product(["int32", "int64"], repeat=3)))
+def test_it_predicts_as_the_model_does(tmp_path, sizes, rows, predict, dtypes):
+    ids, *lists = dtypes
+    dtypes = {"userId": ids, "movieId": ids, "genres": tuple(lists)}
+    model = models.mlp(sizes, id_dtypes=dtypes, embeddings_initializer="normal")
+    described = save_model(model, tmp_path / "saved")
+    assert described == model_signature(model)
+    loaded, call = restored(tmp_path / "saved")
+    assert list(loaded.signatures) == ["serving_default"]
+    given = loaded.signatures["serving_default"].structured_input_signature[1]
+    assert {name: spec.dtype.name for name, spec in given.items()} == {
+        "userId": ids,
+        "movieId": ids,
+        "genres__values": lists[0],
+        "genres__nnzs": lists[1],
+    }
+    for count in (1, 200):
+        sample = rows(count, ids=ids, lists=lists)
+        answer = call(sample.flat)
+        assert list(answer) == ["output"]
+        expected = predict(model, sample.features)
+        np.testing.assert_allclose(answer["output"], expected, rtol=0, atol=1e-6)
+
+
+def test_a_loader_of_signatures_in_a_graph_reads_it_too(tmp_path, model, rows, predict):
+    """As servers do it, in C++: by the names in the file, without TensorFlow 2's objects."""
+    save_model(model, tmp_path / "saved", signature="recommend")
+    sample = rows(20)
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "saved"))
+        signature = meta.signature_def["recommend"]
+        feed = {signature.inputs[name].name: value for name, value in sample.flat.items()}
+        answer = session.run(signature.outputs["output"].name, feed)
+    np.testing.assert_allclose(answer, predict(model, sample.features), rtol=0, atol=1e-6)
+
+
+def test_it_is_as_large_as_the_weights(tmp_path, batches):
+    model = models.mlp({"userId": (50, 8)} | {"movieId": (40_000, 16)})
+    dataset = batches(64, 64).map(
+        lambda x, y: ({name: x[name] for name in ("userId", "movieId")}, y)
+    )
+    train(model, dataset, optimizer="adam")  # Adam holds two more copies of everything
+    save_model(model, tmp_path / "saved")
+    weights = sum(weight.nbytes for weight in model.get_weights())
+    assert weights < size_of(tmp_path / "saved") < 1.1 * weights
+    names = tf.train.list_variables(str(tmp_path / "saved" / "variables" / "variables"))
+    assert len(names) == len(model.variables) + 1  # and the graph of objects
+
+
+def test_it_answers_in_inference_mode(tmp_path):
+    keras.utils.set_random_seed(0)
+    model = with_state_of_training()
+    x = np.random.default_rng(0).normal(3, 2, (256, 4)).astype("float32")
+    train(model, (x, x[:, :1] > 3), epochs=2)
+    save_model(model, tmp_path / "saved")
+    _, call = restored(tmp_path / "saved")
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_allclose(call({"x": x})["score"], expected, rtol=0, atol=1e-6)
+
+
+def test_outputs_carry_their_keys(tmp_path):
+    inputs = keras.Input((3,), name="X")
+    heads = {"view": keras.layers.Dense(2)(inputs), "Click-rate": keras.layers.Dense(1)(inputs)}
+    model = keras.Model(inputs, heads)
+    save_model(model, tmp_path / "saved")
+    _, call = restored(tmp_path / "saved")
+    x = np.ones((5, 3), "float32")
+    answer, expected = call({"X": x}), model.predict(x, verbose=0)
+    assert answer.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(answer[name], value, rtol=0, atol=1e-6)
+
+
+def test_a_sequential_model_and_a_lookup_table(tmp_path):
+    model = keras.Sequential(
+        [
+            keras.Input((1,), name="city", dtype="string"),
+            keras.layers.StringLookup(vocabulary=["Rome", "Oslo"]),
+            keras.layers.Embedding(3, 2),
+            keras.layers.Flatten(name="vector"),
+        ]
+    )
+    save_model(model, tmp_path / "saved")
+    expected = model(tf.constant([["Oslo"], ["Bonn"]])).numpy()
+    del model
+    _, call = restored(tmp_path / "saved")
+    answer = call({"city": np.array([["Oslo"], ["Bonn"]], object)})["vector"]
+    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
+
+
+def test_the_model_is_not_changed(tmp_path, model, rows, batches, predict):
+    train(model, batches(128, 64))
+    before = [weight.copy() for weight in model.get_weights()]
+    config, sample = model.to_json(), rows(10)
+    answer = predict(model, sample.features)
+    save_model(model, tmp_path / "saved")
+    assert model.to_json() == config
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    np.testing.assert_array_equal(predict(model, sample.features), answer)
+    model.fit(batches(128, 64), verbose=0, shuffle=False)
+
+
+def test_it_is_readable_by_another_user(tmp_path, model):
+    save_model(model, tmp_path / "deep" / "saved")
+    assert (tmp_path / "deep" / "saved").stat().st_mode & 0o555 == 0o555
+
+
+def test_a_path_that_exists_is_refused(tmp_path, model):
+    (tmp_path / "saved").mkdir()
+    with pytest.raises(TrainingError, match=r"does not exist. Received: .*saved"):
+        save_model(model, tmp_path / "saved")
+    assert not any((tmp_path / "saved").iterdir())
+
+
+def test_a_path_that_cannot_be_written_is_refused(tmp_path, model):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match="able to write a folder"):
+        save_model(model, tmp_path / "file" / "saved")
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        save_model(model, tmp_path / "saved")
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,117 @@
+"""Writes a model as a SavedModel with one named signature and each variable once."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.errors import TrainingError
+from training.signature import ModelSignature, model_signature
+
+
+def save_model(
+    model: keras.Model, path: str | Path, *, signature: str = "serving_default"
+) -> ModelSignature:
+    """Writes a SavedModel that serves the model's predictions.
+
+    It has exactly one signature, in inference mode, whose inputs are named as the model's
+    `keras.Input`s, to the letter, and whose outputs are named as `model_signature` says. It
+    holds the model's weights once and nothing of the optimizer, so it is as large as the
+    weights. TensorFlow 2 and the C++ loader of a server read it. The model is not changed.
+
+    The folder appears whole or not at all: it is written beside its place and then renamed.
+
+    Args:
+        model: what `model_signature` takes.
+        path: the folder to make; its parent is made too.
+        signature: the name of the signature.
+
+    Returns:
+        The names, dtypes and shapes of the signature.
+
+    Raises:
+        TrainingError: the path exists or cannot be written, or the model cannot be served
+            under names (see `model_signature`).
+
+    Example:
+        >>> print(save_model(model, "models/movielens_tf/1/model.savedmodel"))
+        userId int32 [N, 1] -> output float32 [N, 1]
+    """
+    described = model_signature(model)
+    with _staged(Path(path)) as folder:
+        module = tf.Module()
+        # Plain tf.Variables, each tracked by one name: a checkpoint holds a variable as often
+        # as it is reachable, and C++ loaders do not find a Keras variable's value.
+        module.weights = [variable.value for variable in model.variables]
+        module.resources = _resources(model)
+        function = _serving_function(model, described)
+        with _quiet():
+            tf.saved_model.save(module, str(folder), signatures={signature: function})
+    return described
+
+
+def _serving_function(model: keras.Model, signature: ModelSignature) -> Any:
+    # A sequential model takes one tensor, and has no property `input` before it is called.
+    structure = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+    def serve(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        flat = [tensors[spec.name] for spec in signature.inputs]
+        inputs = keras.tree.pack_sequence_as(structure, flat)
+        outputs = keras.tree.flatten(model(inputs, training=False))
+        return {spec.name: value for spec, value in zip(signature.outputs, outputs, strict=True)}
+
+    specs = {
+        spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)
+        for spec in signature.inputs
+    }
+    return tf.function(serve, autograph=False).get_concrete_function(**specs)
+
+
+def _resources(model: keras.Model) -> list[Any]:
+    """Lookup tables and their like, which a SavedModel must own to restore."""
+    kind = tf.saved_model.experimental.TrackableResource
+    return [node for node in tf.train.TrackableView(model).descendants() if isinstance(node, kind)]
+
+
+@contextmanager
+def _staged(path: Path) -> Iterator[Path]:
+    """A folder beside `path` that becomes `path` when the block ends without an error."""
+    if path.exists():
+        raise TrainingError(
+            f"Expected a path that does not exist. Received: {path}. "
+            "Remove it, or choose another folder or version."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise TrainingError(
+            f"Expected to be able to write a folder beside {path}. Received: {error}."
+        ) from error
+    try:
+        yield staging
+        # mkdtemp made it private; a server that runs as another user has to read it.
+        staging.chmod(0o755)
+        staging.rename(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Mutes TensorFlow's notes on saving, which name the staging folder."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,174 @@
+"""What a model takes and gives, as its SavedModel's signature and the server will name it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+from workflow.schema import DTYPES
+
+# TensorFlow renames, silently, the inputs of a SavedModel whose names are not of this form.
+_INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor of a signature.
+
+    Attributes:
+        name: the tensor's name, in the user's own case.
+        dtype: a name of the dtype table in `workflow.schema`.
+        shape: (None, k): any number of rows, a fixed number of columns.
+
+    Example:
+        >>> TensorSpec("userId", "int32", (None, 1))
+        TensorSpec(name='userId', dtype='int32', shape=(None, 1))
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        """For people: `userId int32 [N, 1]`."""
+        dims = ", ".join("N" if size is None else str(size) for size in self.shape)
+        return f"{self.name} {self.dtype} [{dims}]"
+
+
+@dataclass(frozen=True)
+class ModelSignature:
+    """The named inputs and outputs of a model.
+
+    Attributes:
+        inputs: in the order of `model.inputs`.
+        outputs: in the order of `model.outputs`.
+
+    Example:
+        >>> signature = model_signature(model)
+        >>> [spec.name for spec in signature.inputs]
+        ['genres__values', 'genres__nnzs', 'userId']
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __str__(self) -> str:
+        """Inputs and outputs on one line."""
+        inputs, outputs = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"{inputs} -> {outputs}"
+
+
+def model_signature(model: keras.Model) -> ModelSignature:
+    """Reads the signature off a model; nothing is written or changed.
+
+    Inputs carry the names of the model's `keras.Input`s. Outputs carry the keys of a dictionary
+    of outputs, else the names of the layers that make them.
+
+    Args:
+        model: a functional or a built sequential model. A subclassed model becomes one by
+            `keras.Model(inputs, subclassed(inputs))`.
+
+    Raises:
+        TrainingError: a model without declared inputs, and any input or output that could not
+            be served under a name of its own as `(N, k)` of a dtype that Triton knows.
+
+    Example:
+        >>> print(model_signature(model))
+        userId int32 [N, 1] -> output float32 [N, 1]
+    """
+    if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
+        raise TrainingError(
+            "Expected a functional model, or a sequential model with an Input, since its inputs "
+            f"have names. Received: {model!r} of {type(model).__name__}. Wrap it: "
+            "keras.Model(inputs, model(inputs)) with inputs made by keras.Input(name=...)."
+        )
+    names = _output_names(model)
+    inputs = tuple(_spec("input", tensor, tensor.name) for tensor in model.inputs)
+    outputs = tuple(
+        _spec("output", tensor, name) for tensor, name in zip(model.outputs, names, strict=True)
+    )
+    for side, specs in (("inputs", inputs), ("outputs", outputs)):
+        _check_distinct(side, [spec.name for spec in specs])
+    return ModelSignature(inputs, outputs)
+
+
+def _output_names(model: keras.Model) -> list[str]:
+    # A sequential model has no property `output` before it is called.
+    structure = None if isinstance(model, keras.Sequential) else model.output
+    if isinstance(structure, dict):
+        # Keras flattens a dictionary by sorted key.
+        names = sorted(structure)
+        if len(names) == len(model.outputs):
+            return names
+        raise TrainingError(
+            f"Expected one tensor for each key of the model's outputs. Received: {structure!r}."
+        )
+    operations = [tensor._keras_history.operation for tensor in model.outputs]  # noqa: SLF001
+    names = [operation.name for operation in operations]
+    unnamed = [op.name for op in operations if _is_auto_named(op)]
+    if len(names) > 1 and unnamed:
+        raise TrainingError(
+            "Expected a name for each of the model's outputs. Received: layers that Keras named "
+            f"itself: {', '.join(unnamed)}. Give them name=..., or return a dictionary of outputs."
+        )
+    return names
+
+
+def _is_auto_named(operation: Any) -> bool:
+    """Whether the name is the class's own, with or without a number: Dense, `dense_3`."""
+    stem = re.sub(r"(_\d+)?$", "", operation.name)
+    return stem.replace("_", "") == type(operation).__name__.lower()
+
+
+def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
+    _check_name(side, name)
+    if getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False):
+        raise TrainingError(
+            f"Expected the {side} {name!r} to be dense. Received: a sparse or ragged tensor. Take "
+            "a list as a pair of inputs, values and row lengths: training.layers.EmbeddingBag."
+        )
+    shape = tuple(tensor.shape)
+    if len(shape) != 2 or shape[0] is not None or shape[1] is None:
+        mend = "keras.Input(shape=(k,))" if side == "input" else "keras.layers.Reshape((k,))"
+        raise TrainingError(
+            f"Expected the {side} {name!r} of shape (None, k): any number of rows, k columns. "
+            f"Received: {shape}. Use {mend}."
+        )
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if dtype not in DTYPES:
+        raise TrainingError(
+            f"Expected the {side} {name!r} of a dtype among {', '.join(DTYPES)}. "
+            f"Received: {dtype}. Under mixed precision give the last layer dtype='float32'."
+        )
+    return TensorSpec(name, dtype, shape)
+
+
+def _check_name(side: str, name: str) -> None:
+    pattern = _INPUT_NAME if side == "input" else _OUTPUT_NAME
+    if pattern.fullmatch(name) and not (side == "input" and keyword.iskeyword(name)):
+        return
+    allowed = "letters, digits and _, a letter first, no word of Python"
+    if side == "output":
+        allowed = "letters, digits, _, - and ."
+    raise TrainingError(
+        f"Expected the name of an {side} of {allowed}, since TensorFlow or Triton would refuse "
+        f"or change another. Received: {name!r}. Rename it in the model."
+    )
+
+
+def _check_distinct(side: str, names: list[str]) -> None:
+    # TensorFlow renames an input whose name another has, and minds no case in that.
+    keys = [name.lower() if side == "inputs" else name for name in names]
+    twice = [name for name, key in zip(names, keys, strict=True) if keys.count(key) > 1]
+    if twice:
+        case = ", and not by upper and lower case alone" if side == "inputs" else ""
+        raise TrainingError(
+            f"Expected distinct names of the model's {side}{case}. Received: {', '.join(twice)}. "
+            "Give the layers another name=..., or return a dictionary of outputs."
+        )

@@ -1,0 +1,144 @@
+"""Answer the requests of one `execute` with one call of the model.
+
+A model call costs about as much for one row as for fifty, so requests that arrive together are
+concatenated, and the answer is cut apart again. Runs inside the server: numpy and the standard
+library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Tensors = dict[str, npt.NDArray[Any]]
+Call = Callable[[Tensors], Tensors]
+VALUES, NNZS = "__values", "__nnzs"
+
+
+class RequestError(ValueError):
+    """A request that no model can answer; the text is for the server's log."""
+
+
+def answer(requests: Sequence[Tensors], call: Call) -> list[Tensors | Exception]:
+    """Answer every request, in order, with as few calls as possible.
+
+    Requests whose tensors agree in dtype and in every dimension but the first share a call. When
+    a shared call fails, each of its requests is called alone, so that only the bad one fails.
+
+    Args:
+        requests: the input tensors of each request. A list column is a pair `x__values`
+            [nnz, ...] and `x__nnzs` [N, 1]; any other tensor is [N, ...].
+        call: the model.
+
+    Returns:
+        For each request its output tensors, or the exception that it caused.
+
+    Example:
+        >>> one, two = {"x": np.ones((1, 1))}, {"x": np.ones((2, 1))}
+        >>> [len(out["y"]) for out in answer([one, two], lambda tensors: {"y": tensors["x"]})]
+        [1, 2]
+    """
+    answers: list[Tensors | Exception] = [RequestError("not called")] * len(requests)
+    groups: dict[Any, list[int]] = {}
+    for index, request in enumerate(requests):
+        try:
+            check_row_lengths(request)
+        except RequestError as error:
+            answers[index] = error
+        else:
+            groups.setdefault(_joint_key(request) or index, []).append(index)
+    for members in groups.values():
+        group = [requests[index] for index in members]
+        for index, result in zip(members, _answer_group(group, call), strict=True):
+            answers[index] = result
+    return answers
+
+
+def check_row_lengths(request: Tensors) -> None:
+    """Refuse row lengths that do not belong to their values.
+
+    In a shared call such a request would shift the lists of all the others.
+
+    Raises:
+        RequestError: lengths that are negative or do not add up to the number of values.
+    """
+    for name, lengths in request.items():
+        values = request.get(name.removesuffix(NNZS) + VALUES) if name.endswith(NNZS) else None
+        if values is None:
+            continue
+        count = values.shape[0] if values.ndim else -1
+        # A sum could wrap round to the right total, so each length is held to the total first.
+        if np.any(lengths < 0) or np.any(lengths > count) or lengths.sum(dtype=np.int64) != count:
+            raise RequestError(
+                f"Expected {name} to be row lengths that add up to the values. "
+                f"Received: {count} values and {lengths.size} lengths."
+            )
+
+
+def row_count(tensors: Tensors) -> int | None:
+    """The number of rows on which all tensors agree, or None when they do not.
+
+    The values of a list column have rows of their own and are left out.
+    """
+    counts = {
+        tensor.shape[0] if tensor.ndim else -1
+        for name, tensor in tensors.items()
+        if not _is_list_values(name, tensors)
+    }
+    count = counts.pop() if len(counts) == 1 else -1
+    return None if count < 0 else count
+
+
+def _is_list_values(name: str, tensors: Tensors) -> bool:
+    return name.endswith(VALUES) and name.removesuffix(VALUES) + NNZS in tensors
+
+
+def _joint_key(request: Tensors) -> Any:
+    """What requests must have in common to share a call; None for one that is called alone."""
+    if row_count(request) is None or any(tensor.ndim == 0 for tensor in request.values()):
+        return None
+    return tuple(
+        (name, str(tensor.dtype), tensor.shape[1:]) for name, tensor in sorted(request.items())
+    )
+
+
+def _answer_group(group: list[Tensors], call: Call) -> list[Tensors | Exception]:
+    if len(group) > 1:
+        try:
+            joint = {
+                name: np.concatenate([request[name] for request in group]) for name in group[0]
+            }
+            return list(_split(call(joint), [row_count(request) or 0 for request in group]))
+        except Exception:  # noqa: BLE001, S110 - the culprit shows, and is reported, when called alone
+            pass
+    return [_answer_alone(request, call) for request in group]
+
+
+def _answer_alone(request: Tensors, call: Call) -> Tensors | Exception:
+    try:
+        return call(request)
+    except Exception as error:  # noqa: BLE001 - a request must not take the server down
+        return error
+
+
+def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
+    """Cut the outputs of a shared call into those of its requests.
+
+    Raises:
+        RequestError: the model is not row by row, its outputs have other rows than its inputs.
+    """
+    if row_count(outputs) != sum(rows):
+        raise RequestError(f"Expected outputs of {sum(rows)} rows.")
+    ends = np.cumsum(rows)[:-1]
+    parts: list[Tensors] = [{} for _ in rows]
+    for name, tensor in outputs.items():
+        cuts = ends
+        if _is_list_values(name, outputs):
+            lengths = outputs[name.removesuffix(VALUES) + NNZS]
+            cuts = np.cumsum([part.sum() for part in np.split(lengths, ends)])[:-1]
+        for part, piece in zip(parts, np.split(tensor, cuts), strict=True):
+            part[name] = piece
+    return parts

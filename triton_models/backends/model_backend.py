@@ -1,0 +1,222 @@
+"""What the backends share: reading requests, answering them, and refusing a wrong config.
+
+Runs inside the server: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+if TYPE_CHECKING:
+    from triton_models.backends.joint_calls import RequestError, Tensors, answer
+else:  # In the server both files lie beside model.py, outside any package.
+    from joint_calls import RequestError, Tensors, answer
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """An input or output as the model declares it.
+
+    Attributes:
+        datatype: as in config.pbtxt, for example "TYPE_INT64".
+        shape: all dimensions, -1 where any size goes; None when even the rank is open.
+    """
+
+    datatype: str
+    shape: tuple[int, ...] | None
+
+
+class ConfigError(ValueError):
+    """The model's config.pbtxt does not fit the model's file."""
+
+
+class ModelBackend:
+    """A model of one runtime. A subclass loads the model and calls it.
+
+    Attributes:
+        inputs: the model's inputs by name.
+        outputs: the model's outputs by name.
+    """
+
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+
+    def load(self, path: Path, config: Mapping[str, Any], device: int | None) -> None:
+        """Load the model, set `inputs` and `outputs`.
+
+        Args:
+            path: the version folder.
+            config: the model's config, as Triton writes it in JSON.
+            device: the GPU to use, None for the CPU.
+        """
+        raise NotImplementedError
+
+    def call(self, tensors: Tensors) -> Tensors:
+        """Run the model once."""
+        raise NotImplementedError
+
+    def is_server_fault(self, error: Exception) -> bool:
+        """Whether a failed call is the server's fault, not the request's."""
+        return isinstance(error, MemoryError)
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the model and hold the config to it. Called by Triton once per instance.
+
+        Raises:
+            ConfigError: the config names other inputs, outputs, dtypes or shapes than the model.
+        """
+        config = json.loads(args["model_config"])
+        on_gpu = args["model_instance_kind"] == "GPU"
+        device = int(args["model_instance_device_id"]) if on_gpu else None
+        self.load(Path(pb_utils.get_model_dir()), config, device)
+        check_config(config, self.inputs, self.outputs)
+        self.input_names = [tensor["name"] for tensor in config["input"]]
+        self.name = args["model_name"]
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """Answer requests; each gets its own response, in order. Called by Triton."""
+        read = [self._read(request) for request in requests]
+        good = [tensors for tensors in read if not isinstance(tensors, Exception)]
+        answers = iter(answer(good, self.call))
+        return [
+            self._respond(request, tensors if isinstance(tensors, Exception) else next(answers))
+            for request, tensors in zip(requests, read, strict=True)
+        ]
+
+    def _read(self, request: Any) -> Tensors | Exception:
+        tensors = {}
+        for name in self.input_names:
+            tensor = pb_utils.get_input_tensor_by_name(request, name)
+            if tensor is None:
+                return RequestError(f"Expected the input {name!r}. Received: none of that name.")
+            try:
+                tensors[name] = tensor.as_numpy()
+            except Exception as error:  # noqa: BLE001 - a request must not take the server down
+                return error
+        return tensors
+
+    def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
+        if isinstance(answered, Exception):
+            return pb_utils.InferenceResponse(error=self._refuse(answered))
+        wanted = set(request.requested_output_names())
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor(name, np.ascontiguousarray(tensor))
+                for name, tensor in answered.items()
+                if name in wanted
+            ]
+        )
+
+    def _refuse(self, error: Exception) -> Any:
+        """A fixed text for the client; the log alone learns more, under the same id."""
+        error_id = uuid.uuid4().hex[:12]
+        pb_utils.Logger.log_error(
+            f"{self.name}: error {error_id}: {type(error).__name__}: {str(error)!r}"
+        )
+        see_log = f"Error id {error_id}, see the server's log."
+        if self.is_server_fault(error):
+            return pb_utils.TritonError(
+                f"The model failed. {see_log}", pb_utils.TritonError.INTERNAL
+            )
+        return pb_utils.TritonError(
+            f"The model cannot answer these inputs. {see_log}", pb_utils.TritonError.INVALID_ARG
+        )
+
+
+def complete_config(backend: ModelBackend, auto: Any) -> Any:
+    """Fill a config's inputs and outputs from the model. For Triton's `auto_complete_config`.
+
+    Args:
+        backend: a new backend, not initialized.
+        auto: Triton's `pb_utils.ModelConfig`.
+
+    Returns:
+        `auto`, completed.
+    """
+    config = auto.as_dict()
+    if config["input"] and config["output"]:
+        return auto  # Loading the model twice would double the start-up time.
+    backend.load(Path(pb_utils.get_model_dir()), config, None)
+    skip = 1 if config["max_batch_size"] > 0 else 0
+    for add, declared in ((auto.add_input, backend.inputs), (auto.add_output, backend.outputs)):
+        for name, tensor in declared.items():
+            dims = list(tensor.shape or ())[skip:]
+            add({"name": name, "data_type": tensor.datatype, "dims": dims})
+    return auto
+
+
+def check_config(
+    config: Mapping[str, Any], inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+) -> None:
+    """Hold a config to the model: names, dtypes and shapes. Outputs may be left out, inputs not.
+
+    Raises:
+        ConfigError: naming both sides.
+    """
+    batched = config["max_batch_size"] > 0
+    declared = {tensor["name"] for tensor in config["input"]}
+    if declared != set(inputs):
+        raise ConfigError(
+            f"The config of {config['name']!r} declares the inputs {sorted(declared)}, "
+            f"but the model has {sorted(inputs)}."
+        )
+    for kind, known in (("input", inputs), ("output", outputs)):
+        for tensor in config[kind]:
+            _check_tensor(config["name"], kind, tensor, known, batched)
+
+
+def _check_tensor(
+    model: str, kind: str, tensor: Any, known: Mapping[str, TensorType], batched: bool
+) -> None:
+    name = tensor["name"]
+    if name not in known:
+        raise ConfigError(
+            f"The config of {model!r} declares the {kind} {name!r}, "
+            f"but the model has {sorted(known)}."
+        )
+    dims = tensor.get("reshape", {}).get("shape", tensor["dims"])
+    shape = (-1, *map(int, dims)) if batched else tuple(map(int, dims))
+    found = known[name]
+    if tensor["data_type"] != found.datatype or not _same_shape(shape, found.shape):
+        raise ConfigError(
+            f"The config of {model!r} declares the {kind} {name!r} as {tensor['data_type']} "
+            f"{list(shape)}, but the model has {found.datatype} "
+            f"{'of any shape' if found.shape is None else list(found.shape)}."
+        )
+
+
+def _same_shape(declared: tuple[int, ...], found: tuple[int, ...] | None) -> bool:
+    if found is None:
+        return True
+    return len(declared) == len(found) and all(
+        -1 in (one, other) or one == other for one, other in zip(declared, found, strict=True)
+    )
+
+
+def parameter(config: Mapping[str, Any], name: str, default: str) -> str:
+    """A parameter of the config, as text."""
+    value = config.get("parameters", {}).get(name, {}).get("string_value", "")
+    return str(value) or default
+
+
+def thread_count(config: Mapping[str, Any], name: str, default: int) -> int:
+    """A parameter of the config that is a number of threads.
+
+    Raises:
+        ConfigError: when it is not a whole number of at least 0.
+    """
+    text = parameter(config, name, str(default))
+    if not text.isdecimal():
+        raise ConfigError(
+            f"Expected the parameter {name} of {config['name']!r} as a number of threads. "
+            f"Received: {text!r}."
+        )
+    return int(text)

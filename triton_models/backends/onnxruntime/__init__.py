@@ -1,0 +1,1 @@
+"""Serves ONNX models on a Triton without an onnxruntime backend."""

@@ -1,0 +1,115 @@
+"""An onnxruntime backend for a Triton that lacks the native one, as the embedded server does.
+
+Serves `<model>/<version>/model.onnx` (with external data beside it) and obeys the native
+backend's parameter intra_op_thread_count. Runs inside the server, on Python 3.10 and above with
+numpy and onnxruntime.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+if TYPE_CHECKING:
+    from triton_models.backends.joint_calls import Tensors
+    from triton_models.backends.model_backend import (
+        ConfigError,
+        ModelBackend,
+        TensorType,
+        complete_config,
+        thread_count,
+    )
+else:  # In the server these files lie beside this one, outside any package.
+    from joint_calls import Tensors
+    from model_backend import (
+        ConfigError,
+        ModelBackend,
+        TensorType,
+        complete_config,
+        thread_count,
+    )
+
+DATATYPES = {
+    "bool": "TYPE_BOOL",
+    "uint8": "TYPE_UINT8",
+    "uint16": "TYPE_UINT16",
+    "uint32": "TYPE_UINT32",
+    "uint64": "TYPE_UINT64",
+    "int8": "TYPE_INT8",
+    "int16": "TYPE_INT16",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "float16": "TYPE_FP16",
+    "float": "TYPE_FP32",
+    "double": "TYPE_FP64",
+    "string": "TYPE_STRING",
+}
+
+
+class TritonPythonModel(ModelBackend):
+    """An ONNX model in an inference session. The name is the one Triton looks for."""
+
+    @staticmethod
+    def auto_complete_config(auto_complete_model_config: Any) -> Any:
+        """Fill inputs and outputs from the graph where the config leaves them out."""
+        return complete_config(TritonPythonModel(), auto_complete_model_config)
+
+    def load(self, path: Path, config: Mapping[str, Any], device: int | None) -> None:
+        """Open a session on the model's file.
+
+        Raises:
+            ConfigError: no file of that name, an instance on a GPU, or a type that Triton does
+                not know.
+        """
+        file = path / (config.get("default_model_filename") or "model.onnx")
+        if not file.is_file():
+            raise ConfigError(f"Expected the model of {config['name']!r} in {file}. No such file.")
+        if device is not None:
+            raise ConfigError(
+                "This onnxruntime backend serves on the CPU. Received: an instance of "
+                f"{config['name']!r} on GPU {device}. Use KIND_CPU, or a Triton with the native one."
+            )
+        options = onnxruntime.SessionOptions()
+        # Threads beyond the first spin while they wait, and halve the throughput of small models.
+        options.intra_op_num_threads = thread_count(config, "intra_op_thread_count", 1)
+        self._session = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs = _types(self._session.get_inputs())
+        self.outputs = _types(self._session.get_outputs())
+
+    def call(self, tensors: Tensors) -> Tensors:
+        """Run the session once.
+
+        Raises:
+            UnicodeDecodeError: a string that is not UTF-8.
+        """
+        feed = {
+            name: _decode(tensor) if tensor.dtype == object else tensor
+            for name, tensor in tensors.items()
+        }
+        return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
+
+
+def _decode(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Bytes to text: onnxruntime would take `str(b"a")`, which is "b'a'", without a word."""
+    texts = [value.decode() for value in tensor.reshape(-1)]
+    return np.array(texts, object).reshape(tensor.shape)
+
+
+def _types(tensors: Iterable[Any]) -> dict[str, TensorType]:
+    types = {}
+    for tensor in tensors:
+        match = re.fullmatch(r"tensor\((\w+)\)", tensor.type)
+        if match is None or match[1] not in DATATYPES:
+            raise ConfigError(f"Triton has no datatype for {tensor.name!r}: {tensor.type}.")
+        # A dimension is a number, or a name or None where any size goes.
+        shape = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape)
+        types[tensor.name] = TensorType(DATATYPES[match[1]], shape)
+    return types

@@ -1,0 +1,1 @@
+"""The preprocessing step of an ensemble."""
