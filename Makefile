@@ -45,7 +45,7 @@ contracts: env
 	$(BIN)/lint-imports
 
 tests: env
-	$(BIN)/pytest -n 2 --dist worksteal tests
+	$(BIN)/pytest -n 2 --dist loadgroup tests
 
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \

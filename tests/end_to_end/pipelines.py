@@ -1,0 +1,118 @@
+"""Pipelines for the end-to-end tests: a workflow, a network and raw rows each."""
+
+from dataclasses import dataclass, field
+
+import keras
+import numpy as np
+import polars as pl
+
+from training import layers, models
+from workflow import Workflow, get_embedding_sizes, ops
+
+NAMES = [chr(97 + power % 26) * 2**power for power in range(1, 17)]
+
+
+@dataclass
+class Pipeline:
+    workflow: Workflow
+    model: keras.Model
+    rows: pl.DataFrame
+    labels: list[str] | None = field(default_factory=list)
+
+
+def movielens():
+    """Ids, strings, a list that the client sends, a list that is joined; a label by name."""
+    movies = pl.DataFrame(
+        {"movieId": [1, 2, 3, 90], "genres": [["Drama", "War"], [], None, ["War", None]]}
+    )
+    rows = pl.DataFrame(
+        {
+            "userId": [7, 7, 9, None, 8, 12345],
+            "movieId": [1, 2, 3, 90, 77, None],
+            "tags": [["fun", "long"], [], None, ["fun", None], ["unseen"], ["fun"] * 300],
+            "price": [1.0, None, float("nan"), float("inf"), -1e30, 2.5],
+            "rating": [3.0, 4.5, 5.0, 1.0, None, 4.0],
+            "clicks": [1, 2, 3, 4, 5, 6],
+        }
+    )
+    joined = ["movieId"] >> ops.JoinExternal(
+        movies, on="movieId", columns_ext=["movieId", "genres"]
+    )
+    ids = (["userId", "tags"] + joined) >> ops.Categorify()
+    price = (
+        ["price"]
+        >> ops.FillMissing(0.0)
+        >> ops.LambdaOp(lambda p: p.clip(-10, 10))
+        >> ops.Normalize()
+    )
+    label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
+    # The network does not take `clicks`, so no request needs it.
+    workflow = Workflow(ids + price + label + ["clicks"]).fit(
+        rows.filter(pl.col("userId") != 12345)
+    )
+    keras.utils.set_random_seed(1)
+    model = models.mlp(
+        get_embedding_sizes(workflow), ["price"], max_embedding_dim=8, output_name="rating_score"
+    )
+    workflow.output_dtypes["userId"] = "int32"
+    return Pipeline(workflow, model, rows, ["rating"])
+
+
+def extremes():
+    """Every number as it comes: a network that gives back what it takes. The label has a tag."""
+    columns = {"i32": "int32", "i64": "int64", "f32": "float32", "f64": "float64"}
+    data = {}
+    for name, dtype in columns.items():
+        limits = np.iinfo(dtype) if name[0] == "i" else np.finfo(dtype)
+        data[name] = np.array(
+            [limits.min, 0, limits.max, -1, limits.max // 3 if name[0] == "i" else limits.tiny],
+            dtype,
+        )
+    rows = pl.DataFrame(data).with_columns(bought=pl.Series([1, 0, 1, 0, 1]))
+    label = ["bought"] >> ops.LambdaOp(lambda bought: bought.cast("int8"), tags=["target"])
+    workflow = Workflow(list(columns) + label).fit(rows)
+    inputs = {name: keras.Input((1,), name=name, dtype=dtype) for name, dtype in columns.items()}
+    outputs = {
+        f"{name}_back": keras.layers.Identity(dtype=columns[name])(tensor)
+        for name, tensor in inputs.items()
+    }
+    return Pipeline(workflow, keras.Model(inputs, outputs), rows, None)
+
+
+def strings():
+    """Strings of every length from 2 to 65,536, and what is hard about text."""
+    rows = pl.DataFrame({"name": [*NAMES, "", "naïve \U0001f600", " ", "\x00", None, "never seen"]})
+    workflow = Workflow(["name"] >> ops.Categorify()).fit(rows.head(-1))
+    name = keras.Input((1,), name="name", dtype="int64")
+    return Pipeline(
+        workflow,
+        keras.Model({"name": name}, {"id": keras.layers.Identity(dtype="int64")(name)}),
+        rows,
+    )
+
+
+def pairs():
+    """Four list columns, one for each pair of dtypes that the two halves can have."""
+    dtypes = [(values, nnzs) for values in ("int32", "int64") for nnzs in ("int32", "int64")]
+    rows = pl.DataFrame(
+        {
+            f"{v}_{n}": [[3, 1, 2], [], None, [1] * size, [9, None]]
+            for size, (v, n) in enumerate(dtypes)
+        },
+        schema={f"{v}_{n}": pl.List(pl.Int64) for v, n in dtypes},
+    )
+    workflow = Workflow(list(rows.columns) >> ops.Categorify()).fit(rows)
+    inputs, bags = {}, []
+    keras.utils.set_random_seed(2)
+    for values, nnzs in dtypes:
+        name = f"{values}_{nnzs}"
+        inputs[name] = (
+            keras.Input((1,), name=f"{name}__values", dtype=values),
+            keras.Input((1,), name=f"{name}__nnzs", dtype=nnzs),
+        )
+        bags.append(layers.EmbeddingBag(16, 4, embeddings_initializer="normal")(inputs[name]))
+    output = keras.layers.Dense(1, name="score")(keras.layers.Concatenate()(bags))
+    return Pipeline(workflow, keras.Model(inputs, output), rows)
+
+
+PIPELINES = {"movielens": movielens, "extremes": extremes, "strings": strings, "pairs": pairs}
