@@ -90,8 +90,8 @@ def mlp_from_schema(schema: Schema, **options: Any) -> keras.Model:
     """The `mlp` of the columns of a schema, with inputs of the schema's own dtypes.
 
     Columns tagged categorical are embedded, by their properties `cardinality` and, where there
-    is one, `embedding_size` (else `workflow.get_embedding_sizes`' rule); columns tagged continuous are taken as they are; others, the target among
-    them, are no inputs.
+    is one, `embedding_size` (else by the rule of `workflow.get_embedding_sizes`). Columns tagged
+    continuous are taken as they are. Others, the target among them, are no inputs.
 
     Args:
         schema: the workflow's output schema.

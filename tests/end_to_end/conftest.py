@@ -1,12 +1,6 @@
 """One repository with every pipeline, exported for real, and one real server for it."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from pipelines import PIPELINES
 
 from exporter import export_tensorflow_ensemble
