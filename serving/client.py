@@ -80,7 +80,8 @@ class EnsembleClient:
 
         Returns:
             The same kind of table with a column for each of the model's outputs: a Polars frame,
-            a pandas frame with the index of `data`, or a dict of arrays (N, k).
+            a pandas frame with the index of `data`, or a dict of arrays (N, k), where a null is
+            its code on the wire.
 
         Raises:
             ClientError: the data does not fit, or the server refused.

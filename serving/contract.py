@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
 from workflow.expressions.column import Array
-from workflow.schema import DTYPES
+from workflow.schema import DTYPES, dtype_of
 from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
@@ -56,15 +56,9 @@ def read_contract(config: Any) -> Contract:
     """
     parameters = {name: value.string_value for name, value in config.parameters.items()}
     try:
-        inputs = (
-            parse_columns(parameters["inputs"])
-            if "inputs" in parameters
-            else _columns(config.name, config.input)
-        )
-        outputs = (
-            parse_columns(parameters["outputs"])
-            if "outputs" in parameters
-            else _columns(config.name, config.output)
+        inputs, outputs = (
+            _described(parameters[kind]) if kind in parameters else _columns(config.name, tensors)
+            for kind, tensors in (("inputs", config.input), ("outputs", config.output))
         )
         labels = tuple(json.loads(parameters.get("label_columns", "[]")))
     except (ValueError, TypeError) as error:
@@ -78,6 +72,13 @@ def read_contract(config: Any) -> Contract:
         tensor.name: max(dims[0], 1) for tensor in config.output if (dims := tensor.dims[skip:])
     }
     return Contract(tuple(inputs), tuple(outputs), labels, parameters.get("generation", ""), widths)
+
+
+def _described(text: str) -> list[WireColumn]:
+    columns = parse_columns(text)
+    for column in columns:
+        dtype_of(column.dtype)  # Refuses what is not in the table.
+    return columns
 
 
 def _columns(model: str, tensors: Iterable[Any]) -> list[WireColumn]:

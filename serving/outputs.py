@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from workflow.expressions.column import Array, Column
 from workflow.schema import DTYPES
@@ -43,11 +43,16 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
     """A pandas frame with the given index; lists and outputs (N, k) with k > 1 are lists."""
     import pandas as pd  # noqa: PLC0415 - the caller has passed pandas
 
-    data = {}
+    data: dict[str, Any] = {}
     for column in columns:
         series = _series(column, tensors)
-        plain = series.dtype.is_numeric() and not series.null_count()
-        data[column.name] = series.to_numpy() if plain else pd.Series(series.to_list(), index)
+        if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
+            data[column.name] = pd.Series(series.to_list(), index, dtype=object)
+        elif series.null_count():
+            # pandas' nullable dtypes have Polars' names; without them integers became floats.
+            data[column.name] = pd.Series(series.to_list(), index, dtype=str(series.dtype))
+        else:
+            data[column.name] = pd.Series(series.to_numpy(), index)
     return pd.DataFrame(data, index)
 
 
@@ -70,6 +75,6 @@ def _flat(column: WireColumn, values: Array, valid: Array | None, dtype: Any) ->
 
 
 def _nest(flat: pl.Series, column: Column) -> pl.Series:
-    offsets = column.offsets()
-    rows = [flat[int(start) : int(end)] for start, end in pairwise(offsets)]
-    return pl.Series(flat.name, rows, pl.List(flat.dtype))
+    """Cut a series into the rows of a list column, by Arrow rather than row by row."""
+    lists = pa.LargeListArray.from_arrays(pa.array(column.offsets()), flat.to_arrow())
+    return pl.Series(flat.name, lists, pl.List(flat.dtype))

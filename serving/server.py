@@ -175,7 +175,7 @@ class TritonServer:
             self._models.append(model)
 
     def unload(self, model: str) -> None:
-        """Unload a model; of an ensemble, the steps that were not asked for by name too.
+        """Unload a model; of an ensemble, the steps that no other model needs too.
 
         Raises:
             ServerError: the server refused.

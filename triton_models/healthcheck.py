@@ -12,10 +12,14 @@ import argparse
 import http.client
 import json
 import math
+import os
+import signal
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 VALUES, NNZS = "__values", "__nnzs"
@@ -114,20 +118,49 @@ def fetch(
         raise ProbeError(f"{url} did not answer: {error}") from error
 
 
+def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) -> None:
+    """End a process once a number of checks in a row have failed, after one that succeeded.
+
+    A container's first process is the server; when it ends, a restart policy starts it anew. A
+    server that is still starting is left alone.
+
+    Args:
+        failures: how many failures in a row are too many.
+        healthy: the result of this check.
+        state: a file that keeps the count from one check to the next.
+        process: the process to end.
+    """
+    if not healthy and not state.exists():
+        return
+    count = 0 if healthy else int(state.read_text() or 0) + 1
+    state.write_text(str(count))
+    if count >= failures:
+        state.unlink()
+        os.kill(process, signal.SIGTERM)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Probe the named models. Returns 0 when all of them answer, else 1 with the reason printed."""
     parser = argparse.ArgumentParser(description="Check a Triton server by a one-row inference.")
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--url", default="http://127.0.0.1:8000")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for each request")
+    parser.add_argument("--timeout", type=float, default=4.0, help="seconds for each request")
+    parser.add_argument(
+        "--restart-after", type=int, metavar="N", help="end process 1 after N failures in a row"
+    )
     options = parser.parse_args(arguments)
     try:
         for model in options.models:
             probe(options.url, model, options.timeout)
     except ProbeError as error:
         sys.stderr.write(f"unhealthy: {error}\n")
-        return 1
-    return 0
+        healthy = False
+    else:
+        healthy = True
+    if options.restart_after is not None:
+        state = Path(tempfile.gettempdir()) / "healthcheck-failures"
+        end_after(options.restart_after, healthy=healthy, state=state)
+    return 0 if healthy else 1
 
 
 if __name__ == "__main__":

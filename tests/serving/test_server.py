@@ -1,0 +1,283 @@
+"""The embedded server: a real one is started, broken, killed and stopped."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient import grpc
+from tritonclient.utils import InferenceServerException
+
+from serving import ClientError, EnsembleClient, ServerError, TritonServer
+from serving.installation import find_tritonserver, prepare
+from triton_models.healthcheck import ProbeError, fetch
+
+ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
+
+
+def identity_of(server):
+    return server._process.flags.shm_prefix
+
+
+def test_the_ensemble_is_loaded_with_its_steps(server):
+    assert server.models == ("movies",)
+    assert server.is_ready()
+    assert server.grpc_url.startswith("127.0.0.1:")
+    for model in ("movies", "prepare", "network"):
+        fetch(f"{server.http_url}/v2/models/{model}/ready", timeout=10)
+    assert "successfully loaded" in server.log_path.read_text()
+
+
+def test_starting_twice_is_refused_and_harmless(server):
+    with pytest.raises(ServerError, match="This server was started"):
+        server.start()
+    assert server.is_ready()
+
+
+def test_a_taken_port_is_refused_and_the_first_server_goes_on(server, repository):
+    port = int(server.grpc_url.rpartition(":")[2])
+    with pytest.raises(ServerError, match=f"Expected a free port. Received: {port}"):
+        TritonServer(repository, grpc_port=port).start()
+    assert server.is_ready()
+
+
+def test_administration_needs_the_key(server):
+    with pytest.raises(ProbeError, match="answered 403"):
+        fetch(f"{server.http_url}/v2/repository/models/movies/unload", {}, timeout=10)
+    with grpc.InferenceServerClient(server.grpc_url) as connection:
+        for request in (
+            lambda: connection.unload_model("movies"),
+            lambda: connection.register_system_shared_memory("region", "/any", 64),
+            lambda: connection.update_trace_settings("movies", {"trace_rate": "1"}),
+            lambda: connection.update_log_settings({"log_verbose_level": 1}),
+        ):
+            with pytest.raises(InferenceServerException, match="restricted"):
+                request()
+    assert server.is_ready()
+
+
+def test_models_are_unloaded_and_loaded(server):
+    server.load("network")
+    assert server.models == ("movies", "network")
+    server.unload("network")
+    server.unload("movies")
+    assert server.models == ()
+    with pytest.raises(ClientError, match="movies"):
+        EnsembleClient(server.grpc_url, "movies")
+    server.load("movies")
+    assert server.models == ("movies",)
+    with EnsembleClient(server.grpc_url, "movies") as client:
+        assert client.predict(ROW)["same_user"].tolist() == [[1]]
+
+
+def test_loading_an_unknown_model_says_why(server):
+    with pytest.raises(ServerError, match="The model none could not be loaded"):
+        server.load("none")
+
+
+def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
+    log = tmp_path / "server.log"
+    server = TritonServer(repository, ["network"], log_file=log)
+    for _ in range(2):  # A stopped server may be started again.
+        server.start()
+        assert traces(identity_of(server))
+        assert server.log_path == log
+        backends = Path(server._process.flags.backend_directory)
+        server.stop()
+        server.stop()
+        assert traces(identity_of(server)) == []
+        assert not backends.exists()
+        assert not server.is_ready()
+        assert "Signal (15) received" in log.read_text()
+    with pytest.raises(ServerError, match="Expected a running server"):
+        server.load("network")
+
+
+def test_a_killed_server_is_noticed(repository, processes, traces, wait_for):
+    with TritonServer(repository) as server, EnsembleClient(server.grpc_url, "movies") as client:
+        (pid,) = [p for p, n in processes(identity_of(server)).items() if n == "tritonserver"]
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not traces(identity_of(server)))
+        assert not server.is_ready()
+        with pytest.raises(ClientError, match="UNAVAILABLE"):
+            client.predict(ROW)
+        with pytest.raises(ServerError, match="Expected a running server"):
+            server.load("movies")
+
+
+def test_a_killed_model_process_is_not_ready(repository, processes, traces):
+    with TritonServer(repository, ["network"]) as server:
+        stubs = [
+            p for p, n in processes(identity_of(server)).items() if n.startswith("triton_python")
+        ]
+        os.kill(stubs[0], signal.SIGKILL)
+        assert not server.is_ready()
+    assert traces(identity_of(server)) == []
+
+
+def test_a_killed_owner_takes_the_server_along(repository, traces, wait_for):
+    script = (
+        "import sys, time; from serving import TritonServer\n"
+        f"server = TritonServer({str(repository)!r}, ['network']); server.start()\n"
+        "print(server._process.flags.shm_prefix, flush=True); time.sleep(600)"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with owner:
+        identity = owner.stdout.readline().strip()
+        assert traces(identity)
+        owner.kill()
+    wait_for(lambda: not traces(identity))
+
+
+def test_a_model_that_cannot_be_loaded_shows_the_reason(repository, tmp_path, processes):
+    shutil.copytree(repository / "network", tmp_path / "network")
+    config = tmp_path / "network" / "config.pbtxt"
+    config.write_text(config.read_text().replace("same_age", "age"))
+    server = TritonServer(tmp_path)
+    with pytest.raises(ServerError) as failure:
+        server.start()
+    text = str(failure.value)
+    assert text.startswith("tritonserver ended during its start.")
+    assert "declares the output 'age', but the model has ['genre_codes__nnzs'" in text
+    assert str(server.log_path) in text
+    assert processes(identity_of(server)) == {}
+
+
+def test_a_model_that_does_not_answer_is_not_ready(tmp_path):
+    from onnx import TensorProto, helper
+
+    # The id 0 lies beyond the table of no rows, so the model loads and cannot answer.
+    folder = tmp_path / "empty"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
+        'input [{ name: "id" data_type: TYPE_INT64 dims: [-1, 1] }]'
+        'output [{ name: "row" data_type: TYPE_FP32 dims: [-1, 1, 4] }]'
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "id"], ["row"])],
+        "graph",
+        [helper.make_tensor_value_info("id", TensorProto.INT64, ["N", 1])],
+        [helper.make_tensor_value_info("row", TensorProto.FLOAT, ["N", 1, 4])],
+        [helper.make_tensor("table", TensorProto.FLOAT, [0, 4], [])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (folder / "1" / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ServerError, match=r"The model empty does not answer: .* answered 400"):
+        TritonServer(tmp_path).start()
+
+
+def test_a_start_that_takes_too_long_is_ended(repository, traces):
+    server = TritonServer(repository, startup_timeout=0.01)
+    with pytest.raises(ServerError, match="did not answer in time"):
+        server.start()
+    assert traces(identity_of(server)) == []
+
+
+def test_a_server_of_this_machine_is_used(repository, tmp_path, monkeypatch):
+    """An installed Triton has its own backends; ours are added where it lacks them."""
+    wheel = find_tritonserver()
+    made = tmp_path / "made"
+    made.mkdir()
+    libraries = prepare(wheel, None, made)["LD_LIBRARY_PATH"]
+    installed = tmp_path / "opt"
+    shutil.copytree(made / "python", installed / "backends" / "python")
+    program = installed / "bin" / "tritonserver"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {wheel.binary} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TRITONSERVER", str(program))
+    with TritonServer(repository) as server, EnsembleClient(server.grpc_url, "movies") as client:
+        assert client.predict(ROW)["same_age"].tolist() == [[2.0]]
+        assert str(program) in server._process._supervisor.args[-1]
+
+
+def test_the_search_for_a_server_follows_its_order(tmp_path, monkeypatch):
+    def program(name):
+        path = tmp_path / name / "tritonserver"
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return path
+
+    wheel = find_tritonserver()
+    assert wheel.wheel is not None
+    on_path, named, argument = program("path"), program("named"), program("argument")
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert find_tritonserver().binary == on_path
+    monkeypatch.setenv("TRITONSERVER", str(named))
+    assert find_tritonserver().binary == named
+    assert find_tritonserver(argument).binary == argument
+    assert find_tritonserver(wheel.binary) == wheel
+    with pytest.raises(ServerError, match="Received: /none/tritonserver, cannot be run"):
+        find_tritonserver("/none/tritonserver")
+
+
+def answering(folder, **answer):
+    """A stand-in for an interpreter of another environment."""
+    text = json.dumps({"version": "3.11", "numpy": "1.26.4", "libraries": [], **answer})
+    python = folder / "python3"
+    python.write_text(f"#!/bin/sh\necho '{text}'\n")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"numpy": "2.4.6"}, "Expected numpy below 2 in .* Received: 2.4.6.*arrive as other num"),
+        ({"numpy": None}, "Expected numpy below 2 in .* Received: none"),
+        ({"version": "3.7"}, r"Expected a Python among .*3\.11.* Received: 3\.7"),
+    ],
+)
+def test_an_interpreter_that_would_serve_wrongly_is_refused(repository, tmp_path, answer, reason):
+    python = answering(tmp_path, **answer)
+    with pytest.raises(ServerError, match=reason):
+        TritonServer(repository, python=python).start()
+
+
+def test_a_python_that_cannot_be_run_is_refused(repository):
+    with pytest.raises(
+        ServerError, match=r"Expected a Python interpreter\. Received: /none/python"
+    ):
+        TritonServer(repository, python="/none/python").start()
+
+
+def test_repositories_without_the_models_are_refused(repository, tmp_path):
+    cases = {
+        "no such folder": TritonServer(tmp_path / "none"),
+        "Received: none": TritonServer(tmp_path),
+        "movies, network, prepare .* Received: other": TritonServer(repository, ["other"]),
+        "Received: no name": TritonServer(repository, []),
+    }
+    for reason, server in cases.items():
+        with pytest.raises(ServerError, match=reason):
+            server.start()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.pbtxt").write_text("nonsense: 1")
+    with pytest.raises(ServerError, match=r'config\.pbtxt is not a model.*"nonsense"'):
+        TritonServer(tmp_path).start()
+
+
+def test_a_server_that_never_started_has_no_address(repository):
+    with pytest.raises(ServerError, match="never started"):
+        _ = TritonServer(repository).grpc_url
+
+
+def test_threads_share_a_client(server):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with EnsembleClient(server.grpc_url, "movies") as client, ThreadPoolExecutor(8) as threads:
+
+        def ask(number):
+            rows = {"userId": [number] * 3, "age": [0.5] * 3, "genres": [["Drama"]] * 3}
+            return client.predict(rows)["same_user"]
+
+        answers = list(threads.map(ask, range(40)))
+    assert np.array_equal(np.concatenate(answers)[:, 0], np.arange(40).repeat(3))

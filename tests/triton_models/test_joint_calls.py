@@ -1,0 +1,105 @@
+"""Requests that share a call get what they would get alone."""
+
+import numpy as np
+import pytest
+
+from triton_models.backends.joint_calls import RequestError, answer, check_row_lengths, row_count
+
+
+class Model:
+    """Adds up each row's list and x, refuses negative x, and remembers the rows of its calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, tensors):
+        x, lengths, values = tensors["x"], tensors["l__nnzs"], tensors["l__values"]
+        self.calls.append(len(x))
+        if np.any(x < 0):
+            raise ValueError(f"negative: {x}")
+        rows = np.repeat(np.arange(len(x)), lengths[:, 0])
+        total = np.zeros_like(x)
+        np.add.at(total[:, 0], rows, values[:, 0])
+        return {"total": x + total, "copy__values": values, "copy__nnzs": lengths}
+
+
+def request(xs, lists, dtype=np.int64):
+    return {
+        "x": np.array(xs, dtype).reshape(-1, 1),
+        "l__values": np.array([v for row in lists for v in row], np.int64).reshape(-1, 1),
+        "l__nnzs": np.array([len(row) for row in lists], np.int32).reshape(-1, 1),
+    }
+
+
+REQUESTS = [
+    request([1], [[1, 2]]),
+    request([], []),
+    request([2, 3], [[], []]),
+    request([4, 5], [[10], [20, 30, 40]]),
+]
+
+
+def test_joined_requests_are_answered_as_if_alone():
+    model = Model()
+    answers = answer(REQUESTS, model)
+    assert model.calls == [5]
+    for joint, single in zip(answers, map(Model(), REQUESTS), strict=True):
+        assert joint.keys() == single.keys()
+        for name, tensor in single.items():
+            np.testing.assert_array_equal(joint[name], tensor)
+            assert joint[name].dtype == tensor.dtype
+
+
+def test_only_the_bad_request_fails():
+    bad = request([-1, 7], [[1], []])
+    answers = answer([REQUESTS[0], bad, REQUESTS[3]], Model())
+    assert "negative" in str(answers[1])
+    assert answers[0]["total"].tolist() == [[4]]
+    assert answers[2]["total"].tolist() == [[14], [95]]
+
+
+def test_wrong_row_lengths_never_reach_the_others():
+    bad = {**REQUESTS[0], "l__nnzs": np.array([[3]], np.int32)}
+    model = Model()
+    answers = answer([REQUESTS[3], bad, REQUESTS[0]], model)
+    assert isinstance(answers[1], RequestError)
+    assert answers[0]["total"].tolist() == [[14], [95]]
+    assert answers[2]["total"].tolist() == [[4]]
+    assert model.calls == [3]
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[[-1], [3]], [[1], [2]], [[0], [0]], [[2**62], [2**62]], [[2**63 - 1], [-(2**63) + 3]]],
+)
+def test_row_lengths_must_add_up(lengths):
+    bad = {"l__values": np.zeros((2, 1)), "l__nnzs": np.array(lengths, np.int64)}
+    with pytest.raises(RequestError, match="Expected l__nnzs to be row lengths"):
+        check_row_lengths(bad)
+
+
+def test_requests_of_other_shapes_and_dtypes_are_called_apart():
+    calls = []
+
+    def double(tensors):
+        calls.append(tensors["x"].shape)
+        return {"y": tensors["x"] * 2}
+
+    shapes = [(2, 3), (1, 4), (5, 3)]
+    requests = [{"x": np.ones(shape, np.float32)} for shape in shapes]
+    requests.append({"x": np.ones((1, 3), np.float64)})
+    answers = answer(requests, double)
+    assert [out["y"].shape for out in answers] == [*shapes, (1, 3)]
+    assert sorted(calls) == [(1, 3), (1, 4), (7, 3)]
+
+
+def test_a_model_that_is_not_row_by_row_is_called_for_each_request():
+    requests = [{"x": np.full((2, 1), value)} for value in (1.0, 3.0)]
+    answers = answer(requests, lambda tensors: {"mean": tensors["x"].mean(keepdims=True)})
+    assert [out["mean"].item() for out in answers] == [1.0, 3.0]
+
+
+def test_tensors_without_rows_are_not_joined():
+    requests = [{"x": np.array(float(value))} for value in range(2)]
+    assert [out["y"] for out in answer(requests, lambda t: {"y": t["x"] + 1})] == [1.0, 2.0]
+    assert row_count({"x": np.ones((2, 1)), "y": np.ones((3, 1))}) is None
