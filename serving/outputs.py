@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
-from workflow.expressions.column import Array, Column
-from workflow.schema import DTYPES
+from workflow.expressions.column import Array
+from workflow.expressions.series import to_series
 from workflow.wire import WireColumn, decode
 
 
@@ -57,24 +56,8 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
 
 
 def _series(column: WireColumn, tensors: Mapping[str, Array]) -> pl.Series:
-    dtype = getattr(pl, DTYPES[column.dtype].polars)
-    if column.layout == "scalar" and tensors[column.name].ndim > 1:
+    if column.layout == "scalar" and tensors[column.name].shape[1:] not in ((), (1,)):
         width = tensors[column.name].shape[1]
-        if width != 1:
-            flat = _flat(column, tensors[column.name].reshape(-1), None, dtype)
-            return flat.reshape((-1, width))
-    decoded = decode(column, dict(tensors))
-    flat = _flat(column, decoded.array, decoded.valid, dtype)
-    return flat if decoded.lengths is None else _nest(flat, decoded)
-
-
-def _flat(column: WireColumn, values: Array, valid: Array | None, dtype: Any) -> pl.Series:
-    texts = column.dtype == "string"
-    series = pl.Series(column.name, values.tolist() if texts else values, dtype)
-    return series if valid is None else series.set(pl.Series(~valid), None)
-
-
-def _nest(flat: pl.Series, column: Column) -> pl.Series:
-    """Cut a series into the rows of a list column, by Arrow rather than row by row."""
-    lists = pa.LargeListArray.from_arrays(pa.array(column.offsets()), flat.to_arrow())
-    return pl.Series(flat.name, lists, pl.List(flat.dtype))
+        flat = decode(column, {column.name: tensors[column.name].reshape(-1)})
+        return to_series(flat, column.name).reshape((-1, width))
+    return to_series(decode(column, dict(tensors)), column.name)

@@ -44,7 +44,7 @@ def from_array(column: WireColumn, data: Array) -> Column:
 def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
     """A column from Python values: numbers, strings or None, and for a list column rows of them.
 
-    A Python float has no dtype of its own, so it may be rounded to float32.
+    A NaN among integers is null: that is how pandas and numpy write it.
 
     Raises:
         ClientError: rows where scalars are expected or the other way round, or values that the
@@ -68,19 +68,17 @@ def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
 
 def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]:
     """Values of one dtype, zero or "" where null, and where they are not null."""
-    present = [value is not None for value in data]
+    whole = column.dtype not in ("string", "float32", "float64")
+    values = [value.item() if isinstance(value, np.generic) else value for value in data]
+    present = [value is not None and not (whole and value != value) for value in values]  # noqa: PLR0124
     valid = None if all(present) else np.array(present, bool)
     zero = "" if column.dtype == "string" else 0
-    filled = [
-        zero if value is None else value.item() if isinstance(value, np.generic) else value
-        for value in data
-    ]
+    filled = [value if here else zero for value, here in zip(values, present, strict=True)]
     kinds = {type(value) for value in filled}
     if column.dtype == "string":
         return _strings(column, filled, kinds), valid
-    allowed = (bool, int, float) if column.dtype in ("float32", "float64") else (bool, int)
-    if not kinds <= set(allowed):
-        _refuse_kind(column, filled, allowed)
+    if not kinds <= {bool, int, float}:
+        _refuse_kind(column, filled, (bool, int, float))
     if float not in kinds:
         return _integers(column, filled), valid
     return _floats(column, filled), valid
@@ -109,12 +107,7 @@ def _integers(column: WireColumn, values: list[Any]) -> Array:
 
 def _floats(column: WireColumn, values: list[Any]) -> Array:
     _integers(column, [value for value in values if not isinstance(value, float)])
-    floats = np.array(values, np.float64)
-    with np.errstate(over="ignore"):
-        rounded = floats.astype(column.dtype)
-    for value in floats[np.isinf(rounded) & ~np.isinf(floats)][:1]:
-        raise refused(column, f"the value {value}, out of range")
-    return rounded
+    return cast(column, np.array(values, np.float64), None)
 
 
 def _refuse_kind(column: WireColumn, values: list[Any], allowed: tuple[type, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The one rule for dtypes: a value arrives as it was sent, or is refused."""
+"""The one rule for dtypes: a value arrives as it was sent, rounded at most to float32, or is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
     elif kinds[0] in "iu":
         _check_exact_integers(column, real, target)
     elif kinds[0] == "f":
-        _check_exact_floats(column, real, target)
+        _check_finite(column, real, target)
     with np.errstate(invalid="ignore", over="ignore"):
         return values.astype(target)
 
@@ -61,15 +61,12 @@ def _cast_advice(column: WireColumn) -> str:
 
 
 def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
-    if real.dtype.kind == "f":
-        raise refused(
-            column,
-            real.dtype,
-            f"Convert the column to {column.dtype}; where pandas made it float because of missing "
-            "values, to the nullable 'Int64'.",
-        )
+    """Floats are welcome as integers where they are whole: pandas makes ids float beside a NaN."""
     if real.dtype.kind == "b" or not real.size:
         return
+    if real.dtype.kind == "f":
+        for value in real[~((np.abs(real) <= EXACT_FLOAT64) & (real == np.floor(real)))][:1]:
+            raise refused(column, f"{real.dtype} with the value {value}", _cast_advice(column))
     low, high = (0, 1) if target.kind == "b" else (np.iinfo(target).min, np.iinfo(target).max)
     for value in (int(real.min()), int(real.max())):
         if not low <= value <= high:
@@ -90,12 +87,9 @@ def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]
             )
 
 
-def _check_exact_floats(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+def _check_finite(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+    """Rounding is what training did as well; a number that becomes infinite is an error."""
     with np.errstate(over="ignore"):
-        lost = real[(real.astype(target) != real) & ~np.isnan(real)]
+        lost = real[np.isinf(real.astype(target)) & np.isfinite(real)]
     for value in lost[:1]:
-        raise refused(
-            column,
-            f"{real.dtype} with the value {value!r}, which has no exact {target}",
-            f"Convert the column to {column.dtype} if rounding is meant.",
-        )
+        raise refused(column, f"{real.dtype} with the value {value}, out of range")
