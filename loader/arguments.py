@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
-import polars as pl
-
 from loader.errors import LoaderError
-from loader.files import Source, find_files
+from loader.files import Source
 from loader.plan import Share
 
-# Rows in memory at once: being decoded, their shuffled copy, waiting, and being cut.
-_COPIES = 4
+# Chunks in memory at once, each at its largest: being decoded, its copy in one piece, that
+# shuffled, the last rows of the one before, one waiting to be cut, and one being cut.
+_COPIES = 6
 
 
 def check_choices(engine: Any, device: Any, on_bad_files: Any) -> None:
@@ -73,15 +71,6 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
     return Share(size, rank)
 
 
-def open_data(paths_or_dataset: Any) -> tuple[pl.DataFrame | None, list[str]]:
-    """A data frame, or the files that a path stands for."""
-    if isinstance(paths_or_dataset, pl.LazyFrame):
-        return paths_or_dataset.collect(), []
-    if isinstance(paths_or_dataset, pl.DataFrame):
-        return paths_or_dataset, []
-    return None, find_files(paths_or_dataset)
-
-
 def rows_in_buffer(source: Source, buffer_size: float, batch_size: int) -> int:
     """How many rows may be decoded at once; never less than a batch.
 
@@ -111,20 +100,3 @@ def rows_in_buffer(source: Source, buffer_size: float, batch_size: int) -> int:
 def _memory() -> int:
     """The machine's memory in bytes: all of it, so that the same machine cuts the same way."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Refuse options that would change which rows are read.
-
-    Raises:
-        LoaderError: an option that the loader sets itself, or one that Polars does not have.
-    """
-    options = dict(options or {})
-    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")
-    for name in options:
-        if name not in allowed:
-            raise LoaderError(
-                f"Expected reader_kwargs among {', '.join(allowed)} (of polars.scan_parquet). "
-                f"Received: {name!r}."
-            )
-    return options

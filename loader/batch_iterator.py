@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from loader.epochs import Stream
 from loader.errors import LoaderError
 from loader.layout import Layout
+from loader.stream import Stream
 from loader.tensors import to_batch
 
 

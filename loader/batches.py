@@ -18,7 +18,6 @@ import polars as pl
 from loader.chunks import ChunkReader, elements_of, lengths_of
 from loader.layout import BatchColumn, Layout
 from loader.plan import Chunk
-from loader.prefetch import Prefetcher
 
 Array = npt.NDArray[Any]
 
@@ -79,57 +78,45 @@ def blocks(
         seed: seed and epoch number of the row order, or None to leave rows in place.
     """
     carry = pl.DataFrame()
-    with Prefetcher(lambda: _frames(reader, groups)) as frames:
-        for chunk, parts in frames:
-            frame = pl.concat(parts, rechunk=seed is not None)
-            parts.clear()
-            order = _row_order(chunk, seed)
-            start = chunk.skip
-            if len(carry):
-                start = min(start + batch_size - len(carry), chunk.rows)
-                carry = pl.concat([carry, _take(frame, order, chunk.skip, start)], rechunk=True)
+    for group in groups:
+        frames = reader.read([piece for chunk in group for piece in chunk.pieces])
+        for chunk in group:
+            frame = pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=seed is not None)
+            missing = batch_size - len(carry) if len(carry) else 0
+            head, body = _split(frame, chunk, min(missing, chunk.rows - chunk.skip), seed)
+            del frame  # it would be held while the next group is read
+            if missing:
+                carry = pl.concat([carry, head], rechunk=True)
                 if len(carry) < batch_size:
                     continue
                 yield make_block(carry, layout)
-            stop = start + (chunk.rows - start) // batch_size * batch_size
-            if stop > start:
-                yield make_block(_take(frame, order, start, stop), layout)
-            carry = _copy(frame, order, stop, chunk.rows)
-            del frame  # it would be held while the next chunk is waited for
+            whole = len(body) // batch_size * batch_size
+            if whole:
+                yield make_block(body[:whole], layout)
+            carry = body[whole:]
+            del head, body
     if len(carry):
         yield make_block(carry, layout)
 
 
-def _frames(
-    reader: ChunkReader, groups: Sequence[Sequence[Chunk]]
-) -> Iterator[tuple[Chunk, list[pl.DataFrame]]]:
-    """Chunks with their decoded pieces. Decoding overlaps with shuffling: each has a thread."""
-    for group in groups:
-        frames = reader.read([piece for chunk in group for piece in chunk.pieces])
-        for chunk in group:
-            parts = [frames.pop(0) for _ in chunk.pieces]
-            yield chunk, parts
-            del parts  # the consumer clears it
-
-
-def _row_order(chunk: Chunk, seed: tuple[int, int] | None) -> pl.Series | None:
+def _split(
+    frame: pl.DataFrame, chunk: Chunk, rows: int, seed: tuple[int, int] | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The first rows of a chunk, shuffled if there is a seed, and the rest of them."""
     if seed is None:
-        return None
+        return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows :]
+    order = _row_order(chunk, seed)[chunk.skip :]
+    # One gather for both, the rest first: its batches then start at aligned addresses.
+    mixed = frame[pl.concat([order[rows:], order[:rows]], rechunk=True)]
+    return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
+
+
+def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Series:
     # The first piece's number, so that the order depends on the rows and not on the rank.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
     rows = pl.int_range(chunk.rows, dtype=pl.UInt32, eager=True)
     # Polars shuffles twice as fast as numpy, which only gives the seed here.
     return rows.shuffle(seed=int(random.integers(2**63)))
-
-
-def _take(frame: pl.DataFrame, order: pl.Series | None, start: int, stop: int) -> pl.DataFrame:
-    return frame[start:stop] if order is None else frame[order[start:stop]]
-
-
-def _copy(frame: pl.DataFrame, order: pl.Series | None, start: int, stop: int) -> pl.DataFrame:
-    """As `_take`, but sharing no memory: a slice would keep the whole frame alive."""
-    rows = pl.arange(start, stop, eager=True, dtype=pl.UInt32) if order is None else order
-    return frame[rows if order is None else rows[start:stop]]
 
 
 def make_block(frame: pl.DataFrame, layout: Layout) -> Block:

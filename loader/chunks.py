@@ -8,13 +8,9 @@ from typing import Any, Protocol
 import polars as pl
 
 from loader.errors import LoaderError
-from loader.files import ColumnType, RowGroup, Source
 from loader.layout import BatchColumn, Layout
 from loader.plan import Piece
 from workflow.schema import DTYPES
-
-# A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
-FRAME_PART_ROWS = 1_000_000
 
 
 class ChunkReader(Protocol):
@@ -80,43 +76,6 @@ class FrameReader:
             frames.append(self._frame[rows])
             check(frames[-1], piece, self._layout)
         return frames
-
-
-def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
-    """Describe a data frame as files are described.
-
-    Raises:
-        LoaderError: a missing column, or a type that no tensor can hold.
-    """
-    path = "the data frame"
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise LoaderError(
-            f"Expected the column {missing[0]!r} in {path}. "
-            f"Received: the columns {', '.join(frame.columns[:50])}."
-        )
-    frame = frame.select(columns)
-    types = {name: _frame_type(name, dtype) for name, dtype in frame.schema.items()}
-    row_bytes = frame.estimated_size() / max(len(frame), 1)
-    starts = range(0, len(frame), FRAME_PART_ROWS)
-    sizes = [min(FRAME_PART_ROWS, len(frame) - start) for start in starts]
-    groups = [
-        RowGroup(path, index, start, rows, int(row_bytes * rows))
-        for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
-    ]
-    return Source(types, groups, [])
-
-
-def _frame_type(name: str, dtype: pl.DataType) -> ColumnType:
-    is_list = isinstance(dtype, (pl.List, pl.Array))
-    element = dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype
-    for info in DTYPES.values():
-        if str(element) == info.polars:
-            return ColumnType(info.name, is_list)
-    raise LoaderError(
-        f"Expected column {name!r} as numbers, booleans, strings or lists of those. "
-        f"Received: {dtype}. Cast it, or leave it out."
-    )
 
 
 def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:

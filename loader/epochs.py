@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loader.batches import Array, Block, blocks
+import polars as pl
+
+from loader.batches import Block, blocks
 from loader.chunks import ChunkReader
 from loader.errors import LoaderError
 from loader.layout import Layout
 from loader.plan import Chunk, Piece, Share, chunks_of, epoch_pieces, skip_rows
+from loader.position import Position, Progress, read_state, write_state
 from loader.prefetch import Prefetcher
+from loader.stream import Stream
 
-STATE_FORMAT = 1
-# Row groups are read a few at a time: one alone does not keep all cores at work.
-_CHUNKS_PER_READ = 4
+# One row group alone does not keep all cores at work; more than two cost memory, not time.
+_CHUNKS_PER_READ = 2
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,6 @@ class Settings:
     share: Share
 
 
-@dataclass(frozen=True)
-class Position:
-    """A place between two batches. `seed` is None where the epoch has not drawn one yet."""
-
-    epoch: int
-    batch: int
-    seed: int | None
-
-
 class Epochs:
     """The data as a sequence of epochs, each a stream of batches.
 
@@ -63,6 +57,9 @@ class Epochs:
         reader: reads pieces.
         layout: the columns of a batch.
         settings: batch size, order and share.
+
+    Raises:
+        LoaderError: when there is not one batch to give.
     """
 
     def __init__(
@@ -75,27 +72,38 @@ class Epochs:
         rows = settings.share.rows(sum(piece.rows for piece in pieces))
         whole, rest = divmod(rows, settings.batch_size)
         self.steps = whole + bool(rest and not settings.drop_last)
+        if not self.steps:
+            raise LoaderError(
+                f"Expected at least one batch. Received: {rows} rows for this rank, with "
+                f"batch_size={settings.batch_size} and drop_last=True. Lower batch_size."
+            )
         self._lock = threading.Lock()
+        self._seed = settings.seed
         self._next = self._start_of(0)
-        self._current: Stream | None = None
+        self._progress = Progress()
 
     def stream(self) -> Stream:
         """A new iterator over batches; its epoch is decided when its first batch is asked for."""
-        return Stream(self)
-
-    def begin(self, stream: Stream) -> Position:
-        """Give the next epoch to a stream, and follow that stream's position from now on."""
-        with self._lock:
-            position = self._next
-            self._next = self._start_of(position.epoch + 1)
-            self._current = stream
-        return self._with_seed(position)
+        return Stream(self._begin, self.steps, self.settings.batch_size)
 
     def first(self) -> Stream:
         """A stream that reads what the next epoch will give, without taking that epoch."""
-        return Stream(self, self._with_seed(self._next))
+        with self._lock:
+            self._next = position = self._with_seed(self._next)
+        return Stream(lambda: self._open(position), self.steps, self.settings.batch_size)
 
-    def read(self, position: Position) -> Prefetcher[Block]:
+    def _begin(self) -> tuple[Progress, Prefetcher[Block]]:
+        """Take the next epoch, and follow the position in it from now on."""
+        with self._lock:
+            position = self._with_seed(self._next)
+            self._next = self._start_of(position.epoch + 1)
+            self._progress, reader = self._open(position)
+            return self._progress, reader
+
+    def _open(self, position: Position) -> tuple[Progress, Prefetcher[Block]]:
+        return Progress(position), self._read(position)
+
+    def _read(self, position: Position) -> Prefetcher[Block]:
         """Start reading from a position in the background."""
         settings = self.settings
         seed = None
@@ -111,16 +119,8 @@ class Epochs:
     def get_state(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, as JSON-able numbers."""
         with self._lock:
-            current = self._current
-            position = current.position if current is not None else None
-            position = position or self._next
-        return {
-            "format": STATE_FORMAT,
-            "epoch": position.epoch,
-            "batch": position.batch,
-            "seed": position.seed,
-            "order": self._fingerprint(),
-        }
+            position = self._progress.position or self._next
+        return write_state(position, self._fingerprint())
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next stream go on at a position.
@@ -128,24 +128,14 @@ class Epochs:
         Raises:
             LoaderError: a state of another shape, or of other data or settings.
         """
-        position = _read_state(state)
-        if state["order"] != self._fingerprint():
-            raise LoaderError(
-                "Expected a state of the same data and settings: files, row groups, batch_size, "
-                "shuffle, parts_per_chunk, buffer_size, global_size and global_rank. "
-                "Received: a state of another order of rows. Start the epoch anew without it."
-            )
-        if position.batch >= self.steps:
-            raise LoaderError(
-                f"Expected `batch` below {self.steps}. Received: {position.batch}."
-            )
+        position = read_state(state, self._fingerprint(), self.steps)
         with self._lock:
+            self._seed = self._seed if position.seed is None else position.seed
             self._next = position
-            self._current = None
+            self._progress = Progress()
 
     def _start_of(self, epoch: int) -> Position:
-        settings = self.settings
-        return Position(epoch, 0, None if settings.seed_fn is not None else settings.seed)
+        return Position(epoch, 0, None if self.settings.seed_fn is not None else self._seed)
 
     def _with_seed(self, position: Position) -> Position:
         if position.seed is not None or self.settings.seed_fn is None:
@@ -162,68 +152,9 @@ class Epochs:
             rows,
             [settings.batch_size, settings.shuffle, settings.parts_per_chunk, max_rows],
             [settings.share.size, settings.share.rank],
+            pl.__version__,  # which draws the order of rows
         ]
         return zlib.crc32(json.dumps(facts).encode())
-
-
-class Stream(Iterator[list[Array]]):
-    """The batches of one epoch, as flat lists of arrays in the order of the layout.
-
-    Not for several threads at once. Dropping it ends its reader thread.
-    """
-
-    def __init__(self, epochs: Epochs, position: Position | None = None) -> None:
-        self._epochs = epochs
-        self._fixed = position
-        self.position: Position | None = None
-        self._blocks: Prefetcher[Block] | None = None
-        self._batches: Iterator[list[Array]] = iter(())
-        self._done = False
-
-    def __next__(self) -> list[Array]:
-        if self._done:
-            raise StopIteration
-        if self._blocks is None:
-            self.position = self._fixed or self._epochs.begin(self)
-            self._blocks = self._epochs.read(self.position)
-        if self.position is None or self.position.batch >= self._epochs.steps:
-            return self._finish()
-        batch = next(self._batches, None)
-        while batch is None:
-            block = next(self._blocks, None)
-            if block is None:
-                return self._finish()
-            self._batches = block.batches(self._epochs.settings.batch_size)
-            del block
-            batch = next(self._batches, None)
-        self._advance(self.position)
-        return batch
-
-    @property
-    def begun(self) -> bool:
-        """Whether a batch was asked for."""
-        return self._blocks is not None
-
-    def _advance(self, position: Position) -> None:
-        batch = position.batch + 1
-        # Keras takes as many batches as there are and does not ask for the end.
-        if batch == self._epochs.steps:
-            self.position = None
-            self.close()
-        else:
-            self.position = Position(position.epoch, batch, position.seed)
-
-    def _finish(self) -> list[Array]:
-        self.position = None
-        self.close()
-        raise StopIteration
-
-    def close(self) -> None:
-        """End the reader thread and drop what it has read."""
-        self._done = True
-        self._batches = iter(())
-        if self._blocks is not None:
-            self._blocks.close()
 
 
 def _read_groups(chunks: Sequence[Chunk], max_rows: int) -> list[list[Chunk]]:
@@ -236,16 +167,3 @@ def _read_groups(chunks: Sequence[Chunk], max_rows: int) -> list[list[Chunk]]:
         else:
             groups.append([chunk])
     return groups
-
-
-def _read_state(state: Mapping[str, Any]) -> Position:
-    wanted = {"format", "epoch", "batch", "seed", "order"}
-    if not isinstance(state, Mapping) or set(state) != wanted or state["format"] != STATE_FORMAT:
-        raise LoaderError(
-            f"Expected a state of get_state() with the keys {', '.join(sorted(wanted))} and "
-            f"format {STATE_FORMAT}. Received: {state!r}."
-        )
-    numbers = [state["epoch"], state["batch"], 0 if state["seed"] is None else state["seed"]]
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise LoaderError(f"Expected epoch, batch and seed as whole numbers. Received: {state!r}.")
-    return Position(state["epoch"], state["batch"], state["seed"])

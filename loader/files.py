@@ -93,7 +93,7 @@ def _files_of(path: str) -> list[str]:
     elif Path(path).is_file():
         files = [path]
     else:
-        files = sorted(glob.glob(path, recursive=True))
+        files = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - takes absolute patterns too
     if not files:
         raise LoaderError(
             f"No parquet file matches {path!r}. "
@@ -113,16 +113,16 @@ def read_schema(files: Sequence[str]) -> Schema | None:
         return None
     try:
         data = json.loads(path.read_text())
-        if not isinstance(data, dict) or data.get("format") != 1:
-            raise SchemaError("Expected a JSON object with `format` 1.")
-        return Schema.from_json(data.get("columns"))
+        known = isinstance(data, dict) and data.get("format") == 1
+        return Schema.from_json(data["columns"] if known and "columns" in data else None)
     except (json.JSONDecodeError, UnicodeDecodeError, SchemaError) as error:
-        raise LoaderError(f"Cannot read the schema in {path}: {error} Write it anew.") from error
+        raise LoaderError(
+            f"Expected the schema of format 1 that a workflow writes, in {path}. "
+            f"Received: {error} Write the data anew, or pass schema=."
+        ) from error
 
 
-def read_footers(
-    files: Sequence[str], columns: Sequence[str], *, skip_bad: bool = False
-) -> Source:
+def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool = False) -> Source:
     """Read the footers of all files and hold every file to the first one's column types.
 
     Args:

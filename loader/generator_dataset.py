@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from loader.batches import Array
-from loader.epochs import Stream
+from loader.errors import LoaderError
+from loader.layout import Layout
+from loader.stream import Stream
+from loader.tensors import flat_specs, pack
 
 
 class StreamRegistry:
@@ -45,24 +49,43 @@ class StreamRegistry:
         return np.int64(0)
 
 
+def _alive(weak: weakref.ref[StreamRegistry]) -> StreamRegistry:
+    streams = weak()
+    if streams is None:
+        raise LoaderError(
+            "Expected the loader to live for as long as datasets made from it are read. "
+            "Received: a loader that was dropped. Keep it in a variable."
+        )
+    return streams
+
+
+def _close(weak: weakref.ref[StreamRegistry], number: Any) -> Any:
+    streams = weak()
+    return np.int64(0) if streams is None else streams.close(number)
+
+
 class GeneratorFunctions:
     """The three functions of TensorFlow's generator dataset. They must outlive the dataset.
 
     Args:
         streams: where batches come from.
-        specs: dtype and shape of each array of a batch, in the stream's order.
-        order: the places of those arrays in the order in which TensorFlow flattens a batch.
+        layout: the columns of a batch.
     """
 
-    def __init__(
-        self, streams: StreamRegistry, specs: list[tf.TensorSpec], order: list[int]
-    ) -> None:
+    def __init__(self, streams: StreamRegistry, layout: Layout) -> None:
+        specs = flat_specs(layout)
+        # TensorFlow flattens a dict by its sorted keys.
+        order = tf.nest.flatten(pack(layout, range(len(specs))))
         specs = [specs[index] for index in order]
         dtypes = [spec.dtype for spec in specs]
         number = tf.TensorSpec((), tf.int64)
+        # TensorFlow keeps Python functions for as long as the process lives. They must not keep
+        # the loader, its data and its threads with them.
+        self._streams = streams
+        weak = weakref.ref(streams)
 
         def next_arrays(stream: Any) -> list[Array]:
-            arrays = streams.next(stream)
+            arrays = _alive(weak).next(stream)
             return [arrays[index] for index in order]
 
         def next_batch(stream: tf.Tensor) -> list[tf.Tensor]:
@@ -72,10 +95,10 @@ class GeneratorFunctions:
             return tensors
 
         def open_stream() -> tf.Tensor:
-            return tf.numpy_function(streams.open, [], tf.int64)
+            return tf.numpy_function(lambda: _alive(weak).open(), [], tf.int64)
 
         def close_stream(stream: tf.Tensor) -> tf.Tensor:
-            return tf.numpy_function(streams.close, [stream], tf.int64)
+            return tf.numpy_function(lambda number: _close(weak, number), [stream], tf.int64)
 
         self._open = tf.function(open_stream, autograph=False).get_concrete_function()
         self._next = tf.function(next_batch, autograph=False).get_concrete_function(number)
@@ -84,13 +107,14 @@ class GeneratorFunctions:
 
     def variant(self) -> tf.Tensor:
         """TensorFlow's handle of a new dataset."""
-        return tf.raw_ops.GeneratorDataset(
-            init_func_other_args=[],
-            next_func_other_args=[],
-            finalize_func_other_args=[],
-            init_func=self._open,
-            next_func=self._next,
-            finalize_func=self._close,
-            output_types=[spec.dtype for spec in self._specs],
-            output_shapes=[spec.shape for spec in self._specs],
-        )
+        with tf.device("/cpu:0"):  # where the batches are
+            return tf.raw_ops.GeneratorDataset(
+                init_func_other_args=[],
+                next_func_other_args=[],
+                finalize_func_other_args=[],
+                init_func=self._open,
+                next_func=self._next,
+                finalize_func=self._close,
+                output_types=[spec.dtype for spec in self._specs],
+                output_shapes=[spec.shape for spec in self._specs],
+            )

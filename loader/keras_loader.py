@@ -6,28 +6,19 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import tensorflow as tf
-
-from loader.arguments import (
-    check_choices,
-    check_counts,
-    check_reader_options,
-    make_share,
-    open_data,
-    rows_in_buffer,
-)
+from loader.arguments import check_choices, check_counts, make_share, rows_in_buffer
 from loader.batch_iterator import BatchIterator
-from loader.chunks import ChunkReader, FrameReader, ParquetReader, frame_source
+from loader.data import open_data
 from loader.epochs import Epochs, Settings
-from loader.files import read_footers, read_schema
 from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.layout import batch_schema, make_layout, padded_widths, resolve_names
 from loader.plan import split_row_groups
+from loader.sized_dataset import SizedDataset
 from loader.tensors import flat_specs, pack, to_batch
 from workflow.schema import Schema
 
 
-class KerasSequenceLoader(tf.data.Dataset):
+class KerasSequenceLoader(SizedDataset):
     """Batches of a parquet data set, read in the background, for Keras or a loop of your own.
 
     It is a `tf.data.Dataset`, so `model.fit`, `evaluate`, `predict` and `validation_data` take it
@@ -79,6 +70,9 @@ class KerasSequenceLoader(tf.data.Dataset):
             columns that are not of floats (a null float arrives as NaN). In `model.fit`
             TensorFlow wraps errors while reading in a `tf.errors.InvalidArgumentError`.
 
+    Keras remarks at every dataset that `fit`'s own `shuffle=True` has no effect on it;
+    `model.fit(train, shuffle=False)` is silent and does the same.
+
     Example:
         >>> train = KerasSequenceLoader(  # doctest: +SKIP
         ...     "train/*.parquet", batch_size=65536, label_names=["rating"],
@@ -115,61 +109,36 @@ class KerasSequenceLoader(tf.data.Dataset):
     ) -> None:
         check_choices(engine, device, on_bad_files)
         check_counts(batch_size=batch_size, parts_per_chunk=parts_per_chunk)
-        options = check_reader_options(reader_kwargs)
         unseeded = shuffle and seed is None and seed_fn is None
         share = make_share(global_size, global_rank, unseeded=unseeded)
-        frame, files = open_data(paths_or_dataset)
-        if schema is None and files:
-            schema = read_schema(files)
-        names = resolve_names(cat_names, cont_names, label_names, feature_columns, schema)
-        wanted = [*names.features, *names.labels]
-        if frame is not None:
-            source = frame_source(frame, wanted)
-        else:
-            source = read_footers(files, wanted, skip_bad=on_bad_files == "skip")
+        data = open_data(paths_or_dataset, schema)
+        names = resolve_names(cat_names, cont_names, label_names, feature_columns, data.schema)
+        source = data.describe(names, skip_bad=on_bad_files == "skip")
         widths = padded_widths(sparse_names, sparse_max, sparse_as_dense)
         layout = make_layout(names, source.types, widths)
-        reader: ChunkReader
-        reader = ParquetReader(layout, options) if frame is None else FrameReader(layout, frame)
-        max_rows = rows_in_buffer(source, buffer_size, batch_size)
         settings = Settings(
             batch_size=batch_size,
             shuffle=shuffle,
             seed=secrets.randbits(32) if seed is None else seed,
             seed_fn=seed_fn,
             parts_per_chunk=parts_per_chunk,
-            max_rows=max_rows,
+            max_rows=rows_in_buffer(source, buffer_size, batch_size),
             drop_last=drop_last,
             share=share,
         )
         self.skipped_files = source.skipped
-        self.input_schema = batch_schema(layout, names, schema)
+        self.input_schema = batch_schema(layout, names, data.schema)
         self._layout = layout
-        pieces = split_row_groups(source.row_groups, max_rows)
-        self._epochs = Epochs(pieces, reader, layout, settings)
-        specs = flat_specs(layout)
-        self._element_spec = pack(layout, specs)
-        order = tf.nest.flatten(pack(layout, range(len(specs))))
-        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), specs, order)
-        super().__init__(self._generator.variant())
-
-    @property
-    def element_spec(self) -> Any:
-        """Dtypes and shapes of a batch, as `tf.TensorSpec`s in a batch's structure."""
-        return self._element_spec
+        pieces = split_row_groups(source.row_groups, settings.max_rows)
+        self._epochs = Epochs(pieces, data.reader(layout, reader_kwargs), layout, settings)
+        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), layout)
+        spec = pack(layout, flat_specs(layout))
+        super().__init__(self._generator.variant(), spec, self._epochs.steps)
 
     @property
     def batch_size(self) -> int:
         """Rows in a batch; an epoch's last may have fewer."""
         return self._epochs.settings.batch_size
-
-    def __len__(self) -> int:
-        """Batches in an epoch (of this rank), from the footers."""
-        return self._epochs.steps
-
-    def cardinality(self) -> tf.Tensor:
-        """`len` as TensorFlow asks for it: an int64 scalar."""
-        return tf.constant(self._epochs.steps, tf.int64)
 
     def __iter__(self) -> BatchIterator:
         """One epoch, as an iterator over batches of eager tensors."""
@@ -212,6 +181,3 @@ class KerasSequenceLoader(tf.data.Dataset):
             LoaderError: a state of other data or other settings.
         """
         self._epochs.set_state(state)
-
-    def _inputs(self) -> list[Any]:
-        return []

@@ -142,9 +142,7 @@ def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
     return cats, conts
 
 
-def make_layout(
-    names: Names, types: Mapping[str, ColumnType], widths: Mapping[str, int]
-) -> Layout:
+def make_layout(names: Names, types: Mapping[str, ColumnType], widths: Mapping[str, int]) -> Layout:
     """Put names and types together.
 
     Args:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import Any
 
 import tensorflow as tf
 
 from loader.errors import LoaderError
-
-_MEGABYTE = 2**20
 
 
 def configure_tensorflow(
@@ -71,9 +70,20 @@ def _number(name: str, variable: str, value: Any, default: float) -> float:
 
 def _free_megabytes(device: int) -> float:
     """The free memory of a GPU, asked of the driver: TensorFlow tells it only once it owns it."""
-    # The GPU environment brings rmm with cuDF; the CPU environment never gets here.
-    from rmm.mr import available_device_memory  # noqa: PLC0415
-
-    del device
-    free, _ = available_device_memory()
-    return float(free) / _MEGABYTE
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    name = visible.split(",")[device] if visible else str(device)
+    query = ["--query-gpu=memory.free", "--format=csv,noheader,nounits", f"--id={name}"]
+    try:
+        answer = subprocess.run(  # noqa: S603 - fixed program, name from the environment
+            ["nvidia-smi", *query],  # noqa: S607 - the driver installs it on PATH
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=60,
+        )
+        return float(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise LoaderError(
+            f"Expected nvidia-smi to tell the free memory of GPU {name}. Received: {error}. "
+            "Pass memory_allocation in MB instead of a fraction."
+        ) from error

@@ -1,0 +1,1 @@
+"""Inside the server: what Triton loads, and what tells whether it works."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import glob
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from .errors import WorkflowError
+from .expressions.verbs import ExpressionError
 
 
 def as_lazy_frame(data: Any) -> pl.LazyFrame:
@@ -28,13 +30,15 @@ def as_lazy_frame(data: Any) -> pl.LazyFrame:
     if isinstance(data, pl.DataFrame):
         return data.lazy()
     if isinstance(data, Mapping):
-        return pl.DataFrame(dict(data)).lazy()
+        with polars_errors("The columns make no table"):
+            return pl.DataFrame(dict(data)).lazy()
     if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
-        return pl.DataFrame(pl.from_pandas(data)).lazy()
+        with polars_errors("The pandas frame cannot be read"):
+            return pl.DataFrame(pl.from_pandas(data)).lazy()
     if isinstance(data, str | Path) or (isinstance(data, list | tuple) and data):
-        return pl.scan_parquet(parquet_files(data))
+        return pl.scan_parquet(parquet_files(data), glob=False)
     raise WorkflowError(
-        f"Expected parquet paths, a Polars or pandas frame or a dict of columns. Received: {data!r}."
+        f"Expected parquet paths, a Polars or pandas frame or a dict of columns. Received: {data!r:.200}."
     )
 
 
@@ -46,12 +50,30 @@ def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]
     """
     if isinstance(paths, list | tuple):
         return [file for path in paths for file in parquet_files(path)]
+    if not isinstance(paths, str | Path):
+        raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r}.")
     path = Path(paths)
-    found = (
-        sorted(path.glob("*.parquet"))
-        if path.is_dir()
-        else sorted(map(Path, glob.glob(str(paths))))
-    )
+    if path.is_dir():
+        found = sorted(path.glob("*.parquet"))
+    elif path.is_file():
+        found = [path]
+    else:
+        found = sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207 - absolute patterns too
     if not found:
         raise WorkflowError(f"No parquet file matches {str(paths)!r}.")
     return found
+
+
+@contextmanager
+def polars_errors(what: str) -> Iterator[None]:
+    """Turn what Polars raises at data that it cannot take into an error of ours.
+
+    Raises:
+        WorkflowError: `what`, and Polars' reason.
+    """
+    try:
+        yield
+    except (pl.exceptions.PolarsError, TypeError, OverflowError, OSError) as error:
+        if isinstance(error, ExpressionError):
+            raise
+        raise WorkflowError(f"{what}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from .schema import Schema
@@ -19,7 +20,7 @@ def embedding_dimension(cardinality: int) -> int:
         >>> embedding_dimension(21)
         16
     """
-    return min(512, max(16, round(1.6 * cardinality**0.56)))
+    return min(512, max(16, round(1.6 * math.pow(cardinality, 0.56))))
 
 
 def get_embedding_sizes(

@@ -11,7 +11,7 @@ from .expressions.polars import apply
 from .expressions.program import build
 from .graph import Node, OperatorNode
 from .operator import Features, State
-from .schema import Schema
+from .schema import Schema, SchemaError
 
 
 def fit_graph(
@@ -76,7 +76,7 @@ def _learn(
         )
         try:
             partials = node.operator.partial(apply(frame, program), schemas[number])
-        except WorkflowError as error:
+        except (SchemaError, WorkflowError) as error:
             raise WorkflowError(f"{node.label}: {error}") from error
         queries |= {(number, name): query for name, query in partials.items()}
     tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
@@ -85,7 +85,7 @@ def _learn(
         own = {name: table for (owner, name), table in tables.items() if owner == number}
         try:
             states[number] = node.operator.finish(own, schemas[number])
-        except WorkflowError as error:
+        except (SchemaError, WorkflowError) as error:
             raise WorkflowError(f"{node.label}: {error}") from error
     return states
 

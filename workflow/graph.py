@@ -8,6 +8,7 @@ from typing import Any
 from .errors import WorkflowError
 from .expressions.verbs import ExpressionError
 from .operator import Feature, Features, Operator, State
+from .schema import SchemaError
 
 
 class Node:
@@ -82,7 +83,7 @@ class OperatorNode(Node):
         """The operator's output columns."""
         try:
             return self.operator.lower(inputs[0], state)
-        except (ExpressionError, WorkflowError) as error:
+        except (ExpressionError, SchemaError, WorkflowError) as error:
             raise WorkflowError(f"{self.label} over {', '.join(inputs[0])}: {error}") from error
 
     @property
@@ -151,20 +152,26 @@ def as_node(value: Any) -> Node:
 
 
 def topological(output: Node) -> list[Node]:
-    """All nodes under one, parents before children."""
+    """All nodes under one, parents before children.
+
+    Raises:
+        WorkflowError: a node is its own ancestor.
+    """
     order: list[Node] = []
-    done: set[int] = set()
-    todo: list[tuple[Node, Iterator[Node]]] = [(output, iter(output.parents))]
-    while todo:
-        node, parents = todo[-1]
-        parent = next((p for p in parents if id(p) not in done), None)
+    done: set[Node] = set()
+    # The nodes from the output down to the present one, with the parents still to visit.
+    path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
+    while path:
+        node, parents = next(reversed(path.items()))
+        parent = next((p for p in parents if p not in done), None)
+        if parent in path:
+            raise WorkflowError(f"{parent} is made of itself: the graph has a cycle.")
         if parent is not None:
-            todo.append((parent, iter(parent.parents)))
+            path[parent] = iter(parent.parents)
             continue
-        todo.pop()
-        if id(node) not in done:
-            done.add(id(node))
-            order.append(node)
+        del path[node]
+        done.add(node)
+        order.append(node)
     return order
 
 

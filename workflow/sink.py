@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Literal, cast
 
@@ -30,21 +31,25 @@ def sink_parquet(
         raise WorkflowError(
             f'Expected "snappy", "zstd", "lz4" or "uncompressed". Received: {compression!r}.'
         )
+    if folder.exists() and not folder.is_dir():
+        raise WorkflowError(f"{folder} is a file. Write to a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("*.parquet")):
         raise WorkflowError(
             f"{folder} holds parquet files already. Remove them, or write to another folder."
         )
-    target = pl.PartitionBy(
-        folder,
-        max_rows_per_file=rows_per_file,
-        approximate_bytes_per_file=None,
-        file_path_provider=lambda file: f"part-{file.index_in_partition:05}.parquet",
-    )
     chosen = cast("Literal['snappy', 'zstd', 'lz4', 'uncompressed']", compression)
-    frame.sink_parquet(
-        target, compression=chosen, row_group_size=ROW_GROUP_ROWS, engine="streaming"
-    )
-    document = {"format": 1, "columns": schema.to_json()}
-    (folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
-    return sorted(folder.glob("*.parquet"))
+    # Written aside and moved when complete, so that a failure leaves nothing half done.
+    with tempfile.TemporaryDirectory(prefix=".parts-", dir=folder) as scratch:
+        target = pl.PartitionBy(
+            scratch,
+            max_rows_per_file=rows_per_file,
+            approximate_bytes_per_file=None,
+            file_path_provider=lambda file: f"part-{file.index_in_partition:05}.parquet",
+        )
+        frame.sink_parquet(
+            target, compression=chosen, row_group_size=ROW_GROUP_ROWS, engine="streaming"
+        )
+        document = {"format": 1, "columns": schema.to_json()}
+        (folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
+        return [part.rename(folder / part.name) for part in sorted(Path(scratch).iterdir())]

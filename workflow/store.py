@@ -6,23 +6,21 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .config import check_config, fits
 from .errors import WorkflowError, WorkflowFormatError
 from .expressions.arrays import (
     FormatError,
     column_to_arrays,
     columns_from_arrays,
-    parse_json,
     read_arrays,
+    read_json,
     write_arrays,
+    write_json,
 )
 from .expressions.column import Column
 from .expressions.verbs import ExpressionError
@@ -48,22 +46,28 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
     Raises:
         WorkflowError: the workflow is not fitted, or the folder holds something else.
     """
-    document = _describe(workflow)
-    if folder.exists() and {entry.name for entry in folder.iterdir()} - {WORKFLOW_FILE, STATE_FILE}:
+    document, arrays = _describe(workflow), _state_arrays(workflow.states)
+    folder = folder.resolve()
+    if folder.exists() and _holds_more(folder):
         raise WorkflowError(
             f"{folder} holds other files. Save the workflow into a folder of its own."
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        (staging / WORKFLOW_FILE).write_text(json.dumps(document, indent=1, allow_nan=False))
-        write_arrays(staging / STATE_FILE, _state_arrays(workflow.states))
-        staging.chmod(0o755)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+        staging = Path(scratch) / "new"
+        staging.mkdir()
+        write_json(staging / WORKFLOW_FILE, document, indent=1)
+        write_arrays(staging / STATE_FILE, arrays)
         if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(staging, folder)  # noqa: PTH105 - the atomic call by its name
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+            # A folder cannot be renamed over another, so the old one steps aside, whole.
+            folder.rename(Path(scratch) / "old")
+        staging.rename(folder)
+
+
+def _holds_more(folder: Path) -> bool:
+    if not folder.is_dir():
+        return True
+    return bool({entry.name for entry in folder.iterdir()} - {WORKFLOW_FILE, STATE_FILE})
 
 
 def _describe(workflow: Workflow) -> dict[str, Any]:
@@ -108,16 +112,12 @@ def load_workflow(folder: Path) -> Workflow:
     Raises:
         WorkflowFormatError: the files are missing, damaged, or are not a workflow.
     """
-    for name in (WORKFLOW_FILE, STATE_FILE):
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            raise WorkflowFormatError(f"Expected {folder} to hold the file {name}.")
     try:
-        document = parse_json((folder / WORKFLOW_FILE).read_bytes(), str(folder / WORKFLOW_FILE))
+        document = read_json(folder / WORKFLOW_FILE)
         states = _read_states(folder / STATE_FILE)
         _audit(document, states)
         return _construct(document, states)
-    except (FormatError, SchemaError, ExpressionError, KeyError, TypeError, WorkflowError) as error:
+    except (FormatError, SchemaError, ExpressionError, WorkflowError) as error:
         raise WorkflowFormatError(
             f"{folder} is not a workflow of format {FORMAT}: {error}"
         ) from error
@@ -127,7 +127,7 @@ def _read_states(path: Path) -> dict[int, dict[str, Column]]:
     states: dict[int, dict[str, Column]] = {}
     for name, column in columns_from_arrays(read_arrays(path), str(path)).items():
         number, _, key = name.partition(".")
-        if not number.isdecimal() or str(int(number)) != number:
+        if len(number) > 9 or not number.isdecimal() or str(int(number)) != number:
             raise FormatError(f"{path}: {name!r} names no node.")
         states.setdefault(int(number), {})[key] = column
     return states
@@ -145,6 +145,8 @@ def _audit(document: Any, states: Mapping[int, State]) -> None:
         raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
     if not isinstance(document["nodes"], list) or not document["nodes"]:
         raise FormatError("expected a list of nodes.")
+    if not fits(document["output_dtypes"], Mapping[str, str]):
+        raise FormatError("expected output_dtypes as an object of strings.")
     for number, entry in enumerate(document["nodes"]):
         _audit_node(number, entry, states)
     operators = [n for n, entry in enumerate(document["nodes"]) if entry["kind"] == "operator"]
@@ -154,7 +156,11 @@ def _audit(document: Any, states: Mapping[int, State]) -> None:
 
 def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:
     kind = entry.get("kind") if isinstance(entry, dict) else None
-    if kind not in _KINDS or entry.keys() != _KINDS[kind] | {"kind", "parents"}:
+    if (
+        not isinstance(kind, str)
+        or kind not in _KINDS
+        or entry.keys() != _KINDS[kind] | {"kind", "parents"}
+    ):
         raise FormatError(
             f"node {number} is not a node of a known kind with just the keys that it needs."
         )
@@ -163,7 +169,7 @@ def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:
         type(p) is not int or not 0 <= p < number for p in parents
     ):
         raise FormatError(
-            f"node {number} needs earlier nodes as its parents. Received: {parents!r}."
+            f"node {number} needs earlier nodes as its parents. Received: {parents!r:.200}."
         )
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise FormatError(f"node {number} needs a list of names.")
@@ -176,14 +182,16 @@ def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:
 def _audit_operator(number: int, entry: Any, states: Mapping[int, State]) -> None:
     operator = OPERATORS.get(entry["operator"]) if isinstance(entry["operator"], str) else None
     if operator is None:
-        raise FormatError(f"node {number}: unknown operator {entry['operator']!r}.")
-    known = {field.name for field in dataclasses.fields(operator)}
-    if not isinstance(entry["config"], dict) or entry["config"].keys() - known:
+        raise FormatError(f"node {number}: unknown operator {entry['operator']!r:.200}.")
+    try:
+        check_config(operator, entry["config"])
+    except FormatError as error:
+        raise FormatError(f"node {number}: {error}") from None
+    if operator.learns != (number in states):
         raise FormatError(
-            f"node {number}: {operator.__name__} takes {', '.join(sorted(known))} and nothing else."
+            f"node {number}: {operator.__name__} has "
+            f"{'no state, and needs one' if operator.learns else 'state, and learns nothing'}."
         )
-    if operator.learns and number not in states:
-        raise FormatError(f"node {number}: the state of {operator.__name__} is missing.")
 
 
 def _construct(document: Any, states: Mapping[int, State]) -> Workflow:

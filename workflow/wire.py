@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from .expressions.column import Array, Column
-from .schema import DTYPES, ColumnSchema, SchemaError
+from .schema import DTYPES, ColumnSchema, SchemaError, dtype_of
 
 NULL_STRING = b"\xff"
 VALUES, NNZS = "__values", "__nnzs"
@@ -56,6 +56,11 @@ class WireColumn:
         if self.layout not in ("scalar", "flat"):
             raise SchemaError(
                 f"Expected the layout scalar or flat for {self.name!r}. Received: {self.layout!r}."
+            )
+        if self.dtype not in DTYPES or not dtype_of(self.nnzs_dtype).is_integer:
+            raise SchemaError(
+                f"Expected a dtype among {', '.join(DTYPES)}, and integers as row lengths. "
+                f"Received: {self.dtype!r} and {self.nnzs_dtype!r} for {self.name!r}."
             )
         if self.nullable and DTYPES[self.dtype].kind == "bool":
             raise SchemaError(
@@ -109,17 +114,28 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
             f"Column {column.name!r} is sent as {column.layout}. "
             f"Received: a {'list' if data.is_list else 'scalar'} column."
         )
-    info = DTYPES[column.dtype]
-    if info.kind == "string":
-        values = np.empty(len(data.array), object)
-        values[:] = [value.encode() if isinstance(value, str) else value for value in data.array]
-    else:
-        values = np.asarray(data.array, info.numpy)
+    is_string = DTYPES[column.dtype].kind == "string"
+    values = _encode_strings(column, data.array) if is_string else _as_dtype(column, data.array)
     values = _encode_nulls(column, values, data.valid)
     tensors = {column.name + (VALUES if data.is_list else ""): values.reshape(-1, 1)}
     if data.lengths is not None:
         tensors[column.name + NNZS] = data.lengths.astype(column.nnzs_dtype).reshape(-1, 1)
     return tensors
+
+
+def _encode_strings(column: WireColumn, texts: Array) -> Array:
+    values = np.empty(len(texts), object)
+    try:
+        values[:] = [text.encode() if isinstance(text, str) else text for text in texts]
+    except UnicodeEncodeError:
+        raise SchemaError(
+            f"Column {column.name!r} holds text that UTF-8 cannot encode. Mend its surrogates."
+        ) from None
+    return values
+
+
+def _as_dtype(column: WireColumn, values: Array) -> Array:
+    return np.asarray(values, DTYPES[column.dtype].numpy)
 
 
 def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Array:
@@ -183,5 +199,14 @@ def dump_columns(columns: Iterable[WireColumn]) -> str:
 
 
 def parse_columns(text: str) -> list[WireColumn]:
-    """The descriptions that `dump_columns` wrote."""
-    return [WireColumn(**column) for column in json.loads(text)]
+    """The descriptions that `dump_columns` wrote.
+
+    Raises:
+        SchemaError: the text describes no columns.
+    """
+    try:
+        return [WireColumn(**column) for column in json.loads(text)]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"Expected descriptions of columns. Received: {text:.200}.") from error

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from .data import as_lazy_frame
+from .data import as_lazy_frame, polars_errors
 from .errors import WorkflowError
 from .expressions.polars import apply
 from .expressions.program import Program, build
@@ -39,6 +40,7 @@ class Workflow:
     def __init__(self, output: Node | str | Iterable[Any]) -> None:
         self.nodes = topological(as_node(output))
         self._states: dict[int, State] | None = None
+        self._features: dict[Node, Features] | None = None
         self._program: Program | None = None
         self.input_schema = Schema()
         self.output_dtypes = OutputDtypes(self)
@@ -60,24 +62,19 @@ class Workflow:
         """
         frame = as_lazy_frame(data)
         schema = self._read_schema(frame)
-        self.input_schema = schema
-        self._states = fit_graph(self.nodes, frame.select(schema.names), self._sources(), engine)
-        self._program = None
+        with polars_errors("The data cannot be fitted to"):
+            states = fit_graph(self.nodes, frame.select(schema.names), _sources(schema), engine)
+        self.input_schema, self._states = schema, states
+        self._forget()
         return self
 
     def _read_schema(self, frame: pl.LazyFrame) -> Schema:
         """The schema of the columns that the graph reads."""
-        have = frame.collect_schema()
+        with polars_errors("The data cannot be read"):
+            have = frame.collect_schema()
         wanted = [n for node in self.nodes if isinstance(node, SelectNode) for n in node.names]
         _expect_columns(wanted, list(have), "the data")
         return Schema(column_schema(name, have[name]) for name in dict.fromkeys(wanted))
-
-    def _sources(self) -> Features:
-        columns = self.input_schema.columns
-        return {
-            c.name: Feature(source(c.name, Type(c.dtype, c.is_list, c.nullable)), c)
-            for c in columns
-        }
 
     @property
     def states(self) -> dict[int, State]:
@@ -92,23 +89,27 @@ class Workflow:
 
     def features(self) -> dict[Node, Features]:
         """The columns of every node, as expressions over the data's."""
-        resolved: dict[Node, Features] = {}
-        for number, node in enumerate(self.nodes):
-            inputs = [resolved[p] for p in node.parents] or [self._sources()]
-            resolved[node] = node.resolve(inputs, self.states.get(number, {}))
-        return resolved
+        if self._features is None:
+            states, sources = self.states, _sources(self.input_schema)
+            resolved: dict[Node, Features] = {}
+            for number, node in enumerate(self.nodes):
+                inputs = [resolved[p] for p in node.parents] or [sources]
+                resolved[node] = node.resolve(inputs, states.get(number, {}))
+            self._features = resolved
+        return dict(self._features)
+
+    def outputs(self) -> Features:
+        """The columns that the workflow makes, before an assigned dtype casts them."""
+        return self.features()[self.nodes[-1]]
 
     @property
     def program(self) -> Program:
         """The whole workflow as steps over arrays: what every interpreter runs."""
         if self._program is None:
-            features = self.features()[self.nodes[-1]]
+            dtypes = self.output_dtypes
             outputs = [
-                (
-                    f.schema.with_(dtype=self.output_dtypes.assigned.get(name, f.schema.dtype)),
-                    f.expression,
-                )
-                for name, f in features.items()
+                (feature.schema.with_(dtype=dtypes[name]), feature.expression)
+                for name, feature in self.outputs().items()
             ]
             self._program = build(outputs, self.input_schema)
         return self._program
@@ -132,7 +133,8 @@ class Workflow:
         """
         frame = as_lazy_frame(data)
         inputs = self.program.inputs
-        have = frame.collect_schema()
+        with polars_errors("The data cannot be read"):
+            have = frame.collect_schema()
         _expect_columns(inputs.names, list(have), "the data")
         for column in inputs.columns:
             _expect_kind(column, have[column.name])
@@ -161,9 +163,9 @@ class Workflow:
         Returns:
             the files, in the order of the rows.
         """
-        return sink_parquet(
-            self.transform(data), self.output_schema, Path(folder), rows_per_file, compression
-        )
+        frame = self.transform(data)
+        with polars_errors("The data cannot be transformed"):
+            return sink_parquet(frame, self.output_schema, Path(folder), rows_per_file, compression)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code."""
@@ -187,13 +189,16 @@ class Workflow:
     ) -> Workflow:
         """Take what a saved workflow had learnt."""
         self.input_schema, self._states = input_schema, states
-        for name, dtype in dtypes.items():
-            self.output_dtypes[name] = dtype
+        self._forget()
+        self.output_dtypes.update(dtypes)
         return self
 
     def forget_program(self) -> None:
         """Build the program anew at its next use, because an output's dtype changed."""
         self._program = None
+
+    def _forget(self) -> None:
+        self._features = self._program = None
 
     def __repr__(self) -> str:
         operators = [node.label for node in self.nodes if isinstance(node, OperatorNode)]
@@ -218,30 +223,50 @@ class OutputDtypes(MutableMapping[str, str]):
         self.assigned: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        return self._workflow.output_schema[name].dtype
+        made = self._column(name).dtype
+        return self.assigned.get(name, made)
+
+    def _column(self, name: str) -> ColumnSchema:
+        outputs = self._workflow.outputs()
+        if name not in outputs:
+            raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
+        return outputs[name].schema
 
     def __setitem__(self, name: str, dtype: Any) -> None:
-        column = self._workflow.output_schema[name]
-        wanted = dtype_of(dtype)
+        column, wanted = self._column(name), dtype_of(dtype)
         if (column.info.kind == "string") != (wanted.kind == "string"):
             raise WorkflowError(
                 f"Output {name!r} is {column.dtype} and cannot become {wanted.name}."
+            )
+        largest = column.properties.get("domain", {}).get("max", 0)
+        if wanted.is_integer and largest > np.iinfo(wanted.numpy).max:
+            raise WorkflowError(
+                f"Output {name!r} has values up to {largest}, which {wanted.name} does not hold."
             )
         self.assigned[name] = wanted.name
         self._workflow.forget_program()
 
     def __delitem__(self, name: str) -> None:
-        del self.assigned[name]
+        self._column(name)
+        self.assigned.pop(name, None)
         self._workflow.forget_program()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._workflow.output_schema)
+        return iter(self._workflow.outputs())
 
     def __len__(self) -> int:
-        return len(self._workflow.output_schema)
+        return len(self._workflow.outputs())
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _sources(schema: Schema) -> Features:
+    """The data's columns as features."""
+    return {
+        c.name: Feature(source(c.name, Type(c.dtype, c.is_list, c.nullable)), c)
+        for c in schema.columns
+    }
 
 
 def _expect_columns(wanted: Iterable[str], have: list[str], where: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from run_tensorflow import run_tensorflow
 
 from workflow.expressions.column import Array, Column
 from workflow.expressions.numpy import NumpyInterpreter
@@ -39,7 +40,7 @@ def run_polars(program: Program, columns: Mapping[str, Column]) -> dict[str, Col
 
 
 REFERENCE = Interpreter("numpy", run_numpy)
-OTHERS = [Interpreter("polars", run_polars)]
+OTHERS = [Interpreter("polars", run_polars), Interpreter("tensorflow", run_tensorflow)]
 
 # Where these differ between libraries, it is in the last bits; all else is IEEE arithmetic.
 TRANSCENDENTAL = {"log1p", "log", "exp"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from functools import cache
@@ -12,29 +13,42 @@ from hypothesis import strategies as st
 
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program, build
-from workflow.expressions.tree import Expression, call, constant, source
-from workflow.expressions.verbs import VERBS, ExpressionError, Type
+from workflow.expressions.tree import Expression, call, source
+from workflow.expressions.verbs import VERBS, ExpressionError, Type, check_constant
 from workflow.schema import DTYPES, ColumnSchema, Schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
-def values(dtype: str) -> st.SearchStrategy[Any]:
-    """Values of a dtype, its extremes among them."""
+def _special(dtype: str) -> list[Any]:
     info = DTYPES[dtype]
     if info.kind == "bool":
-        return st.booleans()
+        return [False, True]
     if info.kind == "string":
-        return st.sampled_from(["", "a", "b", "é", "\0", "日本"]) | TEXTS
+        return ["", "a", "b", "é", "\0", "日本"]
     if info.kind == "float":
-        width = 32 if dtype == "float32" else 64
-        special = [0.0, -0.0, 0.5, 1.0, -1.0, 127.5, 2.0**31, 2.0**63, -(2.0**63), 2.0**64]
         limits = np.finfo(info.numpy)
-        special += [float(limits.max), float(limits.tiny), np.inf, -np.inf, np.nan]
-        return st.sampled_from(special) | st.floats(width=width)
+        edges = [np.nan, np.inf, -np.inf, float(limits.max), float(limits.min), float(limits.tiny)]
+        return [*edges, 0.0, -0.0, 0.5, 1.0, -1.0, 127.5, 2.0**31, 2.0**63, -(2.0**63), 2.0**64]
+    low, high = int(np.iinfo(info.numpy).min), int(np.iinfo(info.numpy).max)
+    return [low, low + 1, 0, 1, 2, high - 1, high]
+
+
+# The values of each dtype at which libraries differ.
+SPECIAL = {dtype: _special(dtype) for dtype in DTYPES}
+
+
+def values(dtype: str) -> st.SearchStrategy[Any]:
+    """Values of a dtype, its extremes among them."""
+    info, special = DTYPES[dtype], st.sampled_from(SPECIAL[dtype])
+    if info.kind == "bool":
+        return special
+    if info.kind == "string":
+        return special | TEXTS
+    if info.kind == "float":
+        return special | st.floats(width=32 if dtype == "float32" else 64)
     limits = np.iinfo(info.numpy)
-    low, high = int(limits.min), int(limits.max)
-    return st.sampled_from([low, low + 1, 0, 1, 2, high - 1, high]) | st.integers(low, high)
+    return special | st.integers(int(limits.min), int(limits.max))
 
 
 def make_column(dtype: str, rows: Sequence[Any], *, is_list: bool) -> Column:
@@ -117,7 +131,7 @@ def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
         if operands[-1].verb == "source":
             data[name] = draw(columns(dtype, rows, is_list=False))
     result = call(verb, *operands, **draw(parameters(verb, dtypes[0])))
-    inputs = Schema(o_schema(o) for o in operands if o.verb == "source")
+    inputs = Schema(schema_of_source(o) for o in operands if o.verb == "source")
     made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
     return build([(made, result)], inputs), data
 
@@ -127,17 +141,47 @@ def _further(
 ) -> Expression:
     """A second operand: a constant, another column or, for a list, one made of the same list."""
     if draw(st.booleans()):
-        return Expression(
-            "constant", (), constant(draw(values(dtype))).parameters, Type(dtype, nullable=False)
-        )
+        return literal(draw(values(dtype)), dtype)
     if not is_list:
         return source(name, Type(dtype))
     if (first.type.kind == "string") == (dtype == "string"):
         return first.cast(dtype)
-    return call("is_null", first).cast(dtype) if dtype != "string" else constant("a")
+    return call("is_null", first).cast(dtype) if dtype != "string" else literal("a", "string")
 
 
-def o_schema(expression: Expression) -> ColumnSchema:
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[Program, dict[str, Column]]:
+    """A program of several verbs, each over what the one before made."""
+    is_list, dtype = draw(st.booleans()), draw(st.sampled_from(sorted(DTYPES)))
+    first = result = source("a", Type(dtype, is_list))
+    for _ in range(draw(st.integers(2, 5))):
+        verb = draw(st.sampled_from(sorted(VERBS)))
+        wanted = [s for s in signatures(verb) if s[0] == result.type.dtype]
+        if wanted:
+            operands = [_beside(draw, result, d) for d in draw(st.sampled_from(wanted))[1:]]
+            with contextlib.suppress(ExpressionError):
+                result = call(
+                    verb, result, *operands, **draw(parameters(verb, result.type.dtype))
+                )
+    made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
+    program = build([(made, result)], Schema([schema_of_source(first)]))
+    return program, {"a": draw(columns(dtype, draw(st.integers(0, 6)), is_list=is_list))}
+
+
+def _beside(draw: st.DrawFn, column: Expression, dtype: str) -> Expression:
+    """A further operand that can stand beside a column: the column itself, or a constant."""
+    if column.type.dtype == dtype and draw(st.booleans()):
+        return column
+    return literal(draw(values(dtype)), dtype)
+
+
+def literal(value: Any, dtype: str) -> Expression:
+    """A constant of a dtype."""
+    check_constant(value, dtype)
+    return Expression("constant", (), {"value": value}, Type(dtype, nullable=False))
+
+
+def schema_of_source(expression: Expression) -> ColumnSchema:
     """The schema of a source."""
     type_ = expression.type
     return ColumnSchema(expression.parameters["name"], type_.dtype, type_.is_list, type_.nullable)

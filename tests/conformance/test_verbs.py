@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from interpreters import OTHERS, REFERENCE, TRANSCENDENTAL, Interpreter, assert_same
-from strategies import programs
+from strategies import chains, programs
 
 from workflow.expressions.column import Column
 from workflow.expressions.verbs import VERBS, ExpressionError
@@ -25,7 +25,12 @@ def draw_program(data: st.DataObject, verb: str):
 
 @pytest.mark.parametrize("interpreter", OTHERS, ids=repr)
 @pytest.mark.parametrize("verb", VERBS)
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(
+    max_examples=60 * int(__import__("os").environ.get("N", "1")),
+    deadline=None,
+    suppress_health_check=SLOW,
+    derandomize=__import__("os").environ.get("N") is None,
+)
 @given(data=st.data())
 def test_verb_is_the_same_on_every_interpreter(
     verb: str, interpreter: Interpreter, data: st.DataObject
@@ -38,7 +43,12 @@ def test_verb_is_the_same_on_every_interpreter(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(
+    max_examples=60 * int(__import__("os").environ.get("N", "1")),
+    deadline=None,
+    suppress_health_check=SLOW,
+    derandomize=__import__("os").environ.get("N") is None,
+)
 @given(data=st.data())
 def test_result_is_what_its_static_type_says(verb: str, data: st.DataObject):
     program, columns = draw_program(data, verb)
@@ -52,7 +62,12 @@ def test_result_is_what_its_static_type_says(verb: str, data: st.DataObject):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(
+    max_examples=40 * int(__import__("os").environ.get("N", "1")),
+    deadline=None,
+    suppress_health_check=SLOW,
+    derandomize=__import__("os").environ.get("N") is None,
+)
 @given(data=st.data())
 def test_row_alone_is_the_row_in_a_batch(verb: str, data: st.DataObject):
     program, columns = draw_program(data, verb)
@@ -60,6 +75,19 @@ def test_row_alone_is_the_row_in_a_batch(verb: str, data: st.DataObject):
     for row in range(together.rows):
         alone = REFERENCE.run(program, {n: take_row(c, row) for n, c in columns.items()})["out"]
         assert_same(take_row(together, row), alone, exact=True, what=f"{verb}, row {row}")
+
+
+@pytest.mark.parametrize("interpreter", OTHERS, ids=repr)
+@settings(max_examples=300*int(__import__("os").environ.get("N","1")), deadline=None, suppress_health_check=SLOW, derandomize=__import__("os").environ.get("N") is None)
+@given(made=chains())
+def test_chain_of_verbs_is_the_same_on_every_interpreter(interpreter: Interpreter, made):
+    program, columns = made
+    expected = REFERENCE.run(program, columns)["out"]
+    received = interpreter.run(program, columns)["out"]
+    inexact = any(step.verb in TRANSCENDENTAL for step in program.steps)
+    # A last bit that differs grows without bound in what comes after it, so such chains are left out.
+    assume(not inexact)
+    assert_same(expected, received, exact=True, what=str(program.steps))
 
 
 def take_row(column: Column, row: int) -> Column:

@@ -9,6 +9,8 @@ RUNTIME_FILES = (
     "expressions/column.py",
     "expressions/lookup.py",
     "expressions/numpy.py",
+    "expressions/numpy_verbs.py",
     "expressions/program.py",
+    "expressions/program_json.py",
     "expressions/verbs.py",
 )

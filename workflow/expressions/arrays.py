@@ -9,6 +9,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -19,7 +20,8 @@ import numpy as np
 
 from .column import Array, Column, Strings
 
-MAX_HEADER_BYTES = 100_000_000
+# Room for 20,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
+MAX_JSON_BYTES = 4_000_000
 _DTYPES = {
     "BOOL": "bool",
     **{
@@ -41,17 +43,20 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> N
     """Write arrays of the supported dtypes (bool, integers, float32, float64) to one file."""
     header: dict[str, Any] = {}
     position = 0
-    for name, array in arrays.items():
+    # Wide elements first, so that every array is aligned in the memory map.
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    for name, array in ordered:
         end = position + array.nbytes
         code = _NAMES[array.dtype.name]
         header[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [position, end]}
         position = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    _expect_size(path, len(text))
     with open(path, "wb") as file:  # noqa: PTH123 - no pathlib needed for one open
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
-        for array in arrays.values():
+        for _, array in ordered:
             file.write(np.ascontiguousarray(array).data)
 
 
@@ -59,15 +64,18 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     """The arrays of a file, as read-only views of its memory map.
 
     Raises:
-        FormatError: the header is not valid, or does not describe the data exactly.
+        FormatError: the file is missing, or its header is not valid or does not describe the
+            data exactly.
     """
+    expect_file(path)
     size = os.path.getsize(path)  # noqa: PTH202
     with open(path, "rb") as file:  # noqa: PTH123
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+        if size < 8 or length > size - 8:
             raise FormatError(
                 f"{path}: the header's length {length} does not fit a file of {size} bytes."
             )
+        _expect_size(path, length)
         header = parse_json(file.read(length), str(path))
     if not isinstance(header, dict):
         raise FormatError(f"{path}: expected a JSON object as the header.")
@@ -80,11 +88,21 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     header.pop("__metadata__", None)
     for name, entry in sorted(header.items(), key=_start):
         dtype, shape, end = _check_entry(path, name, entry, position, len(data))
-        arrays[name] = np.frombuffer(data[position:end], dtype).reshape(shape)
+        arrays[name] = _view(path, name, data[position:end], dtype, shape)
         position = end
     if position != len(data):
         raise FormatError(f"{path}: {len(data) - position} bytes at the end belong to no array.")
     return arrays
+
+
+def _view(path: Any, name: str, data: Array, dtype: np.dtype[Any], shape: list[int]) -> Array:
+    if dtype.kind == "b" and data.max(initial=0) > 1:
+        raise FormatError(f"{path}: array {name!r} holds bytes that are no booleans.")
+    try:
+        # Data that another writer left unaligned is copied, which pyarrow needs.
+        return np.require(np.frombuffer(data, dtype).reshape(shape), requirements="A")
+    except (ValueError, OverflowError):
+        raise FormatError(f"{path}: array {name!r} has an impossible shape.") from None
 
 
 def _start(item: tuple[str, Any]) -> tuple[int, int]:
@@ -92,7 +110,7 @@ def _start(item: tuple[str, Any]) -> tuple[int, int]:
     try:
         start, end = item[1]["data_offsets"]
         return int(start), int(end)
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return -1, -1
 
 
@@ -104,13 +122,13 @@ def _check_entry(
             f"{path}: array {name!r} needs dtype, shape and data_offsets and nothing else."
         )
     shape, offsets = entry["shape"], entry["data_offsets"]
-    integers = (
-        [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else [None]
-    )
-    if any(type(number) is not int or number < 0 for number in integers) or len(offsets) != 2:
+    lists = isinstance(shape, list) and isinstance(offsets, list)
+    # Few dimensions, since the product of a million large numbers takes minutes.
+    integers = [*shape, *offsets] if lists and len(shape) <= 8 else [None]
+    if any(type(n) is not int or not 0 <= n < 2**63 for n in integers) or len(offsets) != 2:
         raise FormatError(f"{path}: array {name!r} needs a shape and two offsets of whole numbers.")
-    if entry["dtype"] not in _DTYPES:
-        raise FormatError(f"{path}: array {name!r} has the unknown dtype {entry['dtype']!r}.")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+        raise FormatError(f"{path}: array {name!r} has the unknown dtype {entry['dtype']!r:.200}.")
     dtype = np.dtype(_DTYPES[entry["dtype"]])
     end = start + math.prod(shape) * dtype.itemsize
     if offsets != [start, end] or end > size:
@@ -118,6 +136,42 @@ def _check_entry(
             f"{path}: array {name!r} overlaps another, leaves a hole or ends outside the file."
         )
     return dtype, shape, end
+
+
+def expect_file(path: str | os.PathLike[str]) -> None:
+    """Hold a path to being a plain file.
+
+    Raises:
+        FormatError: nothing is there, or a link, or no file.
+    """
+    if os.path.islink(path) or not os.path.isfile(path):  # noqa: PTH113, PTH114
+        raise FormatError(f"{path}: expected a file, which is not a link.")
+
+
+def _expect_size(path: Any, size: int) -> None:
+    if size > MAX_JSON_BYTES:
+        raise FormatError(f"{path}: {size} bytes of JSON, and {MAX_JSON_BYTES} are allowed.")
+
+
+def write_json(path: str | os.PathLike[str], document: Any, indent: int | None = None) -> None:
+    """Write a JSON document of at most `MAX_JSON_BYTES`."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(document, allow_nan=False, indent=indent, separators=separators).encode()
+    _expect_size(path, len(text))
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(text)
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON document.
+
+    Raises:
+        FormatError: the file is missing, too large or not JSON.
+    """
+    expect_file(path)
+    _expect_size(path, os.path.getsize(path))  # noqa: PTH202
+    with open(path, "rb") as file:  # noqa: PTH123
+        return parse_json(file.read(MAX_JSON_BYTES), str(path))
 
 
 def parse_json(text: bytes | str, where: str) -> Any:
@@ -137,6 +191,7 @@ def parse_json(text: bytes | str, where: str) -> Any:
         raise FormatError(f"{where}: {token} is not JSON.")
 
     try:
+        text = text.decode() if isinstance(text, bytes) else text
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except RecursionError:
         raise FormatError(f"{where}: the JSON is nested too deeply.") from None
@@ -203,4 +258,19 @@ def _strings(where: str, data: Array, offsets: Array) -> Strings:
         raise FormatError(f"{where}: strings need uint8 bytes and int64 offsets.")
     if offsets[0] != 0 or offsets[-1] != len(data) or bool(np.any(np.diff(offsets) < 0)):
         raise FormatError(f"{where}: the offsets of its strings are not in order.")
+    _expect_utf8(where, data, offsets)
     return Strings(data, offsets)
+
+
+def _expect_utf8(where: str, data: Array, offsets: Array) -> None:
+    """Polars takes the bytes as they are, so what is not text must not get there."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), 2**20):
+            decoder.decode(data[start : start + 2**20].tobytes())
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise FormatError(f"{where}: its strings are not UTF-8.") from None
+    starts = data[offsets[:-1][offsets[:-1] < len(data)]]
+    if bool(np.any(starts & 0xC0 == 0x80)):
+        raise FormatError(f"{where}: a string starts within a character.")

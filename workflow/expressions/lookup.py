@@ -69,6 +69,13 @@ def _by_search(keys: Array, first: int, missing: int) -> Find:
     ordered, results = sorted_table(keys, first)
 
     def find(values: Array) -> Array:
+        if values.dtype == ordered.dtype or np.uint64 not in (values.dtype, ordered.dtype):
+            return search(values)
+        # numpy would compare int64 with uint64 as floats, so what only one of them holds goes first.
+        inside = values <= 2**63 - 1 if values.dtype == np.uint64 else values >= 0
+        return np.where(inside, search(values.astype(ordered.dtype)), missing)
+
+    def search(values: Array) -> Array:
         places = np.searchsorted(ordered, values)
         places[places == len(ordered)] = 0
         return np.where(ordered[places] == values, results[places], missing)

@@ -8,18 +8,15 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..schema import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column, Strings
-from .lookup import find_positions
+from .numpy_verbs import PREPARE
 from .program import Program, Step
-from .verbs import Type, promote
-
-Function = Callable[..., Column]
 
 
 class NumpyInterpreter:
@@ -38,7 +35,11 @@ class NumpyInterpreter:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._plan = [
-            (number, step.operands, _prepare(step, [program.steps[o].type for o in step.operands]))
+            (
+                number,
+                step.operands,
+                PREPARE[step.verb](step, [program.steps[o].type for o in step.operands]),
+            )
             for number, step in enumerate(program.steps)
             if step.verb not in ("source", "constant")
         ]
@@ -89,246 +90,3 @@ def _spread(column: Column, rows: int) -> Column:
     if isinstance(column.values, Strings) or column.values.ndim:
         return column
     return Column(np.full(rows, column.values), column.valid)
-
-
-def _prepare(step: Step, types: Sequence[Type]) -> Function:
-    return VERBS[step.verb](step, types)
-
-
-def _valid(columns: Sequence[Column]) -> Array | None:
-    masks = [c.valid for c in columns if c.valid is not None]
-    valid = masks[0] if masks else None
-    for mask in masks[1:]:
-        valid = valid & mask
-    return valid
-
-
-def _lengths(columns: Sequence[Column]) -> Array | None:
-    for column in columns:
-        if column.lengths is not None:
-            return column.lengths
-    return None
-
-
-def _elementwise(function: Callable[..., Array], dtype: str | None) -> Function:
-    """Apply a numpy function to values of one dtype; a null operand makes a null result."""
-    wanted = None if dtype is None else DTYPES[dtype].numpy
-
-    def apply(*columns: Column) -> Column:
-        arrays = [
-            c.array if wanted is None else c.array.astype(wanted, copy=False) for c in columns
-        ]
-        return Column(function(*arrays), _valid(columns), _lengths(columns))
-
-    return apply
-
-
-def _arithmetic(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, types: _elementwise(function, promote(step.verb, types))
-
-
-def _real(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, _: _elementwise(function, step.type.dtype)
-
-
-def _comparison(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, types: _elementwise(
-        lambda a, b: function(a, b).astype(bool, copy=False), promote(step.verb, types)
-    )
-
-
-def _logical(stops: bool) -> Callable[[Step, Sequence[Type]], Function]:
-    """Kleene's `and` (an operand that is False decides) and `or` (one that is True decides)."""
-    function = np.logical_or if stops else np.logical_and
-
-    def apply(a: Column, b: Column) -> Column:
-        valid = _valid([a, b])
-        if valid is not None:
-            decided = [(c.array == stops) & (True if c.valid is None else c.valid) for c in (a, b)]
-            valid = valid | decided[0] | decided[1]
-            # What a null holds must not decide, so it becomes the neutral value.
-            values = [
-                c.array if c.valid is None else np.where(c.valid, c.array, not stops)
-                for c in (a, b)
-            ]
-            return Column(function(*values), valid, _lengths([a, b]))
-        return Column(function(a.array, b.array), None, _lengths([a, b]))
-
-    return lambda *_: apply
-
-
-def _is_null(*_: Any) -> Function:
-    def apply(a: Column) -> Column:
-        values = np.zeros(a.array.shape, bool) if a.valid is None else ~a.valid
-        return Column(values, None, a.lengths)
-
-    return apply
-
-
-def _fill_null(step: Step, _: Sequence[Type]) -> Function:
-    dtype = DTYPES[step.type.dtype].numpy
-
-    def apply(a: Column, b: Column) -> Column:
-        if a.valid is None:
-            return Column(a.array.astype(dtype, copy=False), None, a.lengths)
-        values = np.where(a.valid, a.array, b.array).astype(dtype, copy=False)
-        valid = None if b.valid is None else a.valid | b.valid
-        return Column(values, valid, _lengths([a, b]))
-
-    return apply
-
-
-def _where(step: Step, _: Sequence[Type]) -> Function:
-    dtype = DTYPES[step.type.dtype].numpy
-
-    def apply(condition: Column, a: Column, b: Column) -> Column:
-        values = np.where(
-            condition.array, a.array.astype(dtype, copy=False), b.array.astype(dtype, copy=False)
-        )
-        valid = condition.valid
-        if a.valid is not None or b.valid is not None:
-            true = np.True_
-            chosen = np.where(
-                condition.array, *(true if c.valid is None else c.valid for c in (a, b))
-            )
-            valid = chosen if valid is None else valid & chosen
-        return Column(values, valid, _lengths([condition, a, b]))
-
-    return apply
-
-
-def _cast(step: Step, types: Sequence[Type]) -> Function:
-    have, want = DTYPES[types[0].dtype], DTYPES[step.type.dtype]
-    if want.kind == "bool":
-        return _elementwise(lambda a: (a != 0) & (a == a), None)  # noqa: PLR0124 - NaN is 0
-    if not want.is_integer or have.kind == "bool" or np.can_cast(have.numpy, want.numpy):
-        return _elementwise(lambda a: a, want.name)
-    limits = np.iinfo(want.numpy)
-    if have.is_integer:
-        own = np.iinfo(have.numpy)
-        lower, upper = max(limits.min, own.min), min(limits.max, own.max)
-        return _elementwise(lambda a: np.clip(a, lower, upper).astype(want.numpy), None)
-    return _elementwise(lambda a: _saturate(a, limits), None)
-
-
-def _saturate(values: Array, limits: np.iinfo[Any]) -> Array:
-    """Floats as integers; a float cannot hold the largest int64, so that end is set apart."""
-    top = values >= float(limits.max)
-    inside = np.where(top | (values != values), 0, values)  # noqa: PLR0124 - NaN is 0
-    whole = np.maximum(inside, float(limits.min)).astype(limits.dtype)
-    return np.where(top, limits.dtype.type(limits.max), whole)
-
-
-def _clip(step: Step, _: Sequence[Type]) -> Function:
-    lower, upper = bounds(step)
-    dtype = DTYPES[step.type.dtype].numpy
-
-    def clip(values: Array) -> Array:
-        values = values if lower is None else np.maximum(values, dtype.type(lower))
-        return values if upper is None else np.minimum(values, dtype.type(upper))
-
-    return _elementwise(clip, None)
-
-
-def bounds(step: Step) -> tuple[Any, Any]:
-    """The bounds of a clip in the column's own dtype, one outside an integer's range moved to it."""
-    info = DTYPES[step.type.dtype]
-    lower, upper = step.parameters["lower"], step.parameters["upper"]
-    if info.kind == "float":
-        return lower, upper
-    limits = np.iinfo(info.numpy)
-    return (
-        None if lower is None else int(min(max(np.ceil(lower), limits.min), limits.max)),
-        None if upper is None else int(min(max(np.floor(upper), limits.min), limits.max)),
-    )
-
-
-def _lookup(step: Step, _: Sequence[Type]) -> Function:
-    find = find_positions(
-        step.parameters["keys"], step.parameters["first"], step.parameters["missing"]
-    )
-    return _elementwise(find, None)
-
-
-def _gather(step: Step, _: Sequence[Type]) -> Function:
-    table: Column = step.parameters["table"]
-    return _gather_lists(table) if table.is_list else _gather_scalars(table)
-
-
-def _rows_found(positions: Column, size: int) -> Array:
-    found = (positions.array >= 0) & (positions.array < size)
-    return found if positions.valid is None else found & positions.valid
-
-
-def _gather_scalars(table: Column) -> Function:
-    # One more row, for positions that are nowhere, saves a branch and an empty table's trouble.
-    values, size = np.concatenate([table.array, np.zeros(1, table.array.dtype)]), table.rows
-    if values.dtype == object:
-        values[-1] = ""
-    valid = None if table.valid is None else np.append(table.valid, False)
-
-    def apply(positions: Column) -> Column:
-        found = _rows_found(positions, size)
-        rows = np.where(found, positions.array, size)
-        present = found if valid is None else valid[rows]
-        return Column(values[rows], None if present.all() else present, positions.lengths)
-
-    return apply
-
-
-def _gather_lists(table: Column) -> Function:
-    offsets, values, size = table.offsets(), table.array, table.rows
-    lengths_of = np.append(table.lengths, 0)  # type: ignore[arg-type]
-
-    def apply(positions: Column) -> Column:
-        rows = np.where(_rows_found(positions, size), positions.array, size)
-        lengths = lengths_of[rows]
-        ends = np.cumsum(lengths)
-        elements = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(
-            ends[-1] if len(ends) else 0
-        )
-        return Column(
-            values[elements], None if table.valid is None else table.valid[elements], lengths
-        )
-
-    return apply
-
-
-def _list_length(*_: Any) -> Function:
-    return lambda a: Column(a.lengths)
-
-
-VERBS: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = {
-    "add": _arithmetic(np.add),
-    "subtract": _arithmetic(np.subtract),
-    "multiply": _arithmetic(np.multiply),
-    "minimum": _arithmetic(np.minimum),
-    "maximum": _arithmetic(np.maximum),
-    "negate": _arithmetic(np.negative),
-    "absolute": _arithmetic(np.absolute),
-    "divide": _real(np.divide),
-    "log1p": _real(np.log1p),
-    "log": _real(np.log),
-    "exp": _real(np.exp),
-    "sqrt": _real(np.sqrt),
-    "floor": _real(np.floor),
-    "ceil": _real(np.ceil),
-    "equal": _comparison(np.equal),
-    "not_equal": _comparison(np.not_equal),
-    "less": _comparison(np.less),
-    "less_equal": _comparison(np.less_equal),
-    "greater": _comparison(np.greater),
-    "greater_equal": _comparison(np.greater_equal),
-    "logical_and": _logical(stops=False),
-    "logical_or": _logical(stops=True),
-    "logical_xor": lambda *_: _elementwise(np.logical_xor, None),
-    "logical_not": lambda *_: _elementwise(np.logical_not, None),
-    "is_null": _is_null,
-    "fill_null": _fill_null,
-    "where": _where,
-    "cast": _cast,
-    "clip": _clip,
-    "lookup": _lookup,
-    "gather": _gather,
-    "list_length": _list_length,
-}

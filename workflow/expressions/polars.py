@@ -7,80 +7,59 @@ of any size streams through.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from workflow.schema import DTYPES, ColumnSchema
 
-from .column import Array, Column, Strings
+from .column import Column, Strings
 from .lookup import direct_table, sorted_table
-from .numpy import bounds
+from .numpy_verbs import bounds
 from .program import Program, Step
 from .series import polars_dtype, to_series
-from .verbs import ExpressionError, Type, promote
+from .verbs import Root, Type, element_root, promote
 
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
 
 
 def apply(frame: pl.LazyFrame, program: Program) -> pl.LazyFrame:
     """A frame of the program's outputs, rows in the order of the given frame's."""
-    compiler = _Compiler(program)
-    return frame.select(
-        compiler.expression(step).alias(column.name) for column, step in program.outputs
-    )
+    return frame.select(expressions(program))
 
 
-class _Compiler:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._made: dict[int, pl.Expr] = {}
+def expressions(program: Program) -> list[pl.Expr]:
+    """The program's outputs as Polars expressions over a frame of its inputs."""
+    made = _compile(program)
+    return [made[step].alias(column.name) for column, step in program.outputs]
 
-    def expression(self, number: int) -> pl.Expr:
-        if number not in self._made:
-            self._made[number] = self._compile(number)
-        return self._made[number]
 
-    def _compile(self, number: int) -> pl.Expr:
-        step = self.program.steps[number]
-        if step.verb == "source":
-            return _source(self.program.inputs[step.parameters["name"]])
-        if self._is_list_chain(step):
-            root = self._root(number)
-            return self.expression(root).list.eval(self._element(number, root))
-        return self._apply(step, [self.expression(o) for o in step.operands])
+def _compile(program: Program) -> list[pl.Expr]:
+    """Each step as a Polars expression, in order, so that depth costs no recursion."""
+    made: list[pl.Expr] = []
+    # A step over the elements of a list, as Polars' list.eval wants it; a constant is the same in both.
+    elements: list[pl.Expr] = []
+    roots: list[Root] = []
+    for number, step in enumerate(program.steps):
+        types = [program.steps[o].type for o in step.operands]
+        own = None if step.verb == "constant" else number
+        root = element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own)
+        roots.append(root)
+        if root is not None and root != number:
+            elements.append(VERBS[step.verb](step, types, [elements[o] for o in step.operands]))
+            made.append(made[root].list.eval(elements[number]))
+        else:
+            made.append(_step(program, step, types, [made[o] for o in step.operands]))
+            elements.append(made[number] if root is None else pl.element())
+    return made
 
-    def _apply(self, step: Step, operands: list[pl.Expr]) -> pl.Expr:
-        if step.verb == "constant":
-            return pl.lit(step.parameters["value"], polars_dtype(step.type.dtype))
-        return VERBS[step.verb](step, [self.program.steps[o].type for o in step.operands], operands)
 
-    def _is_list_chain(self, step: Step) -> bool:
-        """Whether a step works on the elements of lists that are there already."""
-        return any(self.program.steps[o].type.is_list for o in step.operands) and step.type.is_list
-
-    def _root(self, number: int) -> int:
-        """The one list column whose elements a chain of steps works on."""
-        roots, todo = set(), [number]
-        while todo:
-            step = self.program.steps[current := todo.pop()]
-            if not self._is_list_chain(step):
-                if step.verb != "constant":
-                    roots.add(current)
-            else:
-                todo += step.operands
-        if len(roots) != 1:
-            raise ExpressionError(
-                "A list column cannot meet another column element by element, only constants."
-            )
-        return roots.pop()
-
-    def _element(self, number: int, root: int) -> pl.Expr:
-        if number == root:
-            return pl.element()
-        step = self.program.steps[number]
-        return self._apply(step, [self._element(o, root) for o in step.operands])
+def _step(program: Program, step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    if step.verb == "source":
+        return _source(program.inputs[step.parameters["name"]])
+    if step.verb == "constant":
+        return pl.lit(step.parameters["value"], polars_dtype(step.type.dtype))
+    return VERBS[step.verb](step, types, operands)
 
 
 def _source(column: ColumnSchema) -> pl.Expr:
@@ -110,21 +89,41 @@ def _real(function: Callable[..., pl.Expr]) -> Compile:
     )
 
 
-def _comparison(function: Callable[..., pl.Expr], guards: Sequence[int]) -> Compile:
+def _divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    dtype = polars_dtype(step.type.dtype)
+    a, b = (operand.cast(dtype) for operand in operands)
+    # By one value Polars multiplies with its reciprocal, so that 49 / 49 is below 1. A column of
+    # ones (to Polars NaN equals NaN) makes many of the one.
+    return a / (b * (a == a).cast(dtype))  # noqa: PLR0124
+
+
+def _transcendental(function: Callable[[pl.Expr], pl.Expr]) -> Compile:
+    """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
+    return lambda step, _, operands: function(operands[0].cast(pl.Float64)).cast(
+        polars_dtype(step.type.dtype)
+    )
+
+
+def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
     """Polars ranks NaN above all and equal to itself; IEEE 754 says every such answer is False.
 
-    `guards` are the operands that must not be NaN for Polars' answer to be IEEE's.
+    `guard` is the operand that must not be NaN for Polars' answer to be IEEE's.
     """
 
     def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
         operands = _common(step, types, operands)
         answer = function(*operands)
-        if DTYPES[promote(step.verb, types)].kind == "float":
-            for guard in guards:
-                answer = answer & operands[guard].is_not_nan()
-        return answer
+        if DTYPES[promote(step.verb, types)].kind != "float":
+            return answer
+        # Null and False would be False, so only answers that are there are corrected.
+        return pl.when(answer.is_not_null()).then(answer & operands[guard].is_not_nan())
 
     return compile_
+
+
+def _negate(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    # Polars negates no unsigned integer; numpy wraps round.
+    return 0 - operands[0] if step.type.kind == "uint" else -operands[0]
 
 
 def _not_equal(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -180,10 +179,12 @@ def _cast(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr
 
 
 def _clip(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    return operands[0].clip(*bounds(step))
+    lower, upper = bounds(step)
+    # In two steps: bounds between two whole numbers cross, and Polars does not say which wins.
+    return operands[0].clip(lower, None).clip(None, upper)
 
 
-def _lookup(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+def _lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     value, keys = operands[0], step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
     if keys.rows == 0:
@@ -194,33 +195,26 @@ def _lookup(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
             to_series(keys), results, default=missing, return_dtype=pl.Int64
         )
         return pl.when(value.is_not_null()).then(found)
-    return _lookup_integer(value, keys.values, first, missing)
-
-
-def _lookup_integer(value: pl.Expr, keys: Array, first: int, missing: int) -> pl.Expr:
-    direct = direct_table(keys, first, missing)
-    if direct is not None:
-        table, low, high = direct
-        return pl.lit(pl.Series(table)).gather(
-            value.clip(*_in_range(low, high, keys.dtype)).cast(pl.Int64) - low
-        )
-    if keys.dtype == bool:
-        keys, value = keys.astype(np.uint8), value.cast(pl.UInt8)
-    ordered, results = sorted_table(keys, first)
-    literal = pl.lit(pl.Series(ordered))
-    place = literal.search_sorted(value).clip(0, len(ordered) - 1)
-    hit = literal.gather(place) == value
-    found = (
-        pl.when(hit)
-        .then(pl.lit(pl.Series(results)).gather(place))
-        .otherwise(pl.lit(missing, pl.Int64))
-    )
+    found = _lookup_integer(value, types[0], step)
     return pl.when(value.is_not_null()).then(found)
 
 
-def _in_range(low: int, high: int, dtype: np.dtype[Any]) -> tuple[int, int]:
-    limits = np.iinfo(dtype)
-    return max(low, limits.min), min(high, limits.max)
+def _lookup_integer(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
+    keys = step.parameters["keys"].values
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    if keys.dtype == bool:
+        keys, value = keys.astype(np.uint8), value.cast(pl.UInt8)
+    direct = direct_table(keys, first, missing)
+    if direct is not None:
+        table, low, high = direct
+        value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
+        return pl.lit(pl.Series(table)).gather(value.cast(pl.Int64).clip(low, high) - low)
+    ordered, results = (pl.lit(pl.Series(array)) for array in sorted_table(keys, first))
+    # A value that the keys' dtype does not hold becomes null, which is no hit.
+    value = value.cast(polars_dtype(keys.dtype.name), strict=False)
+    place = ordered.search_sorted(value).clip(0, len(keys) - 1)
+    hit = ordered.gather(place) == value
+    return pl.when(hit).then(results.gather(place)).otherwise(pl.lit(missing, pl.Int64))
 
 
 def _gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -236,21 +230,21 @@ VERBS: Mapping[str, Compile] = {
     "multiply": _arithmetic(lambda a, b: a * b),
     "minimum": _extreme(lambda a, b: a < b),
     "maximum": _extreme(lambda a, b: a > b),
-    "negate": _arithmetic(lambda a: -a),
+    "negate": _negate,
     "absolute": _arithmetic(lambda a: a.abs()),
-    "divide": _real(lambda a, b: a / b),
-    "log1p": _real(lambda a: a.log1p()),
-    "log": _real(lambda a: a.log()),
-    "exp": _real(lambda a: a.exp()),
+    "divide": _divide,
+    "log1p": _transcendental(lambda a: a.log1p()),
+    "log": _transcendental(lambda a: a.log()),
+    "exp": _transcendental(lambda a: a.exp()),
     "sqrt": _real(lambda a: a.sqrt()),
     "floor": _real(lambda a: a.floor()),
     "ceil": _real(lambda a: a.ceil()),
-    "equal": _comparison(lambda a, b: a == b, [0]),
+    "equal": _comparison(lambda a, b: a == b, 0),
     "not_equal": _not_equal,
-    "less": _comparison(lambda a, b: a < b, [1]),
-    "less_equal": _comparison(lambda a, b: a <= b, [1]),
-    "greater": _comparison(lambda a, b: a > b, [0]),
-    "greater_equal": _comparison(lambda a, b: a >= b, [0]),
+    "less": _comparison(lambda a, b: a < b, 1),
+    "less_equal": _comparison(lambda a, b: a <= b, 1),
+    "greater": _comparison(lambda a, b: a > b, 0),
+    "greater_equal": _comparison(lambda a, b: a >= b, 0),
     "logical_and": lambda _, __, o: o[0] & o[1],
     "logical_or": lambda _, __, o: o[0] | o[1],
     "logical_xor": lambda _, __, o: o[0] ^ o[1],

@@ -9,26 +9,15 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..schema import DTYPES, ColumnSchema, Schema, SchemaError  # noqa: TID252 - see verbs.py
-from .arrays import (
-    FormatError,
-    column_to_arrays,
-    columns_from_arrays,
-    parse_json,
-    read_arrays,
-    write_arrays,
-)
-from .column import Column
-from .verbs import VERBS, ExpressionError, Type
-
-FORMAT = 1
+from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
+from .arrays import columns_from_arrays, read_arrays, read_json, write_arrays, write_json
+from .column import Array, Column
+from .verbs import VERBS, Type
 
 
 @dataclass(frozen=True)
@@ -77,16 +66,11 @@ class Program:
             todo += step.operands
         return found
 
-    def to_json(self, tables: dict[str, Any]) -> dict[str, Any]:
+    def to_json(self, tables: dict[str, Array]) -> dict[str, Any]:
         """A JSON-able document; the arrays of its tables are put into `tables`."""
-        steps = [_step_to_json(step, tables) for step in self.steps]
-        outputs = [{"column": column.to_json(), "step": step} for column, step in self.outputs]
-        return {
-            "format": FORMAT,
-            "inputs": self.inputs.to_json(),
-            "steps": steps,
-            "outputs": outputs,
-        }
+        from .program_json import program_to_json  # noqa: PLC0415 - it makes programs
+
+        return program_to_json(self, tables)
 
     @classmethod
     def from_json(cls, document: Any, tables: Mapping[str, Column]) -> Program:
@@ -95,17 +79,14 @@ class Program:
         Raises:
             FormatError: the document says something that no program can.
         """
-        try:
-            return _program_from_json(document, tables)
-        except (ExpressionError, SchemaError, KeyError, TypeError, IndexError) as error:
-            raise FormatError(f"program: {error}") from error
+        from .program_json import program_from_json  # noqa: PLC0415
+
+        return program_from_json(document, tables)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `program.json` and `program.safetensors` into a folder."""
-        tables: dict[str, Any] = {}
-        document = self.to_json(tables)
-        with open(os.path.join(folder, "program.json"), "w") as file:  # noqa: PTH118, PTH123
-            json.dump(document, file, allow_nan=False, separators=(",", ":"))
+        tables: dict[str, Array] = {}
+        write_json(os.path.join(folder, "program.json"), self.to_json(tables))  # noqa: PTH118
         write_arrays(os.path.join(folder, "program.safetensors"), tables)  # noqa: PTH118
 
     @classmethod
@@ -113,11 +94,10 @@ class Program:
         """Read what `save` wrote.
 
         Raises:
-            FormatError: the files are damaged or say something that no program can.
+            FormatError: the files are missing, damaged or say something that no program can.
         """
         path = os.path.join(folder, "program.json")  # noqa: PTH118
-        with open(path, "rb") as file:  # noqa: PTH123
-            document = parse_json(file.read(), path)
+        document = read_json(path)
         arrays = read_arrays(os.path.join(folder, "program.safetensors"))  # noqa: PTH118
         return cls.from_json(document, columns_from_arrays(arrays, path))
 
@@ -174,7 +154,8 @@ class _Builder:
 
     def _step(self, step: Step) -> int:
         parameters = tuple(
-            (k, id(v) if isinstance(v, Column) else (type(v), v))
+            # By its text, since 0.0 equals -0.0 and NaN does not equal itself.
+            (k, id(v) if isinstance(v, Column) else (type(v), repr(v)))
             for k, v in step.parameters.items()
         )
         key = (step.verb, step.operands, parameters, step.type)
@@ -183,105 +164,6 @@ class _Builder:
             self.steps.append(step)
             self._seen.append(step)
         return self._known[key]
-
-
-def _step_to_json(step: Step, tables: dict[str, Any]) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    for key, value in step.parameters.items():
-        if isinstance(value, Column):
-            name = f"table{len(tables)}"
-            tables.update(column_to_arrays(name, value))
-            parameters[key] = {"table": name}
-        elif isinstance(value, float) and not math.isfinite(value):
-            parameters[key] = {"float": str(value)}
-        else:
-            parameters[key] = value
-    if step.verb == "constant":
-        parameters["dtype"] = step.type.dtype
-    return {"verb": step.verb, "operands": list(step.operands), "parameters": parameters}
-
-
-def _program_from_json(document: Any, tables: Mapping[str, Column]) -> Program:
-    _expect_keys(document, "format", "inputs", "steps", "outputs")
-    if document["format"] != FORMAT:
-        raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
-    inputs = Schema.from_json(document["inputs"])
-    steps: list[Step] = []
-    for entry in document["steps"]:
-        steps.append(_step_from_json(entry, steps, inputs, tables))
-    outputs = []
-    for entry in document["outputs"]:
-        _expect_keys(entry, "column", "step")
-        column, step = ColumnSchema.from_json(entry["column"]), _position(entry["step"], steps)
-        type_ = steps[step].type
-        if (column.dtype, column.is_list, column.nullable) != (
-            type_.dtype,
-            type_.is_list,
-            type_.nullable,
-        ):
-            raise FormatError(
-                f"output {column.name!r} is said to be {column}, and its step makes {type_}."
-            )
-        outputs.append((column, step))
-    return Program(inputs, tuple(steps), tuple(outputs))
-
-
-def _step_from_json(
-    entry: Any, steps: list[Step], inputs: Schema, tables: Mapping[str, Column]
-) -> Step:
-    _expect_keys(entry, "verb", "operands", "parameters")
-    verb, raw = entry["verb"], entry["parameters"]
-    operands = tuple(_position(operand, steps) for operand in entry["operands"])
-    if verb == "source":
-        _expect_keys(raw, "name")
-        column = inputs[raw["name"]]
-        return Step(verb, _none(operands), raw, Type(column.dtype, column.is_list, column.nullable))
-    parameters = {key: _parameter_from_json(value, tables) for key, value in raw.items()}
-    if verb == "constant":
-        _expect_keys(raw, "value", "dtype")
-        type_ = Type(DTYPES[parameters.pop("dtype")].name, nullable=False)
-        return Step(verb, _none(operands), parameters, type_)
-    if verb not in VERBS:
-        raise FormatError(f"unknown verb {verb!r}.")
-    known = VERBS[verb]
-    _expect_keys(raw, *known.parameters)
-    for key, value in parameters.items():
-        if not isinstance(value, known.parameters[key]):
-            raise FormatError(f"{verb} does not take {key}={value!r}.")
-    if len(operands) != known.arity:
-        raise FormatError(f"{verb} takes {known.arity} operands. Received: {len(operands)}.")
-    return Step(
-        verb, operands, parameters, known.infer([steps[o].type for o in operands], parameters)
-    )
-
-
-def _parameter_from_json(value: Any, tables: Mapping[str, Column]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value.keys() == {"float"} and value["float"] in ("inf", "-inf", "nan"):
-        return float(value["float"])
-    _expect_keys(value, "table")
-    return tables[value["table"]]
-
-
-def _position(value: Any, steps: list[Step]) -> int:
-    if type(value) is not int or not 0 <= value < len(steps):
-        raise FormatError(f"expected the number of an earlier step. Received: {value!r}.")
-    return value
-
-
-def _none(operands: tuple[int, ...]) -> tuple[int, ...]:
-    if operands:
-        raise FormatError("a source or a constant has no operands.")
-    return operands
-
-
-def _expect_keys(value: Any, *keys: str) -> None:
-    if not isinstance(value, dict) or value.keys() != set(keys):
-        received = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
-        raise FormatError(
-            f"expected an object with the keys {', '.join(keys)}. Received: {received}."
-        )
 
 
 def with_nullable_inputs(program: Program, nullable: Mapping[str, bool]) -> Program:

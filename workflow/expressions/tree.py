@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,8 +12,17 @@ import numpy as np
 from workflow.schema import DTYPES, dtype_of
 
 from .column import Column
-from .program import Program
-from .verbs import VERBS, ExpressionError, Type
+from .verbs import VERBS, ExpressionError, Root, Type, check_constant, element_root
+
+# numpy's functions that are a verb of another name.
+_UFUNCS = {
+    "true_divide": "divide",
+    "negative": "negate",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "invert": "logical_not",
+}
 
 Operand = Any  # an Expression, or a Python or numpy scalar
 
@@ -34,6 +44,14 @@ class Expression:
     operands: tuple[Expression, ...]
     parameters: Mapping[str, Any]
     type: Type
+
+    @cached_property
+    def root(self) -> Root:
+        """Which list the elements stand beside; see `verbs.element_root`."""
+        if self.verb == "constant":
+            return None
+        types, roots = [o.type for o in self.operands], [o.root for o in self.operands]
+        return element_root(self.verb, self.type, types, roots, id(self))
 
     # The vocabulary as operators.
     def __add__(self, other: Operand) -> Expression:
@@ -158,11 +176,9 @@ class Expression:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
     ) -> Expression:
-        verb = {"true_divide": "divide", "negative": "negate", "bitwise_and": "logical_and"}.get(
-            ufunc.__name__, ufunc.__name__
-        )
+        verb = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or options or verb not in VERBS:
-            raise ExpressionError(f"numpy.{ufunc.__name__} has no counterpart here. {_help()}")
+            raise ExpressionError(f"numpy.{ufunc.__name__} has no counterpart here. {vocabulary()}")
         return call(verb, *inputs)
 
     def __bool__(self) -> NoReturn:
@@ -172,13 +188,13 @@ class Expression:
         )
 
     def __iter__(self) -> NoReturn:
-        raise ExpressionError(f"A column cannot be looped over. {_help()}")
+        raise ExpressionError(f"A column cannot be looped over. {vocabulary()}")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
         hint = " Did you mean cast?" if name == "astype" else ""
-        raise ExpressionError(f"A column has no method {name!r}.{hint} {_help()}")
+        raise ExpressionError(f"A column has no method {name!r}.{hint} {vocabulary()}")
 
     def __repr__(self) -> str:
         if self.verb == "source":
@@ -206,11 +222,12 @@ def constant(value: Any, like: Type | None = None) -> Expression:
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, bool | int | float | str):
         raise ExpressionError(
-            f"Expected a column, a number, a bool or a string. Received: {value!r}."
+            f"Expected a column, a number, a bool or a string. Received: {value!r:.200}."
         )
     dtype = _literal_dtype(value, like.dtype if like else None)
     if DTYPES[dtype].kind == "float":
         value = float(value)
+    check_constant(value, dtype)
     return Expression("constant", (), {"value": value}, Type(dtype, nullable=False))
 
 
@@ -220,7 +237,8 @@ def _literal_dtype(value: bool | float | str, like: str | None) -> str:
         return own
     info = DTYPES[like]
     if info.kind == "float":
-        return like
+        too_large = float(np.finfo(info.numpy).max) < abs(value) < float("inf")
+        return "float64" if too_large else like
     if isinstance(value, int) and info.is_integer:
         limits = np.iinfo(info.numpy)
         return like if limits.min <= value <= limits.max else own
@@ -231,13 +249,14 @@ def call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
     """An expression that applies a verb, its type checked.
 
     Raises:
-        ExpressionError: operands that the verb does not take.
+        ExpressionError: operands that the verb does not take, or of different lists.
     """
     like = next((o.type for o in operands if isinstance(o, Expression)), None)
     arguments = tuple(o if isinstance(o, Expression) else constant(o, like) for o in operands)
-    return Expression(
-        verb, arguments, parameters, VERBS[verb].infer([a.type for a in arguments], parameters)
-    )
+    type_ = VERBS[verb].infer([a.type for a in arguments], parameters)
+    made = Expression(verb, arguments, parameters, type_)
+    _ = made.root  # lists that do not belong together are refused here, where the caller is known
+    return made
 
 
 def where(condition: Expression, then: Operand, otherwise: Operand) -> Expression:
@@ -256,39 +275,7 @@ def where(condition: Expression, then: Operand, otherwise: Operand) -> Expressio
     return call("where", condition, then, otherwise)
 
 
-def trace(function: Callable[..., Any], *columns: Expression) -> Expression:
-    """What a Python function does to columns, as an expression.
-
-    Raises:
-        ExpressionError: the function uses something that has no verb; the text says what.
-    """
-    name = getattr(function, "__name__", repr(function))
-    try:
-        result = function(*columns)
-    except ExpressionError as error:
-        raise ExpressionError(f"{name} cannot be traced: {error}") from error
-    except Exception as error:
-        raise ExpressionError(
-            f"{name} cannot be traced: {type(error).__name__}: {error}. {_help()}"
-        ) from error
-    if not isinstance(result, Expression):
-        raise ExpressionError(f"Expected a column from {name}. Received: {result!r}.")
-    return result
-
-
-def inline(program: Program, columns: Mapping[str, Expression]) -> dict[str, Expression]:
-    """A program's outputs as expressions over other expressions, in place of its inputs."""
-    made: list[Expression] = []
-    for step in program.steps:
-        if step.verb == "source":
-            made.append(columns[step.parameters["name"]])
-        elif step.verb == "constant":
-            made.append(Expression("constant", (), step.parameters, step.type))
-        else:
-            made.append(call(step.verb, *(made[o] for o in step.operands), **step.parameters))
-    return {column.name: made[step] for column, step in program.outputs}
-
-
-def _help() -> str:
+def vocabulary() -> str:
+    """What a column knows, for error messages."""
     methods = "cast, clip, fill_null, is_null, abs, log, log1p, exp, sqrt, floor, ceil, list_length"
     return f"A column knows + - * / == != < <= > >= & | ^ ~, where(condition, a, b) and: {methods}."

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
+from ..schema import DTYPES, DType, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
 from .column import Column, Strings
 
 
@@ -50,6 +50,56 @@ class Type:
         return (f"list[{self.dtype}]" if self.is_list else self.dtype) + (
             "?" if self.nullable else ""
         )
+
+
+# What a value stands beside: a number for each list that elements come from and for the rows,
+# None for a constant, which stands beside all.
+Root = int | None
+
+
+def element_root(
+    verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
+) -> Root:
+    """Which list the elements of a result stand beside.
+
+    Args:
+        verb: for the message.
+        result: the result's type.
+        types: the operands' types.
+        roots: the operands' roots.
+        own: the root of a result that begins anew: a source, a table's lists, a scalar.
+
+    Raises:
+        ExpressionError: elements of a list would meet a scalar column or another list.
+    """
+    if types and all(root is None for root in roots):
+        return None
+    if not (result.is_list and any(t.is_list for t in types)):
+        return own
+    shared = {root for root in roots if root is not None}
+    if len(shared) > 1:
+        raise ExpressionError(
+            f"{verb} over a list works on its elements, which can meet constants and what is made of "
+            f"the same elements. Received: {', '.join(map(str, types))}."
+        )
+    return shared.pop()
+
+
+def check_constant(value: Any, dtype: str) -> None:
+    """Hold a constant to its dtype.
+
+    Raises:
+        ExpressionError: the value is of another type, or does not fit.
+    """
+    info = DTYPES[dtype]
+    fits = type(value) is {"bool": bool, "float": float, "string": str}.get(info.kind, int)
+    if fits and info.is_integer:
+        limits = np.iinfo(info.numpy)
+        fits = bool(limits.min <= value <= limits.max)
+    elif fits and dtype == "float32":
+        fits = not float(np.finfo(np.float32).max) < abs(value) < np.inf
+    if not fits:
+        raise ExpressionError(f"Expected a constant of {dtype}. Received: {value!r:.200}.")
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
@@ -156,23 +206,37 @@ def _fill_null(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
 
 def _clip(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     _numbers("clip", types)
-    if parameters["lower"] is None and parameters["upper"] is None:
-        raise ExpressionError("clip needs a lower or an upper bound. Received: neither.")
+    lower, upper = parameters["lower"], parameters["upper"]
+    given = [bound for bound in (lower, upper) if bound is not None]
+    if not given or not all(bound == bound for bound in given) or given[0] > given[-1]:  # noqa: PLR0124 - NaN
+        raise ExpressionError(
+            f"clip needs a lower or an upper bound, in this order. Received: lower={lower!r}, upper={upper!r}."
+        )
     return types[0]
 
 
 def _lookup(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
-    keys = parameters["keys"]
-    strings = isinstance(keys.values, Strings)
-    if keys.is_list or keys.valid is not None or types[0].kind == "float":
+    keys: Column = parameters["keys"]
+    have, want = types[0].kind, table_dtype(keys).kind
+    if keys.is_list or keys.valid is not None or "float" in (have, want):
         raise ExpressionError(
             f"lookup needs plain keys, of integers, booleans or strings. Received: {types[0]}."
         )
-    if strings != (types[0].kind == "string"):
+    if have != want and {have, want} != {"int", "uint"}:
         raise ExpressionError(
-            f"lookup cannot find {types[0]} among {'strings' if strings else 'integers'}."
+            f"lookup cannot find {types[0]} among keys that are {table_dtype(keys).name}."
+        )
+    first, missing = parameters["first"], parameters["missing"]
+    if not -(2**62) <= min(first, missing) <= max(first, missing) <= 2**62:
+        raise ExpressionError(
+            f"lookup makes int64 positions. Received: first={first}, missing={missing}."
         )
     return replace(types[0], dtype="int64")
+
+
+def table_dtype(table: Column) -> DType:
+    """The element type of a table that is a parameter."""
+    return dtype_of("string" if isinstance(table.values, Strings) else table.values.dtype)
 
 
 def _gather(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
@@ -181,10 +245,9 @@ def _gather(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
         raise ExpressionError(f"gather needs integer positions. Received: {types[0]}.")
     if table.is_list and types[0].is_list:
         raise ExpressionError("gather cannot put lists into lists.")
-    dtype = "string" if isinstance(table.values, Strings) else dtype_of(table.values.dtype).name
     # A missing row of a table of lists is an empty list, not a null.
     nullable = table.valid is not None if table.is_list else True
-    return Type(dtype, table.is_list or types[0].is_list, nullable)
+    return Type(table_dtype(table).name, table.is_list or types[0].is_list, nullable)
 
 
 def _list_length(types: Sequence[Type], _: Mapping[str, Any]) -> Type:

@@ -6,10 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import polars as pl
 
 from workflow.expressions.series import to_column
-from workflow.operator import Feature, Features, Operator, Partials, State, per_column, require
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    expect_known,
+    expect_state,
+    per_column,
+    require,
+)
 from workflow.schema import ColumnSchema, Schema, Tags, dtype_of
 
 PADDING, NULL, UNKNOWN, FIRST = 0, 1, 2, 3
@@ -48,6 +60,7 @@ class Categorify(Operator):
             dtype_of(self.dtype).is_integer,
             f"Categorify makes integers. Received: dtype={self.dtype!r}.",
         )
+        object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
         for setting in ("freq_threshold", "max_size"):
             value = getattr(self, setting)
             numbers = value.values() if isinstance(value, Mapping) else [value]
@@ -56,8 +69,30 @@ class Categorify(Operator):
                 f"Categorify needs {setting} as whole numbers from 0. Received: {value!r}.",
             )
 
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Ids of every kind of column, with every setting."""
+        ids = {"user": [7, 7, 7, None, -3, 2**60], "city": ["b", "a", "b", "", "é", None]}
+        unseen = {"user": [8, -(2**63), 7, None], "city": ["zz", "B", "a", None]}
+        genres = {
+            "genres": [["x", "y"], [], None, ["x", None], ["z"]],
+            "clicks": pl.Series([[1, 2], [2], [], None, [9, None]], dtype=pl.List(pl.UInt16)),
+        }
+        flags = {"flag": [True, None, True, False], "code": pl.Series([5, 5, 9, 1], dtype=pl.UInt8)}
+        large = pl.Series([2**64 - 1, 0, 2**64 - 1, None], dtype=pl.UInt64)
+        return [
+            Example(cls(), ids, unseen),
+            Example(cls(freq_threshold=2, dtype="int32"), ids, unseen),
+            Example(cls(max_size={"user": 4}, freq_threshold={"city": 2}), ids, unseen),
+            Example(cls(), genres, {"genres": [["q", None, "x"]], "clicks": [[77, 2]]}),
+            Example(cls(dtype="int8"), flags, {"flag": [None], "code": [0]}),
+            Example(cls(), {"large": large}, {"large": [2**63, 1]}),
+        ]
+
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """How often each value occurs."""
+        expect_known("freq_threshold", self.freq_threshold, columns)
+        expect_known("max_size", self.max_size, columns)
         for column in columns.columns:
             require(
                 column.info.kind != "float",
@@ -93,10 +128,16 @@ class Categorify(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""
+        expect_state(state, columns)
         ids: Features = {}
         for name, feature in columns.items():
             found = feature.expression.lookup(state[name], first=FIRST, missing=UNKNOWN)
             size = state[name].rows + FIRST
+            require(
+                size - 1 <= np.iinfo(self.dtype).max,
+                f"The ids of column {name!r} go up to {size - 1}, which {self.dtype} does not hold. "
+                "Use a wider dtype, or limit the ids with max_size.",
+            )
             ids[name] = Feature.of(
                 name,
                 found.fill_null(NULL).cast(self.dtype),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from workflow.operator import Feature, Features, Operator, State, require
+import numpy as np
+
+from workflow.operator import Example, Feature, Features, Operator, State, require
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,26 @@ class FillMissing(Operator):
     add_binary_cols: bool = False
 
     def __post_init__(self) -> None:
+        value = self.fill_val.item() if isinstance(self.fill_val, np.generic) else self.fill_val
         require(
-            isinstance(self.fill_val, bool | int | float | str),
-            f"FillMissing needs a number, a bool or a string. Received: {self.fill_val!r}.",
+            isinstance(value, bool | int | str)
+            or (isinstance(value, float) and math.isfinite(value)),
+            f"FillMissing needs a finite number, a bool or a string. Received: {self.fill_val!r}.",
         )
+        object.__setattr__(self, "fill_val", value)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Every kind of column, with and without the indicator."""
+        numbers = {"age": [31, None, 7], "price": [1.5, None, float("nan")]}
+        lists = {"scores": [[1.0, None], None, [], [float("nan"), 2.0]]}
+        return [
+            Example(cls(), numbers),
+            Example(cls(-1, add_binary_cols=True), numbers, {"age": [None], "price": [None]}),
+            Example(cls("?"), {"city": ["a", None, ""], "tags": [["x", None], None, []]}),
+            Example(cls(fill_val=True), {"flag": [True, None, False]}),
+            Example(cls(0.5, add_binary_cols=True), lists),
+        ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The columns without nulls."""
@@ -42,7 +61,7 @@ class FillMissing(Operator):
             )
             filled[name] = Feature.of(name, value, feature.schema)
             if self.add_binary_cols:
-                filled[f"{name}_filled"] = Feature.of(
-                    f"{name}_filled", column.is_null(), feature.schema
-                )
+                indicator = f"{name}_filled"
+                require(indicator not in columns, f"Column {indicator!r} exists. Rename it.")
+                filled[indicator] = Feature.of(indicator, column.is_null(), feature.schema)
         return filled

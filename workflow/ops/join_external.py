@@ -10,8 +10,17 @@ from typing import Any, ClassVar
 import polars as pl
 
 from workflow.data import as_lazy_frame
-from workflow.expressions.series import to_column, to_series
-from workflow.operator import Feature, Features, Operator, Partials, State, require
+from workflow.expressions.series import column_schema, to_column, to_series
+from workflow.operator import (
+    NOT_SAVED,
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    require,
+)
 from workflow.schema import Schema
 
 
@@ -36,7 +45,7 @@ class JoinExternal(Operator):
         >>> joined = ["movieId"] >> JoinExternal(movies, on="movieId")
     """
 
-    df_ext: Any = dataclasses.field(repr=False, compare=False)
+    df_ext: Any = dataclasses.field(repr=False, compare=False, metadata=NOT_SAVED)
     on: str
     on_ext: str | None = None
     columns_ext: Sequence[str] | None = None
@@ -49,6 +58,35 @@ class JoinExternal(Operator):
             isinstance(self.on, str),
             f"JoinExternal needs one key column in `on`. Received: {self.on!r}.",
         )
+        if self.columns_ext is not None:
+            names = [] if isinstance(self.columns_ext, str) else list(self.columns_ext)
+            require(
+                bool(names) and all(isinstance(name, str) for name in names),
+                f"JoinExternal needs a list of names in `columns_ext`. Received: {self.columns_ext!r}.",
+            )
+            object.__setattr__(self, "columns_ext", list(dict.fromkeys(names)))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Tables of every kind of column; keys that are missing, null, or of another integer type."""
+        movies = {
+            "movie": [10, 20, None, 2**40],
+            "genres": [["x", "y"], [], ["z"], None],
+            "year": [1999, None, 3, 2001],
+            "score": [0.5, float("nan"), 1.0, float("inf")],
+            "title": ["a", "b", None, "é"],
+        }
+        shops = {"name": ["n", "s", "s"], "open": [True, False, None]}
+        keys = {"movie": [20, 10, 99, None, 2**40], "extra": [1.0, 2.0, None, 4.0, 5.0]}
+        small = {"movie": pl.Series([20, 10, 99, None], dtype=pl.Int16)}
+        return [
+            Example(cls(movies, on="movie"), keys, {"movie": [-1], "extra": [0.0]}),
+            Example(cls(movies, on="movie", columns_ext=["movie", "genres"]), small),
+            Example(
+                cls(shops, on="shop", on_ext="name", drop_duplicates_ext=True),
+                {"shop": ["s", None, "n", "zz"]},
+            ),
+        ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
         """Nothing is learnt from the data, only that the key is there."""
@@ -72,17 +110,18 @@ class JoinExternal(Operator):
                 name in table.columns,
                 f"The external table has no column {name!r}. It has: {', '.join(table.columns)}.",
             )
+        for name, dtype in table.select(key, *names).schema.items():
+            column_schema(name, dtype)  # refuses dates, structs and lists of lists by name
         table = table.select(key, *names).drop_nulls(key)
         if self.drop_duplicates_ext:
             table = table.unique(key, keep="first", maintain_order=True)
         twice = table.filter(pl.col(key).is_duplicated())[key]
         require(
             twice.is_empty(),
-            f"{twice.n_unique()} keys of the external table occur more than once, for example {twice.head(1).to_list()}. "
-            "Set drop_duplicates_ext=True to keep the first row of each.",
+            f"{twice.n_unique()} keys of the external table occur more than once, "
+            f"for example {twice.head(1).to_list()}. Set drop_duplicates_ext=True to keep the first row of each.",
         )
-        floats = [c for c, t in table.schema.items() if t.is_float()]
-        table = table.with_columns(pl.col(floats).fill_nan(None))
+        table = table.with_columns(map(_nan_to_null, table.get_columns()))
         state = {"key": to_column(table[key], compact_strings=True)}
         return state | {
             f"column.{name}": to_column(table[name], compact_strings=True) for name in names
@@ -90,6 +129,11 @@ class JoinExternal(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:
         """The input columns and, by the key's row in the table, the table's."""
+        _expect_table(state)
+        require(
+            self.on in columns,
+            f"The key {self.on!r} is not among the input columns {', '.join(columns)}.",
+        )
         row = columns[self.on].expression.lookup(state["key"])
         joined = dict(columns)
         for key, table in state.items():
@@ -102,17 +146,29 @@ class JoinExternal(Operator):
                 joined[name] = Feature.of(name, row.gather(table))
         return joined
 
-    def to_config(self, columns: Features) -> dict[str, Any]:
-        """The configuration without the table, which is in the state."""
-        config = super().to_config(columns)
-        del config["df_ext"]
-        return config
-
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> JoinExternal:
         """The operator, its table made of the state, so that it can be fitted again."""
+        _expect_table(state)
         key = config["on_ext"] or config["on"]
         names = {k: key if k == "key" else k.removeprefix("column.") for k in state}
+        require(len(set(names.values())) == len(names), "The saved table has a column twice.")
         return cls(
             pl.DataFrame([to_series(column, names[k]) for k, column in state.items()]), **config
         )
+
+
+def _nan_to_null(series: pl.Series) -> pl.Series:
+    if series.dtype.is_float():
+        return series.fill_nan(None)
+    if isinstance(series.dtype, pl.List) and series.dtype.inner.is_float():
+        return series.list.eval(pl.element().fill_nan(None))
+    return series
+
+
+def _expect_table(state: State) -> None:
+    named = all(name == "key" or name.startswith("column.") for name in state)
+    require(
+        named and "key" in state and len({column.rows for column in state.values()}) == 1,
+        f"Expected the state of a table, its key and columns of as many rows. Received: {', '.join(state)}.",
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workflow.expressions.column import Array
 from workflow.expressions.program import Program, build
-from workflow.expressions.tree import Expression, inline, source, trace
-from workflow.operator import Feature, Features, Operator, State, require
-from workflow.schema import ColumnSchema, Schema, SchemaError, dtype_of
+from workflow.expressions.tracing import inline, trace
+from workflow.expressions.tree import Expression, source, where
+from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.schema import ColumnSchema, Schema, dtype_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class LambdaOp(Operator):
 
     f: Callable[[Expression], Any] | Mapping[str, Program]
     dtype: str | None = None
-    tags: Iterable[str] | None = None
+    tags: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -40,7 +42,29 @@ class LambdaOp(Operator):
             f"LambdaOp needs a function. Received: {self.f!r}.",
         )
         if self.dtype is not None:
-            dtype_of(self.dtype)
+            object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
+        if self.tags is not None:
+            tags = [] if isinstance(self.tags, str) else list(self.tags)
+            require(
+                all(isinstance(tag, str) for tag in tags) and not isinstance(self.tags, str),
+                f"LambdaOp needs a list of tags. Received: {self.tags!r}.",
+            )
+            object.__setattr__(self, "tags", [str(getattr(tag, "value", tag)) for tag in tags])
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """What people write: labels, logarithms, conditions, over scalars and lists."""
+        ratings = {"rating": [5.0, 3.0, None, float("nan"), float("inf")]}
+        counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
+        lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
+        return [
+            Example(cls(lambda c: (c > 3).cast("int8"), tags=["target"]), ratings),
+            Example(cls(lambda c: where(c > 0, c, 0).log1p() / 7, dtype="float32"), counts),
+            Example(cls(lambda c: c.fill_null(-1).clip(-5, 5) * 2 + 1), counts),
+            Example(cls(lambda c: abs(c).sqrt()), lists),
+            Example(cls(lambda c: c.list_length()), lists),
+            Example(cls(lambda c: (c == "a") | c.is_null()), {"city": ["a", None, "b", ""]}),
+        ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The function's results."""
@@ -68,17 +92,21 @@ class LambdaOp(Operator):
             )
             result = self._apply(name, source(name, feature.expression.type))
             made = Feature.of(name, result).schema
-            traces[name] = build([(made, result)], Schema([column])).to_json({})
-        return {
-            "f": traces,
-            "dtype": self.dtype,
-            "tags": None if self.tags is None else list(self.tags),
-        }
+            tables: dict[str, Array] = {}
+            traces[name] = build([(made, result)], Schema([column])).to_json(tables)
+            require(
+                not tables,
+                f"LambdaOp saves no tables, and its function uses one on column {name!r}. Write an operator.",
+            )
+        return {**super().to_config(columns), "f": traces}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> LambdaOp:  # noqa: ARG003
         """The operator over its saved traces."""
-        if not isinstance(config["f"], dict):
-            raise SchemaError("LambdaOp is saved as traces, one for each column.")
         traces = {name: Program.from_json(document, {}) for name, document in config["f"].items()}
+        for name, program in traces.items():
+            require(
+                program.output_schema.names == [name] and set(program.inputs) <= {name},
+                f"Expected the trace of column {name!r}. Received: {program.inputs} to {program.output_schema}.",
+            )
         return cls(traces, config["dtype"], config["tags"])

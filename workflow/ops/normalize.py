@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,16 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.column import Column
-from workflow.operator import Feature, Features, Operator, Partials, State, require
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    expect_state,
+    require,
+)
 from workflow.schema import Schema, Tags, dtype_of
 
 
@@ -42,6 +52,23 @@ class Normalize(Operator):
             dtype_of(self.out_dtype).kind == "float",
             f"Normalize makes float32 or float64. Received: {self.out_dtype!r}.",
         )
+        object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Large and constant values, nulls, infinities, integers and lists."""
+        numbers = {
+            "large": [1e8, 1e8 + 1, 1e8 + 2, None, float("nan")],
+            "same": [3, 3, 3, None, 3],
+            "odd": pl.Series([1.0, float("inf"), float("-inf"), 2.0, None], dtype=pl.Float32),
+        }
+        unseen = {"large": [0.0, None], "same": [-1, 2**62], "odd": [float("nan"), 1e30]}
+        return [
+            Example(cls(), numbers, unseen),
+            Example(cls("float64"), numbers, unseen),
+            Example(cls(), {"scores": [[1.0, 2.0, None], [], None, [float("inf"), -4.5]]}),
+            Example(cls(), {"none": pl.Series([None, None], dtype=pl.Float64)}, {"none": [2.5]}),
+        ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Count, mean and sum of squared differences of each column."""
@@ -64,13 +91,24 @@ class Normalize(Operator):
         means, deviations = [], []
         for name in columns:
             count, mean, squares = partials[name].row(0)
-            means.append(mean or 0.0)
             deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
+            require(
+                count == 0 or math.isfinite(mean + deviation),
+                f"The values of column {name!r} are too large to normalize. Clip them first.",
+            )
+            means.append(mean if count else 0.0)
             deviations.append(deviation or 1.0)
         return {"mean": Column(np.array(means)), "std": Column(np.array(deviations))}
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""
+        expect_state(state, ["mean", "std"])
+        for moment in state.values():
+            plain = moment.valid is None and moment.lengths is None
+            require(
+                plain and moment.rows == len(columns) and moment.array.dtype == np.float64,
+                f"Expected one float64 moment for each of {', '.join(columns)}.",
+            )
         scaled: Features = {}
         moments = zip(state["mean"].array.tolist(), state["std"].array.tolist(), strict=True)
         for (name, feature), (mean, deviation) in zip(columns.items(), moments, strict=True):

@@ -1,0 +1,127 @@
+"""The data a loader is over: parquet files, or a frame in memory, behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from loader.chunks import ChunkReader, FrameReader, ParquetReader
+from loader.errors import LoaderError
+from loader.files import ColumnType, RowGroup, Source, find_files, read_footers, read_schema
+from loader.layout import Layout, Names
+from workflow.schema import DTYPES, Schema
+
+# A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
+FRAME_PART_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ParquetData:
+    """Files, and the schema that goes with them, if any."""
+
+    files: Sequence[str]
+    schema: Schema | None
+
+    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+        """Types and row groups, from the footers; raises as `read_footers`."""
+        return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
+
+    def reader(self, layout: Layout, options: Mapping[str, Any] | None) -> ChunkReader:
+        """What reads the files; raises `LoaderError` at options that it does not take."""
+        return ParquetReader(layout, check_reader_options(options))
+
+
+@dataclass(frozen=True)
+class FrameData:
+    """A frame in memory."""
+
+    frame: pl.DataFrame
+    schema: Schema | None
+
+    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+        """Types and row groups of its own making; raises as `frame_source`."""
+        del skip_bad
+        return frame_source(self.frame, [*names.features, *names.labels])
+
+    def reader(self, layout: Layout, options: Mapping[str, Any] | None) -> ChunkReader:
+        """What cuts the frame; raises `LoaderError` at options, for there are none."""
+        if options:
+            raise LoaderError(
+                f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
+            )
+        return FrameReader(layout, self.frame)
+
+
+def open_data(paths_or_dataset: Any, schema: Schema | None) -> ParquetData | FrameData:
+    """What a constructor's first argument stands for.
+
+    Args:
+        paths_or_dataset: a path, folder, glob pattern, a list of those, or a Polars frame.
+        schema: as given by the user; else the files' own is looked for.
+
+    Raises:
+        LoaderError: no such files, or a schema file that cannot be understood.
+    """
+    if isinstance(paths_or_dataset, pl.LazyFrame):
+        return FrameData(paths_or_dataset.collect(), schema)
+    if isinstance(paths_or_dataset, pl.DataFrame):
+        return FrameData(paths_or_dataset, schema)
+    files = find_files(paths_or_dataset)
+    return ParquetData(files, schema if schema is not None else read_schema(files))
+
+
+def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
+    """Describe a data frame as files are described.
+
+    Raises:
+        LoaderError: a missing column, or a type that no tensor can hold.
+    """
+    path = "the data frame"
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise LoaderError(
+            f"Expected the column {missing[0]!r} in {path}. "
+            f"Received: the columns {', '.join(frame.columns[:50])}."
+        )
+    frame = frame.select(columns)
+    types = {name: _frame_type(name, dtype) for name, dtype in frame.schema.items()}
+    row_bytes = frame.estimated_size() / max(len(frame), 1)
+    starts = range(0, len(frame), FRAME_PART_ROWS)
+    sizes = [min(FRAME_PART_ROWS, len(frame) - start) for start in starts]
+    groups = [
+        RowGroup(path, index, start, rows, int(row_bytes * rows))
+        for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    return Source(types, groups, [])
+
+
+def _frame_type(name: str, dtype: pl.DataType) -> ColumnType:
+    is_list = isinstance(dtype, (pl.List, pl.Array))
+    element = dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype
+    for info in DTYPES.values():
+        if str(element) == info.polars:
+            return ColumnType(info.name, is_list)
+    raise LoaderError(
+        f"Expected column {name!r} as numbers, booleans, strings or lists of those. "
+        f"Received: {dtype}. Cast it, or leave it out."
+    )
+
+
+def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Refuse options that would change which rows are read.
+
+    Raises:
+        LoaderError: an option that the loader sets itself, or one that Polars does not have.
+    """
+    options = dict(options or {})
+    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")
+    for name in options:
+        if name not in allowed:
+            raise LoaderError(
+                f"Expected reader_kwargs among {', '.join(allowed)} (of polars.scan_parquet). "
+                f"Received: {name!r}."
+            )
+    return options

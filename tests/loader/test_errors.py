@@ -1,0 +1,161 @@
+"""Bad files and bad arguments: which column, which file, which row group, and what to do."""
+
+import polars as pl
+import pytest
+
+from loader import KerasSequenceLoader, LoaderError
+
+
+@pytest.fixture
+def copies(folder, tmp_path):
+    for file in folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", ["nothing/*.parquet", "nothing.parquet", [], ["no", "no"]])
+def test_no_file(make, path):
+    with pytest.raises(LoaderError, match=r"No parquet file matches|at least one parquet file"):
+        make(path)
+
+
+def test_an_empty_folder(make, tmp_path):
+    with pytest.raises(LoaderError, match="No parquet file matches"):
+        make(tmp_path)
+
+
+def test_something_that_is_no_path(make):
+    with pytest.raises(LoaderError, match="Received: 3"):
+        make(3)
+
+
+def test_a_missing_column_names_the_file(make, copies, ratings):
+    ratings.drop("price").write_parquet(copies / "1.parquet")
+    with pytest.raises(LoaderError, match=r"'price' in .*1\.parquet.*userId, movieId"):
+        make(copies)
+
+
+def test_schema_drift_names_both_types(make, copies, ratings):
+    ratings.cast({"movieId": pl.Int64}).write_parquet(copies / "2.parquet")
+    with pytest.raises(LoaderError, match=r"'movieId' as int32 in .*2\.parquet.*int64"):
+        make(copies)
+
+
+def test_a_type_without_a_tensor(make, ratings, tmp_path):
+    dated = ratings.with_columns(day=pl.lit("2020-01-01").str.to_date())
+    dated.write_parquet(tmp_path / "dated.parquet")
+    for data in (dated, tmp_path):
+        with pytest.raises(LoaderError, match=r"'day'.*[Dd]ate.*[Cc]ast it"):
+            make(data, cat_names=["day"])
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100])
+def test_a_truncated_file(make, copies, keep):
+    file = copies / "1.parquet"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(LoaderError, match=rf"1\.parquet.*{keep} bytes"):
+        make(copies)
+
+
+def test_skipping_bad_files_warns_and_lists_them(make, copies, users):
+    (copies / "1.parquet").write_bytes(b"PAR1")
+    with pytest.warns(UserWarning, match=r"Skipping a file.*1\.parquet"):
+        loader = make(copies, on_bad_files="skip")
+    assert [file.rsplit("/", 1)[1] for file in loader.skipped_files] == ["1.parquet"]
+    assert sorted(users(loader)) == [*range(400), *range(750, 1000)]
+
+
+def test_all_files_bad(make, tmp_path):
+    (tmp_path / "1.parquet").write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="Skipping"),
+        pytest.raises(LoaderError, match="None of the 1 files"),
+    ):
+        make(tmp_path, on_bad_files="skip")
+
+
+def test_files_without_rows(make, ratings, tmp_path):
+    ratings[:0].write_parquet(tmp_path / "0.parquet")
+    with pytest.raises(LoaderError, match="data with rows"):
+        make(tmp_path)
+
+
+def test_a_file_without_rows_among_others(make, copies, ratings, users):
+    ratings[:0].write_parquet(copies / "9.parquet")
+    assert len(users(make(copies))) == 1000
+
+
+def test_damaged_data_names_file_and_row_group(make, copies):
+    file = copies / "1.parquet"
+    data = bytearray(file.read_bytes())
+    data[4:2000] = bytes(1996)
+    file.write_bytes(data)
+    with pytest.raises(LoaderError, match=r"1\.parquet, row group 0.*write it again"):
+        list(make(copies))
+
+
+def test_a_file_that_vanishes(make, copies):
+    loader = make(copies, shuffle=False)
+    (copies / "2.parquet").unlink()
+    with pytest.raises(LoaderError, match=r"2\.parquet, row group 0"):
+        list(loader)
+
+
+def test_a_file_that_got_shorter(make, copies, ratings):
+    loader = make(copies, shuffle=False)
+    ratings[:10].write_parquet(copies / "2.parquet")
+    with pytest.raises(LoaderError, match=r"2\.parquet, row group 0.*10 rows"):
+        list(loader)
+
+
+@pytest.mark.parametrize(("column", "value"), [("userId", None), ("genres", [1, None])])
+def test_nulls_name_column_file_and_row_group(make, ratings, tmp_path, column, value):
+    broken = ratings[150:151].with_columns(pl.Series(column, [value], dtype=ratings.schema[column]))
+    frame = pl.concat([ratings[:150], broken, ratings[151:]])
+    frame.write_parquet(tmp_path / "0.parquet", row_group_size=100)
+    loader = make(tmp_path, shuffle=False, batch_size=10)
+    with pytest.raises(LoaderError, match=rf"'{column}'.*1 nulls in .*row group 1\b.*FillMissing"):
+        list(loader)
+
+
+def test_good_batches_come_before_the_error(make, copies, users):
+    loader = make(copies, shuffle=False, batch_size=100)
+    (copies / "2.parquet").unlink()
+    seen = []
+    with pytest.raises(LoaderError):
+        seen.extend(users([batch])[0] for batch in loader)
+    assert seen == list(range(0, 700, 100))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size as a whole number"),
+        ({"batch_size": 2.0}, r"Received: 2\.0"),
+        ({"parts_per_chunk": -1}, "parts_per_chunk"),
+        ({"engine": "csv"}, "Received: 'csv'"),
+        ({"device": 0}, "device as None or 'cpu'. Received: 0"),
+        ({"on_bad_files": "ignore"}, "'ignore'"),
+        ({"buffer_size": 0}, "buffer_size"),
+        ({"batch_size": 1001, "drop_last": True}, "1000 rows for this rank, with batch_size=1001"),
+        ({"cat_names": [], "cont_names": []}, "Expected names of the features"),
+        ({"cat_names": ["rating"]}, "Received twice: rating"),
+        ({"label_names": ["genres"], "cat_names": ["userId"]}, "label 'genres'"),
+        ({"sparse_names": ["genres"]}, "sparse_as_dense=True"),
+        ({"sparse_names": ["genres"], "sparse_as_dense": True}, r"sparse_max\['genres'\]"),
+        (
+            {"sparse_names": ["price"], "sparse_max": {"price": 2}, "sparse_as_dense": True},
+            r"list features are: \['genres'\]",
+        ),
+        ({"reader_kwargs": {"n_rows": 3}}, "Received: 'n_rows'"),
+        ({"feature_columns": []}, "Received: both"),
+    ],
+)
+def test_arguments(make, arguments, message):
+    with pytest.raises(LoaderError, match=message):
+        make(**arguments)
+
+
+def test_no_names_and_no_schema(folder):
+    with pytest.raises(LoaderError, match="cat_names, cont_names, or a schema"):
+        KerasSequenceLoader(folder, 10)

@@ -1,0 +1,212 @@
+"""Keras 3 takes a loader as it is."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from loader import KerasSequenceLoader, KerasSequenceValidater, LoaderError
+
+
+class MultiHot(keras.layers.Layer):
+    """The mean of the embeddings of each row's values."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = keras.layers.Embedding(1004, 4)
+
+    def call(self, pair):
+        values, lengths = pair
+        rows = tf.RaggedTensor.from_row_lengths(self.embedding(values[:, 0]), lengths[:, 0])
+        return tf.math.divide_no_nan(tf.reduce_sum(rows, 1), tf.cast(lengths, tf.float32))
+
+    def compute_output_shape(self, _):
+        return (None, 4)
+
+
+def make_model(**compile_arguments):
+    """The structure of the MovieLens example: two single-hot inputs and a multi-hot pair."""
+    keras.utils.set_random_seed(0)
+    inputs = {name: keras.Input((1,), name=name, dtype="int32") for name in ("movieId", "userId")}
+    inputs["genres"] = (
+        keras.Input((1,), name="genres__values", dtype="int64"),
+        keras.Input((1,), name="genres__nnzs", dtype="int64"),
+    )
+    parts = [
+        keras.layers.Flatten()(keras.layers.Embedding(1000, 4)(inputs["movieId"])),
+        keras.layers.Flatten()(keras.layers.Embedding(1000, 4)(inputs["userId"])),
+        MultiHot()(inputs["genres"]),
+    ]
+    hidden = keras.layers.Dense(8, activation="relu")(keras.layers.concatenate(parts))
+    output = keras.layers.Dense(1, activation="sigmoid", name="output")(hidden)
+    model = keras.Model(inputs, output)
+    arguments = {"optimizer": "adam", "loss": "binary_crossentropy", "metrics": ["accuracy"]}
+    model.compile(**arguments | compile_arguments)
+    return model
+
+
+@pytest.fixture
+def model():
+    return make_model()
+
+
+@pytest.fixture
+def train(make):
+    return make(cont_names=[], batch_size=96)
+
+
+@pytest.fixture
+def valid(make):
+    return make(cont_names=[], batch_size=96, shuffle=False)
+
+
+def arrays(loader):
+    """All of a loader's rows as what `model.evaluate` takes without it."""
+    batches = list(loader)
+    x = {
+        name: np.concatenate([batch[name].numpy() for batch, _ in batches])
+        for name in ("userId", "movieId")
+    }
+    x["genres"] = tuple(
+        np.concatenate([batch["genres"][half].numpy() for batch, _ in batches]) for half in (0, 1)
+    )
+    return x, np.concatenate([y.numpy() for _, y in batches])
+
+
+def test_fit_learns_and_validates(model, train, valid):
+    # movieId decides the label in half of the cases, userId in all.
+    history = model.fit(train, validation_data=valid, epochs=25, verbose=0, shuffle=False).history
+    assert len(history["loss"]) == len(history["val_loss"]) == 25
+    assert history["val_accuracy"][-1] > 0.9
+    assert train.get_state()["epoch"] == 25
+    assert train.get_state()["batch"] == 0
+
+
+def test_evaluate_equals_the_loss_over_all_rows(model, valid):
+    x, y = arrays(valid)
+    predicted = model(x).numpy()
+    expected = -np.mean(np.log(np.where(y == 1, predicted, 1 - predicted)))
+    results = model.evaluate(valid, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(expected, rel=1e-5)
+    assert results["accuracy"] == pytest.approx(np.mean((predicted > 0.5) == y), rel=1e-5)
+
+
+def test_predict_gives_one_output_a_row_in_order(model, valid):
+    x, _ = arrays(valid)
+    np.testing.assert_allclose(
+        model.predict(valid, verbose=0), model(x).numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("arguments", [{"run_eagerly": True}, {"steps_per_execution": 3}])
+def test_other_ways_to_run_steps(train, arguments):
+    model = make_model(**arguments)
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append((epoch, train.get_state()["epoch"], logs["loss"]))
+
+    model.fit(train, epochs=2, verbose=0, shuffle=False, callbacks=[Watch()])
+    assert [entry[:2] for entry in seen] == [(0, 1), (1, 2)]
+
+
+def test_validater_gives_the_numbers_of_evaluate(model, train, valid):
+    expected = []
+
+    class Evaluate(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            del epoch
+            expected.append((dict(logs), self.model.evaluate(valid, verbose=0, return_dict=True)))
+
+    callbacks = [KerasSequenceValidater(valid), Evaluate()]
+    history = model.fit(train, epochs=2, verbose=0, shuffle=False, callbacks=callbacks).history
+    for epoch, (logs, truth) in enumerate(expected):
+        for name, value in truth.items():
+            assert history[f"val_{name}"][epoch] == pytest.approx(value, rel=1e-6)
+            assert logs[f"val_{name}"] == pytest.approx(value, rel=1e-6)
+            assert history[name][epoch] != history[f"val_{name}"][epoch]
+
+
+def test_map_adds_sample_weights_and_keeps_the_length(model, train):
+    weighted = train.map(lambda x, y: (x, y, tf.zeros_like(y, tf.float32)))
+    assert len(weighted) == len(train)
+    before = [value.numpy() for value in model.trainable_variables]
+    history = model.fit(weighted, epochs=2, verbose=0, shuffle=False).history
+    assert history["loss"] == [0.0, 0.0]
+    for old, new in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(old, new.numpy())
+
+
+def test_class_weight(model, train):
+    weight = {0: 0.0, 1: 0.0}
+    history = model.fit(train, class_weight=weight, verbose=0, shuffle=False).history
+    assert history["loss"] == [0.0]
+
+
+def test_a_gradient_tape_loop(model, train):
+    optimizer = keras.optimizers.Adam(0.01)
+    losses = []
+    for _ in range(5):
+        for x, y in train:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(keras.losses.binary_crossentropy(y, model(x)))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            losses.append(float(loss))
+    assert np.mean(losses[-10:]) < np.mean(losses[:10])
+
+
+def test_checkpoint_in_the_midst_of_fit_resumes(make, model, users):
+    loader = make(cont_names=[], batch_size=100)
+    states = []
+
+    class Save(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            del batch, logs
+            states.append(loader.get_state())
+
+    model.fit(loader, verbose=0, shuffle=False, callbacks=[Save()])
+    resumed = make(cont_names=[], batch_size=100)
+    resumed.set_state(states[3])
+    assert states[3]["batch"] == 4
+    assert users(resumed) == users(make(cont_names=[], batch_size=100))[400:]
+
+
+def test_dataset_methods(train, valid, users):
+    assert isinstance(train, tf.data.Dataset)
+    assert len(users(valid.take(2))) == 192
+    assert len(users(valid.repeat(2))) == 2000
+
+    @tf.function
+    def count(dataset):
+        rows = 0
+        for _, y in dataset:
+            rows += tf.shape(y)[0]
+        return rows
+
+    assert int(count(train)) == 1000
+
+
+def test_direct_and_compiled_iterators_give_the_same(valid):
+    @tf.function
+    def step(batches):
+        return next(batches)
+
+    compiled = iter(valid)
+    for direct in valid:
+        tf.nest.map_structure(np.testing.assert_array_equal, direct, step(compiled))
+
+
+def test_an_iterator_is_read_in_one_way_only(train):
+    iterator = iter(train)
+    next(iterator)
+    with pytest.raises(LoaderError, match=r"fresh iterator in a tf\.function"):
+        tf.function(lambda batches: next(batches)[1])(iterator)
+
+
+def test_errors_in_fit_carry_the_loaders_text(model, ratings):
+    frame = ratings.with_columns(movieId=ratings["movieId"].replace(7, None))
+    loader = KerasSequenceLoader(frame, 64, ["rating"], cat_names=["userId", "movieId", "genres"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'movieId'.* without nulls"):
+        model.fit(loader, verbose=0, shuffle=False)

@@ -1,0 +1,33 @@
+"""How much memory TensorFlow gets. The machine of these tests has no GPU."""
+
+import pytest
+import tensorflow as tf
+
+from loader import LoaderError, configure_tensorflow
+from loader.arguments import rows_in_buffer
+from loader.files import RowGroup, Source
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="claims a GPU's memory")
+def test_without_a_gpu_nothing_happens(monkeypatch):
+    assert configure_tensorflow() is None
+    assert configure_tensorflow(0.5, device=0) is None
+    monkeypatch.setenv("TF_MEMORY_ALLOCATION", "8192")
+    assert configure_tensorflow() is None
+
+
+@pytest.mark.parametrize("value", ["half", "", "-1", "0"])
+def test_values_that_make_no_sense(monkeypatch, value):
+    monkeypatch.setenv("TF_MEMORY_ALLOCATION", value)
+    with pytest.raises(LoaderError, match=r"memory_allocation.*Received"):
+        configure_tensorflow()
+    with pytest.raises(LoaderError, match=r"memory_allocation.*Received"):
+        configure_tensorflow(memory_allocation=value)
+
+
+@pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 10_000), (12e6, 20_000), (1, 64)])
+def test_rows_in_buffer(buffer_size, rows):
+    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)], [])
+    assert rows_in_buffer(source, buffer_size, batch_size=64) == rows
+    half = rows_in_buffer(source, 0.5, batch_size=64)
+    assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, batch_size=64), abs=1)

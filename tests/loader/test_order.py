@@ -1,0 +1,168 @@
+"""Which row comes when: shuffling, epochs, workers, and going on after an interruption."""
+
+import itertools
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from loader import LoaderError
+
+
+def test_seed_and_epoch_decide_the_order(make, users):
+    first, second = make(seed=3), make(seed=3)
+    epochs = [users(first), users(first)]
+    assert [users(second), users(second)] == epochs
+    assert epochs[0] != epochs[1]
+    assert users(make(seed=4)) != epochs[0]
+    assert users(make(seed=None)) != users(make(seed=None))
+
+
+def test_seed_fn_is_asked_once_an_epoch(make, users):
+    seeds = itertools.count(10)
+    loader = make(seed=None, seed_fn=lambda: next(seeds))
+    first, second = users(loader), users(loader)
+    assert next(seeds) == 12
+    assert first != second
+    assert users(make(seed=None, seed_fn=lambda: 10)) == first
+
+
+def test_row_groups_of_all_files_are_mixed(make, users):
+    """Rows stay within their chunk, whose place in the epoch is drawn over all files."""
+    seen = users(make(batch_size=100))
+    groups = [user // 50 for user in seen]
+    starts = [group for group, _ in itertools.groupby(np.array(seen)[::100] // 400)]
+    assert len(starts) > 2, "the files came one after another"
+    assert groups != sorted(groups)
+
+
+def test_larger_chunks_mix_more(make, users):
+    """Sorted labels: how far a batch's mean strays from the mean of all rows."""
+
+    def drift(parts):
+        batches = np.array(users(make(parts_per_chunk=parts, batch_size=100))).reshape(10, 100)
+        return float(np.std(batches.mean(axis=1)))
+
+    # In file order the batches' means spread with 287, in a perfect shuffle with 29.
+    assert drift(11) < 60
+    assert drift(1) > 150
+    assert drift(11) < drift(4) < drift(1)
+
+
+def test_row_order_has_no_trend(make, ratings, users):
+    """One chunk is a uniform shuffle: position and value do not correlate."""
+    frame = pl.concat([ratings] * 20).with_columns(userId=pl.int_range(20_000))
+    seen = users(make(frame, batch_size=1000))
+    assert sorted(seen) == list(range(20_000))
+    correlation = np.corrcoef(seen, np.arange(20_000))[0, 1]
+    assert abs(correlation) < 4 / np.sqrt(20_000)
+    assert np.mean(np.diff(seen) == 1) < 0.001
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("size", "batch_size"), [(2, 64), (3, 64), (7, 10), (3, 1000)])
+def test_ranks_share_all_rows_in_equal_steps(make, users, size, batch_size, shuffle):
+    loaders = [
+        make(global_size=size, global_rank=rank, batch_size=batch_size, shuffle=shuffle)
+        for rank in range(size)
+    ]
+    shares = [users(loader) for loader in loaders]
+    assert len({len(loader) for loader in loaders}) == 1
+    assert {len(share) for share in shares} == {-(-1000 // size)}
+    together = sorted(itertools.chain(*shares))
+    assert sorted(set(together)) == list(range(1000))
+    assert len(together) - 1000 < size, "more than the top-up came twice"
+
+
+def test_more_ranks_than_rows(make, ratings, users):
+    shares = [
+        users(make(ratings[:2], global_size=4, global_rank=rank, shuffle=False))
+        for rank in range(4)
+    ]
+    assert [len(share) for share in shares] == [1, 1, 1, 1]
+    assert {row for share in shares for row in share} == {0, 1}
+
+
+def test_ranks_need_a_common_seed(make):
+    with pytest.raises(LoaderError, match="seed or seed_fn that is the same for all"):
+        make(global_size=2, global_rank=0, seed=None)
+    with pytest.raises(LoaderError, match="global_size=2, global_rank=2"):
+        make(global_size=2, global_rank=2)
+    with pytest.raises(LoaderError, match="global_rank=None"):
+        make(global_size=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"parts_per_chunk": 4}])
+@pytest.mark.parametrize("taken", [0, 1, 5, 15])
+def test_resume_goes_on_with_the_identical_stream(make, users, taken, options):
+    original = make(**options)
+    users(original)
+    iterator = iter(original)
+    users(itertools.islice(iterator, taken))
+    state = json.loads(json.dumps(original.get_state()))
+    rest = users(iterator) if taken else users(original)
+    following = users(original)
+    resumed = make(**options | {"seed": 99})
+    resumed.set_state(state)
+    assert users(resumed) == rest
+    assert users(resumed) == following
+
+
+def test_resume_skips_row_groups_unread(make, folder, users, tmp_path):
+    copies = [tmp_path / file.name for file in sorted(folder.glob("*.parquet"))]
+    for copy in copies:
+        copy.write_bytes((folder / copy.name).read_bytes())
+    loader = make(copies, shuffle=False, batch_size=100)
+    iterator = iter(loader)
+    users(itertools.islice(iterator, 4))
+    state = loader.get_state()
+    resumed = make(copies, shuffle=False, batch_size=100)
+    resumed.set_state(state)
+    copies[0].unlink()
+    assert users(resumed) == list(range(400, 1000))
+
+
+def test_state_counts_whole_epochs(make, users):
+    loader = make()
+    assert (loader.get_state()["epoch"], loader.get_state()["batch"]) == (0, 0)
+    iterator = iter(loader)
+    assert loader.get_state()["epoch"] == 0, "an iterator that was not used took an epoch"
+    next(iterator)
+    assert (loader.get_state()["epoch"], loader.get_state()["batch"]) == (0, 1)
+    users(iterator)
+    assert (loader.get_state()["epoch"], loader.get_state()["batch"]) == (1, 0)
+
+
+def test_peek_takes_nothing(make, users):
+    loader = make()
+    first = users([loader.peek()])
+    state = loader.get_state()
+    assert users(loader)[:64] == first
+    assert (state["epoch"], state["batch"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": 99}, "another order of rows"),
+        ({"order": 1}, "another order of rows"),
+        ({"epoch": -1}, "whole numbers"),
+        ({"batch": "2"}, "whole numbers"),
+        ({"format": 2}, "format 1"),
+        ({"extra": 2}, "keys format, epoch"),
+    ],
+)
+def test_states_that_do_not_fit(make, change, message):
+    loader = make()
+    next(iter(loader))
+    state = loader.get_state() | change
+    with pytest.raises(LoaderError, match=message):
+        loader.set_state(state)
+
+
+def test_a_state_of_other_settings(make):
+    loader = make()
+    next(iter(loader))
+    with pytest.raises(LoaderError, match="same data and settings"):
+        make(batch_size=65).set_state(loader.get_state())

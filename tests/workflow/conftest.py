@@ -1,0 +1,27 @@
+"""Ratings in the shape of MovieLens, small enough to check by hand."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from workflow import Workflow, ops
+
+
+@pytest.fixture
+def ratings() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "userId": [7, 7, 9, None, 7, 9],
+            "movieId": [10, 20, 10, 30, None, 10],
+            "rating": [5.0, 3.5, None, 1.0, 4.0, float("nan")],
+            "genres": [["a", "b"], [], None, ["a"], ["c", None], ["b", "a"]],
+        }
+    )
+
+
+@pytest.fixture
+def fitted(ratings: pl.DataFrame) -> Workflow:
+    ids = ["userId", "genres"] >> ops.Categorify()
+    label = ["rating"] >> ops.FillMissing(0) >> ops.LambdaOp(lambda rating: rating > 3)
+    return Workflow(ids + label).fit(ratings)

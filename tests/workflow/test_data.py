@@ -1,0 +1,131 @@
+"""The kinds of data that fit and transform take, and parquet that goes out."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from workflow import Schema, Workflow, WorkflowError, ops
+from workflow.data import as_lazy_frame, parquet_files
+
+
+@pytest.fixture
+def folder(tmp_path, ratings):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, part in enumerate([ratings[:2], ratings[2:2], ratings[2:]]):
+        part.write_parquet(folder / f"part-{number}.parquet")
+    (folder / "notes.txt").write_text("no parquet")
+    return folder
+
+
+def test_every_kind_of_data_is_the_same_data(folder, ratings):
+    files = sorted(folder.glob("*.parquet"))
+    kinds = [
+        ratings,
+        ratings.lazy(),
+        ratings.to_dict(as_series=False),
+        folder,
+        str(folder / "*.parquet"),
+        [str(folder / "part-0.parquet"), folder / "part-[12].parquet"],
+        tuple(files),
+    ]
+    for kind in kinds:
+        assert as_lazy_frame(kind).collect().equals(ratings)
+
+
+def test_pandas_is_taken_with_its_nulls():
+    frame = pd.DataFrame(
+        {"n": pd.array([1, None], "Int64"), "x": [1.5, None], "s": ["a", None], "l": [[1], None]}
+    )
+    made = as_lazy_frame(frame).collect()
+    assert made.rows() == [(1, 1.5, "a", [1]), (None, None, None, None)]
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
+    ratings.write_parquet(tmp_path / "a[1].parquet")
+    assert parquet_files(tmp_path / "a[1].parquet") == [tmp_path / "a[1].parquet"]
+    assert as_lazy_frame(str(tmp_path / "a[1].parquet")).collect().equals(ratings)
+
+
+@pytest.mark.parametrize("path", ["nowhere.parquet", "*.parquet", "empty"])
+def test_a_path_that_matches_nothing_is_named(path, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WorkflowError, match=f"No parquet file matches .*{path[-6:]}"):
+        as_lazy_frame(tmp_path / path)
+
+
+@pytest.mark.parametrize("data", [3, None, [], b"x", [3], {"a": [1], "b": [1, 2]}, {"a": [1, "b"]}])
+def test_what_is_no_table_is_refused(data):
+    with pytest.raises(WorkflowError, match=r"Received|make no table"):
+        as_lazy_frame(data)
+
+
+def test_a_file_that_is_no_parquet_is_our_error(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 not really")
+    workflow = Workflow(["userId"] >> ops.Categorify())
+    with pytest.raises(WorkflowError, match="data cannot be read"):
+        workflow.fit(tmp_path / "a.parquet")
+
+
+def test_files_of_different_schemas_are_our_error(tmp_path, ratings, fitted):
+    ratings.write_parquet(tmp_path / "a.parquet")
+    ratings.with_columns(userId=pl.lit("x")).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(WorkflowError, match="cannot be fitted"):
+        Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
+    with pytest.raises(WorkflowError, match="cannot be transformed"):
+        fitted.transform_to_parquet(tmp_path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_parquet_has_the_rows_in_order_and_a_schema(tmp_path):
+    rows = pl.DataFrame({"n": range(10_000), "s": [str(n % 7) for n in range(10_000)]})
+    workflow = Workflow("n" + (["s"] >> ops.Categorify())).fit(rows)
+    files = workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=3000)
+    assert [file.name for file in files] == [f"part-0000{n}.parquet" for n in range(4)]
+    assert [pl.read_parquet(file).height for file in files] == [3000, 3000, 3000, 1000]
+    assert pl.read_parquet(files).equals(workflow.transform(rows).collect())
+    document = json.loads((tmp_path / "out" / "schema.json").read_text())
+    assert document["format"] == 1
+    assert Schema.from_json(document["columns"]) == workflow.output_schema
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "schema.json",
+        *(f.name for f in files),
+    }
+
+
+def test_no_rows_give_one_file_without_rows(tmp_path, fitted, ratings):
+    [file] = fitted.transform_to_parquet(ratings.clear(), tmp_path / "out")
+    assert pl.read_parquet(file).equals(fitted.transform(ratings.clear()).collect())
+
+
+def test_a_folder_that_holds_parquet_is_left_alone(tmp_path, fitted, ratings):
+    fitted.transform_to_parquet(ratings, tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(WorkflowError, match="holds parquet files already"):
+        fitted.transform_to_parquet(ratings[:1], tmp_path / "out")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "setting", [{"rows_per_file": 0}, {"rows_per_file": -1}, {"compression": "rar"}], ids=str
+)
+def test_settings_of_the_parquet_are_checked(tmp_path, fitted, ratings, setting):
+    with pytest.raises(WorkflowError, match="Received"):
+        fitted.transform_to_parquet(ratings, tmp_path / "out", **setting)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_folders_place_is_our_error(tmp_path, fitted, ratings):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(WorkflowError, match="is a file"):
+        fitted.transform_to_parquet(ratings, tmp_path / "out")
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "lz4", "uncompressed"])
+def test_every_compression_can_be_read_back(tmp_path, fitted, ratings, compression):
+    files = fitted.transform_to_parquet(ratings, tmp_path / "out", compression=compression)
+    assert pl.read_parquet(files).equals(fitted.transform(ratings).collect())

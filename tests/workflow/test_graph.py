@@ -1,0 +1,112 @@
+"""The syntax of the graph, and what a mistake in it says."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.graph import as_node, topological
+
+
+def outputs(node, data) -> list[str]:
+    return Workflow(node).fit(data).output_schema.names
+
+
+def test_plus_minus_and_brackets_choose_columns(ratings):
+    ids = ["userId", "movieId"] >> ops.Categorify()
+    assert outputs(ids + "rating", ratings) == ["userId", "movieId", "rating"]
+    assert outputs(["rating"] + ids, ratings) == ["rating", "userId", "movieId"]
+    assert outputs(ids - "userId" + ["rating"], ratings) == ["movieId", "rating"]
+    assert outputs(ids["movieId"], ratings) == ["movieId"]
+    assert outputs(ids["movieId", "userId"], ratings) == ["movieId", "userId"]
+    assert outputs([ids - ["movieId"], "rating"] >> ops.FillMissing(), ratings) == [
+        "userId",
+        "rating",
+    ]
+
+
+def test_an_operator_may_follow_a_single_name_or_be_a_class(ratings):
+    assert outputs("userId" >> ops.Categorify(), ratings) == ["userId"]
+    assert outputs(as_node("userId") >> ops.Categorify, ratings) == ["userId"]
+
+
+def test_one_column_may_come_in_twice_by_two_ways(ratings):
+    both = as_node(["userId"]) + ["userId", "rating"]
+    workflow = Workflow(both).fit(ratings)
+    assert workflow.output_schema.names == ["userId", "rating"]
+    assert (
+        workflow.transform(ratings)
+        .collect()
+        .equals(ratings.select("userId", "rating").fill_nan(None))
+    )
+
+
+def test_a_shared_node_is_fitted_once(ratings):
+    ids = ["userId"] >> ops.Categorify()
+    workflow = Workflow(ids + (ids >> ops.LambdaOp(lambda c: c + 1))["userId"] - "userId" + ids)
+    assert sum(node is ids for node in workflow.nodes) == 1
+
+
+def test_two_columns_of_one_name_are_refused(ratings):
+    with pytest.raises(WorkflowError, match="Two columns are named 'userId'.*Categorify"):
+        Workflow(["userId"] + (["userId"] >> ops.Categorify())).fit(ratings)
+
+
+def test_unknown_column_names_the_data_and_the_node(ratings):
+    with pytest.raises(WorkflowError, match=r"No column 'age' in the data. It has: userId"):
+        Workflow(["age"] >> ops.FillMissing()).fit(ratings)
+    with pytest.raises(WorkflowError, match=r"No column 'age' in Categorify. It has: userId"):
+        Workflow((["userId"] >> ops.Categorify())["age"]).fit(ratings)
+    with pytest.raises(WorkflowError, match="No column 'age' in Categorify"):
+        Workflow((["userId"] >> ops.Categorify()) - "age").fit(ratings)
+
+
+@pytest.mark.parametrize("operator", [str.upper, 3, "Categorify", dict])
+def test_only_an_operator_may_follow(operator):
+    with pytest.raises(WorkflowError, match=r"Expected an operator after >>.*Received"):
+        as_node(["userId"]) >> operator
+
+
+@pytest.mark.parametrize("value", [[], [3], 3, None, [["userId"]]])
+def test_only_names_and_nodes_make_a_graph(value):
+    with pytest.raises(WorkflowError, match=r"Expected a column name.*Received"):
+        Workflow(value)
+
+
+def test_a_graph_is_in_order_whatever_its_shape(ratings):
+    node = ["userId"] >> ops.Categorify()
+    for _ in range(30):
+        node = node + node  # two to the thirtieth paths, thirty nodes
+    order = topological(node)
+    assert len(order) == 32
+    assert all(order.index(p) < order.index(n) for n in order for p in n.parents)
+    assert outputs(node, ratings) == ["userId"]
+
+
+def test_a_cycle_is_refused():
+    node = ["userId"] >> ops.Categorify()
+    grown = node + "movieId"
+    node.parents = (grown,)
+    with pytest.raises(WorkflowError, match="made of itself"):
+        Workflow(grown)
+
+
+def test_a_graph_of_ten_thousand_nodes_needs_no_recursion():
+    node = as_node("a")
+    for _ in range(10_000):
+        node = node["a"]
+    workflow = Workflow(node).fit({"a": [1]})
+    assert workflow.transform({"a": [5]}).collect()["a"].to_list() == [5]
+
+
+def test_wrong_kind_of_column_names_operator_and_column(ratings):
+    with pytest.raises(WorkflowError, match=r"Categorify.*'rating', float64"):
+        Workflow(["rating"] >> ops.Categorify()).fit(ratings)
+    with pytest.raises(WorkflowError, match=r"Normalize.*'genres', list\[string\]"):
+        Workflow(["genres"] >> ops.Normalize()).fit(ratings)
+    with pytest.raises(WorkflowError, match=r"FillMissing over genres.*list\[string\]|string"):
+        Workflow(["genres"] >> ops.FillMissing(0)).fit(ratings)
+    dates = pl.DataFrame({"day": pl.Series(["2024-01-01"]).str.to_date()})
+    with pytest.raises(ValueError, match=r"'day'.*Received: Date"):
+        Workflow(["day"] >> ops.FillMissing()).fit(dates)

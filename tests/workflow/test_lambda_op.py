@@ -1,0 +1,152 @@
+"""LambdaOp: what can be traced, what cannot, and what the error says then."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from workflow import Tags, Workflow, WorkflowError, ops, where
+from workflow.expressions.column import Column
+
+DATA = {"x": [1.5, -2.0, None, 0.0], "n": [1, 2, None, -4], "s": ["a", None, "b", ""]}
+
+
+def apply(function, name="x", **options) -> list:
+    workflow = Workflow([name] >> ops.LambdaOp(function, **options)).fit(DATA)
+    return workflow.transform(DATA).collect()[name].to_list()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda c: (c > 0).cast("int8"), [1, 0, None, 0]),
+        (lambda c: where(c > 0, c, -c) + 1, [2.5, 3.0, None, 1.0]),
+        (lambda c: 1 - c / 2, [0.25, 2.0, None, 1.0]),
+        (lambda c: 3 / (2 * c), [1.0, -0.75, None, math.inf]),
+        (lambda c: c.fill_null(9).clip(upper=1), [1.0, -2.0, 1.0, 0.0]),
+        (lambda c: ~(c < 0) & (c != 0) | c.is_null(), [True, False, True, False]),
+        (lambda c: np.maximum(c, 0).floor(), [1.0, 0.0, None, 0.0]),
+        (lambda c: np.abs(np.float64(2) * c), [3.0, 4.0, None, 0.0]),
+        (lambda c: np.where is not None and np.log1p(c + 2) * 0, [0.0, 0.0, None, 0.0]),
+        (lambda c: np.bitwise_or(c > 0, c < 0), [True, True, None, False]),
+    ],
+)
+def test_what_is_written_is_what_is_computed(function, expected):
+    assert apply(function) == expected
+
+
+def test_a_constant_is_one_value_in_every_row():
+    assert apply(lambda c: where(c.is_null(), 1, 1), "n") == [1, 1, 1, 1]
+    only_constants = Workflow(["n"] >> ops.LambdaOp(lambda c: where(c.is_null() | True, 7, 7)))
+    assert only_constants.fit(DATA).transform({"n": [1, 2]}).collect()["n"].to_list() == [7, 7]
+
+
+def if_(c):
+    if c > 0:
+        return c
+    return 0
+
+
+def loop(c):
+    return sum(value for value in c)
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (if_, "where\\(condition, a, b\\)"),
+        (lambda c: c > 0 and c < 3, "& \\| ~ instead of `and or not`"),
+        (lambda c: 0 < c < 3, "& \\| ~"),
+        (lambda c: not c, "& \\| ~"),
+        (loop, "cannot be looped over"),
+        (lambda c: c.astype("int8"), "Did you mean cast"),
+        (lambda c: c.str.lower(), "no method 'str'"),
+        (lambda c: c.median(), "no method 'median'"),
+        (lambda c: np.sin(c), "numpy.sin has no counterpart"),
+        (lambda c: np.add.reduce(c), "numpy.add has no counterpart"),
+        (lambda c: math.log(c), "A column knows"),
+        (lambda c: c**2, "A column knows"),
+        (lambda c: c % 2, "A column knows"),
+        (lambda c: c[0], "A column knows"),
+        (lambda c: int(c), "A column knows"),
+        (lambda c: c == None, "Expected a column, a number"),  # noqa: E711
+        (lambda c: c + [1], "Expected a column, a number"),
+        (lambda c: c + np.ones(3), "Expected a column, a number"),
+        (lambda c: c + "a", "cannot mix|defined for numbers"),
+        (lambda c: c & 1, "defined for booleans"),
+        (lambda c: c.cast("int33"), "int33"),
+        (lambda c: c.cast(str), "does not go from float64"),
+        (lambda c: c.clip(), "lower or an upper"),
+        (lambda c: c.clip(3, 1), "in this order"),
+        (lambda c: c.clip(float("nan")), "in this order"),
+        (lambda c: c.list_length(), "needs a list column"),
+        (lambda c: c.cast("int64") + 2**63, "constant of int64"),
+        (lambda c: 1, "Expected a column from"),
+        (lambda c: None, "Expected a column from"),
+        (lambda c: (c, c), "Expected a column from"),
+        (lambda c, d: c, "missing 1 required"),
+    ],
+)
+def test_what_cannot_be_traced_says_what_to_use(function, advice):
+    with pytest.raises(WorkflowError, match=f"LambdaOp over x: .*({advice})"):
+        apply(function)
+
+
+@pytest.mark.parametrize("f", [None, 3, "lambda c: c", [abs]])
+def test_only_a_function_is_taken(f):
+    with pytest.raises(WorkflowError, match="needs a function"):
+        ops.LambdaOp(f)
+
+
+def test_elements_cannot_meet_rows():
+    data = {"l": [[1.0, 2.0], []]}
+    with pytest.raises(WorkflowError, match="over a list works on its elements"):
+        Workflow(["l"] >> ops.LambdaOp(lambda c: c / c.list_length())).fit(data)
+
+
+def test_elements_can_meet_themselves():
+    data = {"l": [[1.0, -2.0], [], None, [None]]}
+    workflow = Workflow(["l"] >> ops.LambdaOp(lambda c: where(c < 0, 0, c) + c)).fit(data)
+    assert workflow.transform(data).collect()["l"].to_list() == [[2.0, -2.0], [], [], [None]]
+
+
+def test_tags_and_dtype_can_be_given():
+    label = ["x"] >> ops.LambdaOp(lambda c: c, dtype=np.float32, tags=(t for t in [Tags.TARGET]))
+    workflow = Workflow(label).fit(DATA)
+    for _ in range(2):  # a generator of tags is read once
+        column = workflow.output_schema["x"]
+        assert (column.dtype, column.tags) == ("float32", ("target",))
+    with pytest.raises(WorkflowError, match="list of tags"):
+        ops.LambdaOp(abs, tags="target")
+
+
+def test_the_trace_is_saved_and_not_the_function(tmp_path):
+    factor = 3
+    workflow = Workflow(["n"] >> ops.LambdaOp(lambda c: c * factor, dtype=np.int16)).fit(DATA)
+    workflow.save(tmp_path / "saved")
+    factor = 4
+    loaded = Workflow.load(tmp_path / "saved")
+    assert loaded.transform(DATA).collect()["n"].to_list() == [3, 6, None, -12]
+    # Fitted to other data, the trace holds for its types.
+    other = {"n": pl.Series([5], dtype=pl.Int8)}
+    assert loaded.fit(other).transform(other).collect()["n"].to_list() == [15]
+
+
+def test_a_table_in_the_function_cannot_be_saved(tmp_path):
+    keys = Column(np.array([1, 2]))
+    workflow = Workflow(["n"] >> ops.LambdaOp(lambda c: c.lookup(keys))).fit(DATA)
+    with pytest.raises(WorkflowError, match="saves no tables"):
+        workflow.save(tmp_path / "saved")
+
+
+def test_deep_functions_need_no_recursion():
+    def deep(c):
+        for _ in range(3000):
+            c = c.clip(0, 3)
+        return c
+
+    workflow = Workflow(["n"] >> ops.LambdaOp(deep)).fit(DATA)
+    assert len(workflow.program.steps) == 3001

@@ -1,0 +1,278 @@
+"""The TensorFlow interpreter, as it is served: saved, loaded, fed with wire tensors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+
+from workflow import Workflow, ops, where
+from workflow.expressions.column import Column, Strings
+from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.program import build, with_nullable_inputs
+from workflow.expressions.series import to_column
+from workflow.expressions.tensorflow import WireInterpreter, tables
+from workflow.expressions.tree import source
+from workflow.expressions.verbs import Type
+from workflow.schema import ColumnSchema, Schema, SchemaError
+from workflow.wire import WireColumn, decode, encode, wire_column
+
+MOVIES = pl.DataFrame(
+    {
+        "movieId": [10, 20, 30, 40],
+        "genres": [["Drama", "Comedy"], [], None, ["Comedy", None]],
+        "studio": ["A24", None, "Mubi", "日本"],
+    }
+)
+TRAIN = pl.DataFrame(
+    {
+        "userId": [7, 7, 9, 2**40, 9, 7],
+        "movieId": [10, 20, 10, 40, 30, 10],
+        "device": ["phone", "tv", "phone", "", "phone", "tv\n"],
+        "tags": [["a", "b"], [], ["a"], ["b", "a", "a"], [], ["c"]],
+        "price": [1.5, None, 3.25, 1e8, 0.0, -2.0],
+        "rating": [5.0, 3.0, 3.5, 1.0, 4.0, 2.0],
+    }
+)
+SERVED = pl.DataFrame(
+    {
+        "userId": [7, None, -5, 2**40, 9],
+        "movieId": [10, 99, None, 40, 20],
+        "device": ["phone", None, "radio", "", "tv\n"],
+        "tags": [["a", None, "z"], None, [], ["c", "b"], ["a"]],
+        "price": [float("nan"), None, 1e8, -0.0, 7.25],
+        "rating": [3.0, 3.1, 2.9, 5.0, 0.5],
+    },
+    schema=TRAIN.schema,
+)
+
+
+@pytest.fixture(scope="module")
+def workflow() -> Workflow:
+    joined = ["movieId"] >> ops.JoinExternal(MOVIES, on="movieId")
+    ids = (["userId", "device", "tags"] + joined) >> ops.Categorify()
+    price = ["price"] >> ops.FillMissing(0.5, add_binary_cols=True)
+    scaled = price["price"] >> ops.Normalize()
+    liked = ["rating"] >> ops.LambdaOp(lambda r: where(r > 3, r.log1p(), r / 3))
+    made = Workflow(ids + scaled + price["price_filled"] + liked).fit(TRAIN)
+    made.output_dtypes["userId"] = "int32"
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(workflow, tmp_path_factory):
+    """The workflow's program as a SavedModel, loaded: a function over wire tensors."""
+    return save_and_load(served_program(workflow), tmp_path_factory.mktemp("saved"))
+
+
+def served_program(workflow):
+    """The program where `rating`, with which nothing is done about nulls, takes none."""
+    return with_nullable_inputs(workflow.program, {"rating": False})
+
+
+def save_and_load(program, folder, **wire):
+    module = WireInterpreter(program, **wire)
+    function = tf.function(module, input_signature=[module.signature], autograph=False)
+    tf.saved_model.save(module, str(folder), signatures=function)
+    # What only this process holds must not be what makes the saved model work.
+    del module, function
+    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    return lambda tensors: {k: v.numpy() for k, v in serve(**tensors).items()}
+
+
+def as_tensors(program, frame: pl.DataFrame) -> dict[str, tf.Tensor]:
+    tensors = {}
+    for column in program.inputs.columns:
+        wire = wire_column(column, column.nullable)
+        tensors |= encode(wire, to_column(frame[column.name]))
+    return {
+        name: tf.constant(array, tf.string if array.dtype == object else None)
+        for name, array in tensors.items()
+    }
+
+
+def assert_answers(program, answer, expected: pl.DataFrame):
+    """The answer's tensors hold what the Polars transform gives."""
+    for column in program.output_schema.columns:
+        wire = wire_column(column, column.nullable)
+        assert set(wire.tensors) <= answer.keys()
+        got, want = decode(wire, answer), to_column(expected[column.name])
+        if want.is_list:
+            np.testing.assert_array_equal(got.lengths, want.lengths, column.name)
+        assert got.array.dtype == want.array.dtype, column.name
+        if want.array.dtype.kind == "f":
+            np.testing.assert_allclose(got.array, want.array, rtol=2**-23, err_msg=column.name)
+        else:
+            np.testing.assert_array_equal(got.array, want.array, column.name)
+
+
+@pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
+def test_saved_model_answers_what_transform_gives(workflow, served, rows):
+    program = served_program(workflow)
+    answer = served(as_tensors(program, rows))
+    assert_answers(program, answer, workflow.transform(rows).collect())
+
+
+def test_row_alone_is_the_row_in_a_batch(workflow, served):
+    program = served_program(workflow)
+    for row in range(SERVED.height):
+        alone = SERVED.slice(row, 1)
+        answer = served(as_tensors(program, alone))
+        assert_answers(program, answer, workflow.transform(alone).collect())
+
+
+def test_large_string_vocabulary_is_an_asset_whatever_it_holds(tmp_path, monkeypatch):
+    # A line cannot be empty nor hold its own end; a tab, a NUL or a number must not be split off.
+    texts = ["plain", "", "two\nlines", "carriage\r", "\r", "tab\t7", "nul\0", "日本", "3", " "]
+    monkeypatch.setattr(tables, "LARGE_VOCABULARY", 5)
+    x = source("x", Type("string"))
+    keys = Column(Strings.of(texts))
+    program = build(
+        [(ColumnSchema("y", "int64"), x.lookup(keys, first=3, missing=2).fill_null(1))],
+        Schema([ColumnSchema("x", "string")]),
+    )
+    serve = save_and_load(program, tmp_path)
+    assert [path.name for path in (tmp_path / "assets").iterdir()] == ["vocabulary_6.txt"]
+    raw = [text.encode() for text in texts]
+    asked = [*raw, b"two", b"lines", b"\xff1", b"carriage", b"none", b"\xff"]
+    answer = serve({"x": tf.constant(asked, shape=[len(asked), 1])})["y"]
+    assert answer.ravel().tolist() == [*range(3, 13), 2, 2, 2, 2, 2, 1]
+
+
+ARITHMETIC = {
+    "constants": lambda x: x * 3.0 / 7.0,
+    "reciprocal": lambda x: x / 49.0,
+    "square root": lambda x: x * 3.0 / (x + 7.0).sqrt(),
+    "sums": lambda x: x * 3.0 + (x * 7.0 + (x * x + x * x * x)),
+    "merged sums": lambda x: (x + 0.1) + 0.2,
+    "common factor": lambda x: x * 0.1 + x * 0.7,
+}
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_graph_optimiser_leaves_arithmetic_alone(name, dtype, tmp_path):
+    x = source("x", Type(dtype, nullable=False))
+    inputs = Schema([ColumnSchema("x", dtype, nullable=False)])
+    program = build([(ColumnSchema("y", dtype, nullable=False), ARITHMETIC[name](x))], inputs)
+    values = np.random.default_rng(0).random(4000).astype(dtype)
+    serve = save_and_load(program, tmp_path)
+    answer = serve({"x": tf.constant(values.reshape(-1, 1))})["y"].ravel()
+    expected = NumpyInterpreter(program)({"x": Column(values)})["y"].array
+    np.testing.assert_array_equal(answer, expected)
+
+
+def test_unsigned_integers_wrap_round_in_a_graph(tmp_path):
+    x = source("x", Type("uint8", nullable=False))
+    inputs = Schema([ColumnSchema("x", "uint8", nullable=False)])
+    outputs = [("minus", 0 - x), ("negated", -x)]
+    made = [(ColumnSchema(name, "uint8", nullable=False), y) for name, y in outputs]
+    answer = save_and_load(build(made, inputs), tmp_path)({"x": tf.constant([[1], [0]], tf.uint8)})
+    assert {k: v.ravel().tolist() for k, v in answer.items()} == {
+        "minus": [255, 0],
+        "negated": [255, 0],
+    }
+
+
+BAD = {
+    "too few values": ({"tags__nnzs": [[1], [1], [0], [2], [1]]}, "tags do not add up"),
+    "negative length": ({"tags__nnzs": [[4], [-1], [0], [2], [1]]}, "tags do not add up"),
+    "lengths that wrap round": (
+        {"tags__nnzs": [[2**63 - 1], [2**63 - 1], [8], [0], [0]]},
+        "add up",
+    ),
+    "one row for many": ({"price": [[1.0]]}, "number of rows"),
+    "NaN where no null is taken": (
+        {"rating": [[1.0], [np.nan], [1.0], [1.0], [1.0]]},
+        "rating holds NaN",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_request_that_does_not_fit_is_refused(case, workflow, served):
+    changed, text = BAD[case]
+    tensors = as_tensors(served_program(workflow), SERVED)
+    for name, rows in changed.items():
+        tensors[name] = tf.constant(rows, tensors[name].dtype)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        served(tensors)
+
+
+def test_null_leaves_as_its_code(tmp_path):
+    x = source("x", Type("int32"))
+    table = Column(Strings.of(["a", ""]), np.array([True, False]))
+    outputs = [
+        (ColumnSchema("whole", "int32"), x + 1),
+        (ColumnSchema("real", "float64"), x / 2),
+        (ColumnSchema("text", "string"), x.gather(table)),
+    ]
+    program = build(outputs, Schema([ColumnSchema("x", "int32")]))
+    answer = save_and_load(program, tmp_path)({"x": tf.constant([[0], [1], [-(2**31)]])})
+    assert answer["whole"].ravel().tolist() == [1, 2, -(2**31)]
+    np.testing.assert_array_equal(answer["real"].ravel(), [0.0, 0.5, np.nan])
+    assert answer["text"].ravel().tolist() == [b"a", b"\xff", b"\xff"]
+
+
+@pytest.mark.parametrize("have", ["int32", "int64"])
+@pytest.mark.parametrize("want", ["int32", "int64"])
+def test_row_lengths_have_a_dtype_of_their_own(have, want, tmp_path):
+    x = source("x", Type("float32", is_list=True, nullable=False))
+    inputs = Schema([ColumnSchema("x", "float32", is_list=True, nullable=False)])
+    program = build([(ColumnSchema("y", "float32"), x * 2)], inputs)
+    serve = save_and_load(
+        program,
+        tmp_path,
+        inputs=[WireColumn("x", "float32", "flat", nnzs_dtype=have)],
+        outputs=[WireColumn("y", "float32", "flat", nnzs_dtype=want)],
+    )
+    lengths = tf.constant([[2], [0]], have)
+    answer = serve({"x__values": tf.constant([[1.0], [2.0]]), "x__nnzs": lengths})
+    assert answer["y__values"].tolist() == [[2.0], [4.0]]
+    assert answer["y__nnzs"].tolist() == [[2], [0]]
+    assert answer["y__nnzs"].dtype == want
+
+
+def test_wire_form_that_does_not_fit_is_an_error():
+    x = source("x", Type("int64"))
+    program = build([(ColumnSchema("y", "int64"), x)], Schema([ColumnSchema("x", "int64")]))
+    with pytest.raises(SchemaError, match="'y' can be null"):
+        WireInterpreter(program, outputs=[WireColumn("y", "int64")])
+    with pytest.raises(SchemaError, match=r"input 'x'.*Received: .*int32"):
+        WireInterpreter(program, inputs=[WireColumn("x", "int32", nullable=True)])
+    with pytest.raises(SchemaError, match=r"output 'y'.*Received: None"):
+        WireInterpreter(program, outputs=[])
+    with pytest.raises(SchemaError, match="Expected the tensors x"):
+        WireInterpreter(program)({"z": tf.constant([[1]])})
+
+
+def test_program_fuses_with_a_network_in_one_saved_model(workflow, tmp_path):
+    program = served_program(workflow)
+
+    class Fused(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.preprocess = WireInterpreter(program)
+            self.embedding = tf.Variable(tf.reshape(tf.range(20.0), [10, 2]))
+
+        def __call__(self, tensors):
+            ids = self.preprocess(tensors)["userId"]
+            return {"score": tf.reduce_sum(tf.gather(self.embedding, ids[:, 0]), 1, keepdims=True)}
+
+    fused = Fused()
+    signature = [fused.preprocess.signature]
+    function = tf.function(fused, input_signature=signature, autograph=False)
+    tf.saved_model.save(fused, str(tmp_path), signatures=function)
+    serve = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    ids = workflow.transform(SERVED).collect()["userId"].to_numpy()
+    scores = serve(**as_tensors(program, SERVED))["score"].numpy().ravel()
+    np.testing.assert_array_equal(scores, 4.0 * ids + 1)
+
+
+def test_workflow_alone_does_not_import_tensorflow():
+    check = "import sys, workflow; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -1,0 +1,9 @@
+"""The onnx interpreter: a program as an ONNX graph, which onnxruntime runs with no Python.
+
+The only part of `workflow` that imports onnx; import it where ONNX is the subject.
+"""
+
+from .interpreter import OnnxInterpreter
+from .wire import OUTPUT_SUFFIX, save_onnx, to_onnx
+
+__all__ = ["OUTPUT_SUFFIX", "OnnxInterpreter", "save_onnx", "to_onnx"]

@@ -1,0 +1,205 @@
+"""An ONNX graph under construction, and the few element types that its kernels share.
+
+Most of onnxruntime's kernels lack small and unsigned integers, and a few lack booleans. So a
+value is carried in one of five types only: bool, int64 for every integer (a uint64 by its 64
+bits), float32, float64 and string. It takes its own dtype at the graph's inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from workflow.expressions.column import Array, Strings
+from workflow.schema import DTYPES, SchemaError
+
+OPSET, ML_OPSET, IR_VERSION = 18, 4, 9
+_ML_DOMAIN = "ai.onnx.ml"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A column inside the graph, by the names of its tensors.
+
+    Attributes:
+        values: shape [N, 1], for a list column [sum of lengths, 1], for a constant [1].
+        valid: bool, as `values`, False at a null; None where nothing is null.
+        lengths: int64 row lengths, [N, 1], of a list column; else None.
+        constant: whether it is the same in every row.
+        limits: the smallest and the largest value, where they are known.
+        null_code: the value that stands in `values` at every null and nowhere else, if one does.
+        refill: makes `values` with another int64 at every null, for less than `Where` costs.
+    """
+
+    values: str
+    valid: str | None = None
+    lengths: str | None = None
+    constant: bool = False
+    limits: tuple[int, int] | None = None
+    null_code: Any = None
+    refill: Callable[[int], str] | None = None
+
+
+def carrier(dtype: str) -> str:
+    """The dtype in which values of a dtype are carried.
+
+    Example:
+        >>> carrier("uint8"), carrier("float32")
+        ('int64', 'float32')
+    """
+    return "int64" if DTYPES[dtype].is_integer else dtype
+
+
+def onnx_type(dtype: str) -> int:
+    """The number of a dtype in `TensorProto`."""
+    return int(getattr(TensorProto, DTYPES[dtype].onnx))
+
+
+@dataclass
+class Graph:
+    """Nodes and initializers, each distinct one once, and the graph's inputs and outputs.
+
+    Attributes:
+        inputs: in the order of `take`.
+        outputs: in the order of `give`.
+
+    Example:
+        >>> graph = Graph()
+        >>> doubled = graph.add("Add", "x", "x")
+        >>> graph.add("Add", "x", "x") == doubled
+        True
+    """
+
+    inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
+    outputs: list[onnx.ValueInfoProto] = field(default_factory=list)
+    _nodes: list[onnx.NodeProto] = field(default_factory=list)
+    _tables: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    _known: dict[Any, str] = field(default_factory=dict)
+
+    def take(self, name: str, dtype: str, rows: str) -> str:
+        """An input of shape [rows, 1], as its carrier."""
+        self.inputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), [rows, 1]))
+        return name if carrier(dtype) == dtype else self.cast(name, "int64")
+
+    def give(self, name: str, tensor: str, dtype: str, rows: str) -> None:
+        """A tensor as an output of shape [rows, 1], in its own dtype."""
+        tensor = tensor if carrier(dtype) == dtype else self.cast(tensor, dtype)
+        self._nodes.append(helper.make_node("Identity", [tensor], [name], f"/{name}"))
+        self.outputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), [rows, 1]))
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Apply an operator; the name of its output."""
+        key = (operator, inputs, tuple(attributes.items()))
+        plain = all(isinstance(value, int) for value in attributes.values())
+        if plain and key in self._known:
+            return self._known[key]
+        output = f"/{operator}/{len(self._nodes)}"
+        domain = _ML_DOMAIN if operator == "LabelEncoder" else ""
+        self._nodes.append(
+            helper.make_node(operator, inputs, [output], output, domain=domain, **attributes)
+        )
+        if plain:
+            self._known[key] = output
+        return output
+
+    def ranks(self, texts: str) -> str:
+        """The rank of each string among all, as `Unique` finds it by comparing bytes."""
+        name = f"/Unique/{len(self._nodes)}"
+        names = [f"{name}/texts", "", name]
+        self._nodes.append(helper.make_node("Unique", [texts], names, name, sorted=1))
+        return name
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """One value as a tensor of shape [1], in the carrier of its dtype."""
+        if dtype == "string":
+            return self.table(Strings.of([value]))
+        with np.errstate(over="ignore"):  # beyond float32 is infinite there
+            array = np.array([value]).astype(DTYPES[dtype].numpy)
+        return self.table(array.astype(carrier(dtype), copy=False))
+
+    def vector(self, *values: int) -> str:
+        """Some int64 numbers as a tensor of shape [K]."""
+        return self.table(np.array(values, np.int64))
+
+    def table(self, array: Array | Strings) -> str:
+        """An array as an initializer."""
+        key = None
+        if not isinstance(array, Strings) and array.size <= 4:
+            key = (array.dtype.name, array.shape, array.tobytes())
+            if key in self._known:
+                return self._known[key]
+        name = f"/constant/{len(self._tables)}"
+        self._tables[name] = tensor_proto(array, name)
+        if key is not None:
+            self._known[key] = name
+        return name
+
+    def cast(self, name: str, dtype: str) -> str:
+        """Convert as C does: integers wrap round, fractions are dropped."""
+        return self.add("Cast", name, to=onnx_type(dtype))
+
+    def every(self, *masks: str | None) -> str | None:
+        """The conjunction of masks, of which None is always true."""
+        result: str | None = None
+        for mask in masks:
+            if mask is not None and mask != result:
+                result = mask if result is None else self.add("And", result, mask)
+        return result
+
+    def select(self, condition: str, a: str, b: str, dtype: str) -> str:
+        """`a` where the condition holds, else `b`; `dtype` is that of both."""
+        if dtype != "bool":
+            return self.add("Where", condition, a, b)
+        not_b = self.add("And", self.add("Not", condition), b)
+        return self.add("Or", self.add("And", condition, a), not_b)
+
+    def look_up(self, name: str, keys: Array | Strings, results: Array, missing: int) -> str:
+        """The result that stands beside each value among the keys, int64, or `missing`."""
+        if len(keys) == 0:
+            return self.add("Expand", self.vector(missing), self.add("Shape", name))
+        return self.add(
+            "LabelEncoder",
+            name,
+            keys_tensor=tensor_proto(keys, "keys"),
+            values_tensor=tensor_proto(results, "values"),
+            default_tensor=tensor_proto(np.array([missing], np.int64), "default"),
+        )
+
+    def model(self, name: str) -> onnx.ModelProto:
+        """The model of what the outputs depend on.
+
+        Raises:
+            SchemaError: two inputs or outputs of one name.
+        """
+        names = [info.name for info in (*self.inputs, *self.outputs)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"Expected distinct tensor names. Received twice: {twice}.")
+        wanted, nodes = {info.name for info in self.outputs}, []
+        for node in reversed(self._nodes):
+            if not wanted.isdisjoint(node.output):
+                wanted.update(node.input)
+                nodes.append(node)
+        tables = [tensor for key, tensor in self._tables.items() if key in wanted]
+        graph = helper.make_graph(nodes[::-1], name, self.inputs, self.outputs, tables)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML_DOMAIN, ML_OPSET)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def tensor_proto(array: Array | Strings, name: str) -> onnx.TensorProto:
+    """An array, or many strings, as a tensor of one dimension.
+
+    Strings go in as the bytes they are, so that the code for null, which is no UTF-8, can too.
+    """
+    if not isinstance(array, Strings):
+        return numpy_helper.from_array(np.ascontiguousarray(array), name)
+    raw = array.data.tobytes()
+    tensor = TensorProto(name=name, data_type=TensorProto.STRING, dims=[len(array)])
+    tensor.string_data.extend(raw[start:end] for start, end in pairwise(array.offsets.tolist()))
+    return tensor

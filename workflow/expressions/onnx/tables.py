@@ -1,0 +1,140 @@
+"""The verbs over tables in ONNX: `lookup`, `gather` and the lengths of lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from workflow.expressions.column import Array, Column, Strings
+from workflow.expressions.program import Step
+from workflow.expressions.verbs import Type, table_dtype
+from workflow.schema import DTYPES
+
+from .graph import Graph, Tensor, carrier
+
+_LARGEST = 2**63 - 1
+
+
+def look_up(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """`lookup`: a LabelEncoder, which is a hash table."""
+    (operand,), dtype = operands, types[0].dtype
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    keys, results = _keys(step.parameters["keys"], dtype)
+    results += first
+    name = graph.cast(operand.values, "int64") if dtype == "bool" else operand.values
+    return Tensor(
+        graph.look_up(name, keys, results, missing),
+        operand.valid,
+        operand.lengths,
+        operand.constant,
+        limits=(min(first, missing), max(first + step.parameters["keys"].rows - 1, missing)),
+        refill=_refill(graph, operand, dtype, keys, results, missing),
+    )
+
+
+def _keys(keys: Column, dtype: str) -> tuple[Array | Strings, Array]:
+    """The keys that a value of the dtype can equal, as they are carried, and their positions."""
+    positions = np.arange(keys.rows)
+    if isinstance(keys.values, Strings):
+        return keys.values, positions
+    table = keys.values.astype(np.int64)
+    if (dtype == "uint64") != (keys.values.dtype == np.uint64):
+        # As 64 bits, -1 and the largest uint64 are one; no value of the other type equals either.
+        return table[table >= 0], positions[table >= 0]
+    return table, positions
+
+
+def _refill(
+    graph: Graph, operand: Tensor, dtype: str, keys: Array | Strings, results: Array, missing: int
+) -> Callable[[int], str] | None:
+    """A lookup that finds the code for null, too: one node, where a mask and a choice take three."""
+    code = operand.null_code
+    if code is None:
+        return None
+    if isinstance(keys, Strings):
+        more: Array | Strings = Strings(
+            np.append(keys.data, np.frombuffer(code, np.uint8)),
+            np.append(keys.offsets, keys.offsets[-1] + len(code)),
+        )
+        kept = results
+    else:
+        number = np.array([code], DTYPES[dtype].numpy).astype(np.int64)
+        # What is null is no key, even if the vocabulary has such a number.
+        more, kept = np.append(keys[keys != number], number), results[keys != number]
+    return lambda value: graph.look_up(operand.values, more, np.append(kept, value), missing)
+
+
+def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """`gather`: positions that are nowhere go to one more row at the table's end."""
+    table: Column = step.parameters["table"]
+    (positions,) = operands
+    end = graph.vector(table.rows)
+    found = graph.every(
+        graph.add("GreaterOrEqual", positions.values, graph.vector(0)),
+        graph.add("Less", positions.values, end),
+        positions.valid,
+    )
+    rows = graph.add("Where", str(found), positions.values, end)
+    if table.is_list:
+        return _gather_lists(graph, table, rows)
+    if table.valid is not None:
+        found = graph.add("Gather", graph.table(np.append(table.valid, False)), rows)
+    values: Any = table.values
+    if isinstance(values, Strings):
+        values = Strings(values.data, np.append(values.offsets, values.offsets[-1]))
+    else:
+        values = np.append(values, values.dtype.type(0))
+    values = _take(graph, Column(values), rows)
+    return Tensor(values, found, positions.lengths, positions.constant)
+
+
+def _take(graph: Graph, table: Column, rows: str) -> str:
+    """Values of a table, which is kept in its own dtype, in their carrier."""
+    values, dtype = table.values, table_dtype(table).name
+    if isinstance(values, Strings) or dtype != "uint64":
+        name = graph.add("Gather", graph.table(values), rows)
+        return name if carrier(dtype) == dtype else graph.cast(name, "int64")
+    return graph.add("Gather", graph.table(values.view(np.int64)), rows)
+
+
+def _gather_lists(graph: Graph, table: Column, rows: str) -> Tensor:
+    """The elements of the lists in some rows, one after another; the last row is an empty list."""
+    offsets = table.offsets()
+    rows = graph.add("Reshape", rows, graph.vector(-1))
+    lengths = graph.add("Gather", graph.table(np.append(np.diff(offsets), 0)), rows)
+    # Where the elements of each row end; the 0 before them is for a batch of no rows.
+    zero, last = graph.vector(0), graph.vector(-1)
+    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
+    total = graph.add("Gather", ends, last)
+    begins = graph.add("Slice", ends, zero, last)
+    row = _rows_of_elements(graph, ends, rows, total)
+    shift = graph.add("Sub", graph.add("Gather", graph.table(offsets), rows), begins)
+    place = graph.add("Range", *(graph.add("Squeeze", n) for n in (zero, total, graph.vector(1))))
+    element = graph.add("Add", place, graph.add("Gather", shift, row))
+    element = graph.add("Reshape", element, graph.vector(-1, 1))
+    valid = None
+    if table.valid is not None:
+        valid = graph.add("Gather", graph.table(table.valid), element)
+    lengths = graph.add("Reshape", lengths, graph.vector(-1, 1))
+    return Tensor(_take(graph, Column(table.values), element), valid, lengths)
+
+
+def _rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
+    """The row of each element: how many rows end at its place or before."""
+    marks = graph.add("Expand", graph.vector(0), graph.add("Add", total, graph.vector(1)))
+    counts = graph.add(
+        "ScatterElements",
+        marks,
+        graph.add("Slice", ends, graph.vector(1), graph.vector(_LARGEST)),
+        graph.add("Expand", graph.vector(1), graph.add("Shape", rows)),
+        reduction="add",
+    )
+    summed = graph.add("CumSum", counts, graph.vector(0))
+    return graph.add("Slice", summed, graph.vector(0), total)
+
+
+def list_length(_: Graph, __: Step, ___: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """`list_length`: the lengths beside the values."""
+    return Tensor(str(operands[0].lengths))

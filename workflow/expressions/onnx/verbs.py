@@ -1,0 +1,315 @@
+"""What each verb is in ONNX: a function from a step to nodes. A further verb is one entry of EMIT.
+
+Only operators and types are used that onnxruntime has on the CPU in opset 18, on every Triton
+image since 24.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from workflow.expressions.numpy_verbs import bounds
+from workflow.expressions.program import Step
+from workflow.expressions.verbs import Type, promote
+from workflow.schema import DTYPES
+
+from .graph import Graph, Tensor, carrier
+from .tables import gather, list_length, look_up
+
+Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
+_LARGEST = 2**63 - 1
+_SIGN_BIT = -(2**63)
+
+
+def _convert(graph: Graph, name: str, have: str, want: str) -> str:
+    """A tensor of one dtype in the carrier of another that holds it, or of a float."""
+    if carrier(have) == carrier(want):
+        return name
+    return graph.cast(graph.cast(name, have) if have == "uint64" else name, carrier(want))
+
+
+def _converted(
+    graph: Graph, operands: Sequence[Tensor], types: Sequence[Type], want: str
+) -> list[str]:
+    return [
+        _convert(graph, o.values, t.dtype, want) for o, t in zip(operands, types, strict=True)
+    ]
+
+
+def _joint(graph: Graph, operands: Sequence[Tensor], values: str) -> Tensor:
+    """A result that is null where an operand is null."""
+    lengths = next((o.lengths for o in operands if o.lengths is not None), None)
+    valid = graph.every(*(o.valid for o in operands))
+    return Tensor(values, valid, lengths, all(o.constant for o in operands))
+
+
+def _wrap(graph: Graph, name: str, dtype: str) -> str:
+    """Let an integer overflow where its own dtype does."""
+    if DTYPES[dtype].is_integer and DTYPES[dtype].numpy.itemsize < 8:
+        return graph.cast(graph.cast(name, dtype), "int64")
+    return name
+
+
+def _arithmetic(operator: str) -> Emit:
+    def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+        dtype = step.type.dtype
+        values = graph.add(operator, *_converted(graph, operands, types, dtype))
+        return _joint(graph, operands, _wrap(graph, values, dtype))
+
+    return emit
+
+
+def _absolute(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    if step.type.kind == "uint":
+        return operands[0]
+    values = graph.add("Abs", operands[0].values)
+    return _joint(graph, operands, _wrap(graph, values, step.type.dtype))
+
+
+def _flip(graph: Graph, name: str) -> str:
+    """A uint64 as the int64 of the same rank, and back."""
+    return graph.add("Add", name, graph.vector(_SIGN_BIT))
+
+
+def _choose(graph: Graph, operator: str, a: str, b: str, dtype: str) -> str:
+    """`Min` or `Max` of two numbers; NaN with anything is NaN."""
+    if dtype != "uint64":
+        return graph.add(operator, a, b)
+    return _flip(graph, graph.add(operator, _flip(graph, a), _flip(graph, b)))
+
+
+def _extreme(operator: str) -> Emit:
+    def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+        a, b = _converted(graph, operands, types, step.type.dtype)
+        return _joint(graph, operands, _choose(graph, operator, a, b, step.type.dtype))
+
+    return emit
+
+
+def _real(operator: str) -> Emit:
+    return lambda graph, step, types, operands: _joint(
+        graph, operands, graph.add(operator, *_converted(graph, operands, types, step.type.dtype))
+    )
+
+
+def _transcendental(function: Callable[[Graph, str], str]) -> Emit:
+    """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
+
+    def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+        (value,) = _converted(graph, operands, types, "float64")
+        values = _convert(graph, function(graph, value), "float64", step.type.dtype)
+        return _joint(graph, operands, values)
+
+    return emit
+
+
+def _log1p(graph: Graph, x: str) -> str:
+    """log(1 + x), which ONNX lacks, exact to a few ulp of float64.
+
+    The sum is rounded to u, and what that loses is added to the first order: log(1 + x) is
+    log(u) + (x - (u - 1)) / u. The correction is 0 at both ends of the logarithm's range, where
+    its own arithmetic would make NaN of infinities; x is moved inwards there.
+    """
+    one = graph.constant(1.0, "float64")
+    low, high = (graph.constant(v, "float64") for v in (np.nextafter(-1.0, 0.0), 2.0**60))
+    inner = graph.add("Min", graph.add("Max", x, low), high)
+    u = graph.add("Add", inner, one)
+    lost = graph.add("Div", graph.add("Sub", inner, graph.add("Sub", u, one)), u)
+    return graph.add("Add", graph.add("Log", graph.add("Add", x, one)), lost)
+
+
+def _ranks(graph: Graph, a: str, b: str) -> tuple[str, str]:
+    """Numbers that compare as two columns of strings do; ONNX itself compares none.
+
+    They are ranks by bytes, which in UTF-8 are ranks by characters.
+    """
+    first, second = (graph.add("Reshape", text, graph.vector(-1)) for text in (a, b))
+    ranks = graph.ranks(graph.add("Concat", first, second, axis=0))
+    size = graph.add("Shape", first)
+    head = graph.add("Slice", ranks, graph.vector(0), size)
+    tail = graph.add("Slice", ranks, size, graph.vector(_LARGEST))
+    return (
+        graph.add("Reshape", head, graph.add("Shape", a), allowzero=1),
+        graph.add("Reshape", tail, graph.add("Shape", b), allowzero=1),
+    )
+
+
+def _comparison(operator: str, *, negate: bool = False) -> Emit:
+    def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+        dtype = promote(step.verb, types)
+        a, b = _converted(graph, operands, types, dtype)
+        if dtype == "string":
+            a, b = _ranks(graph, a, b)
+        elif dtype == "bool":
+            a, b = graph.cast(a, "int64"), graph.cast(b, "int64")
+        elif dtype == "uint64":
+            a, b = _flip(graph, a), _flip(graph, b)
+        values = graph.add(operator, a, b)
+        return _joint(graph, operands, graph.add("Not", values) if negate else values)
+
+    return emit
+
+
+def _logical(*, stops: bool) -> Emit:
+    """Kleene's `and` (an operand that is False decides) and `or` (one that is True decides)."""
+
+    def emit(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+        known = [_neutral_null(graph, o, stops=stops) for o in operands]
+        made = _joint(graph, operands, graph.add("Or" if stops else "And", *known))
+        if made.valid is None:
+            return made
+        decided = made.values if stops else graph.add("Not", made.values)
+        return replace(made, valid=graph.add("Or", made.valid, decided))
+
+    return emit
+
+
+def _neutral_null(graph: Graph, operand: Tensor, *, stops: bool) -> str:
+    """The operand with its nulls made the value that decides nothing."""
+    if operand.valid is None:
+        return operand.values
+    if stops:
+        return graph.add("And", operand.values, operand.valid)
+    return graph.add("Or", operand.values, graph.add("Not", operand.valid))
+
+
+def _bool(operator: str) -> Emit:
+    return lambda graph, _, __, operands: _joint(
+        graph, operands, graph.add(operator, *(o.values for o in operands))
+    )
+
+
+def _is_null(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    (a,) = operands
+    if a.valid is not None:
+        return Tensor(graph.add("Not", a.valid), None, a.lengths, a.constant)
+    no = graph.constant(value=False, dtype="bool")
+    return Tensor(
+        graph.add("Expand", no, graph.add("Shape", a.values)), None, a.lengths, a.constant
+    )
+
+
+def _fill_null(
+    graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]
+) -> Tensor:
+    a, b = operands
+    first, second = _converted(graph, operands, types, step.type.dtype)
+    if a.valid is None:
+        return replace(a, values=first, null_code=None, refill=None)
+    values, limits = "", None
+    if a.limits is not None and b.limits is not None:
+        limits = min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1])
+        if a.refill is not None and b.constant and b.valid is None:
+            values = a.refill(b.limits[0])
+    values = values or graph.select(a.valid, first, second, step.type.dtype)
+    valid = None if b.valid is None else graph.add("Or", a.valid, b.valid)
+    return replace(_joint(graph, operands, values), valid=valid, limits=limits)
+
+
+def _where(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    condition, a, b = operands
+    first, second = _converted(graph, [a, b], types[1:], step.type.dtype)
+    values = graph.select(condition.values, first, second, step.type.dtype)
+    chosen: str | None = None
+    if a.valid is not None or b.valid is not None:
+        yes = graph.constant(value=True, dtype="bool")
+        masks = [yes if o.valid is None else o.valid for o in (a, b)]
+        chosen = graph.select(condition.values, masks[0], masks[1], "bool")
+    return replace(
+        _joint(graph, operands, values), valid=graph.every(condition.valid, chosen)
+    )
+
+
+def _cast(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    have, want, name = types[0].dtype, step.type.dtype, operands[0].values
+    if have == want:
+        return operands[0]
+    if DTYPES[want].is_integer and DTYPES[have].is_integer:
+        return _fit(graph, operands[0], have, want)
+    if want == "bool":
+        name = _truth(graph, name, have)
+    elif not DTYPES[want].is_integer or have == "bool":
+        name = _convert(graph, name, have, want)
+    else:
+        name = _saturate(graph, _convert(graph, name, have, "float64"), want)
+    return _joint(graph, operands, name)
+
+
+def _truth(graph: Graph, name: str, have: str) -> str:
+    zero = graph.constant(0, have)
+    if DTYPES[have].is_integer:
+        return graph.add("Not", graph.add("Equal", name, zero))
+    return graph.add("Greater", graph.add("Abs", name), zero)  # of NaN this is False
+
+
+def _fit(graph: Graph, operand: Tensor, have: str, want: str) -> Tensor:
+    """An integer at the nearest value that another integer type has."""
+    own, limits = np.iinfo(DTYPES[have].numpy), np.iinfo(DTYPES[want].numpy)
+    least, most = operand.limits or (int(own.min), int(own.max))
+    name = operand.values
+    if limits.min > least:
+        name = _choose(graph, "Max", name, graph.constant(limits.min, have), have)
+    if limits.max < most:
+        name = _choose(graph, "Min", name, graph.constant(limits.max, have), have)
+    return operand if name == operand.values else _joint(graph, [operand], name)
+
+
+def _saturate(graph: Graph, name: str, want: str) -> str:
+    """Floats as integers; a float64 cannot hold the largest int64, so that end is set apart."""
+    limits = np.iinfo(DTYPES[want].numpy)
+    zero = graph.constant(0.0, "float64")
+    name = graph.add("Where", graph.add("Equal", name, name), name, zero)  # NaN is 0
+    name = graph.add("Max", name, graph.constant(float(limits.min), "float64"))
+    inside = graph.add("Less", name, graph.constant(float(limits.max), "float64"))
+    name = graph.add("Where", inside, name, zero)
+    if want == "uint64":
+        name = graph.cast(name, want)
+    return graph.add("Where", inside, graph.cast(name, "int64"), graph.constant(limits.max, want))
+
+
+def _clip(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    dtype, name = step.type.dtype, operands[0].values
+    for operator, bound in zip(("Max", "Min"), bounds(step), strict=True):
+        if bound is not None:
+            name = _choose(graph, operator, name, graph.constant(bound, dtype), dtype)
+    return _joint(graph, operands, name)
+
+
+EMIT: Mapping[str, Emit] = {
+    "add": _arithmetic("Add"),
+    "subtract": _arithmetic("Sub"),
+    "multiply": _arithmetic("Mul"),
+    "negate": _arithmetic("Neg"),
+    "absolute": _absolute,
+    "minimum": _extreme("Min"),
+    "maximum": _extreme("Max"),
+    "divide": _real("Div"),
+    "sqrt": _real("Sqrt"),
+    "floor": _real("Floor"),
+    "ceil": _real("Ceil"),
+    "log1p": _transcendental(_log1p),
+    "log": _transcendental(lambda graph, x: graph.add("Log", x)),
+    "exp": _transcendental(lambda graph, x: graph.add("Exp", x)),
+    "equal": _comparison("Equal"),
+    "not_equal": _comparison("Equal", negate=True),
+    "less": _comparison("Less"),
+    "less_equal": _comparison("LessOrEqual"),
+    "greater": _comparison("Greater"),
+    "greater_equal": _comparison("GreaterOrEqual"),
+    "logical_and": _logical(stops=False),
+    "logical_or": _logical(stops=True),
+    "logical_xor": _bool("Xor"),
+    "logical_not": _bool("Not"),
+    "is_null": _is_null,
+    "fill_null": _fill_null,
+    "where": _where,
+    "cast": _cast,
+    "clip": _clip,
+    "lookup": look_up,
+    "gather": gather,
+    "list_length": list_length,
+}

@@ -1,0 +1,201 @@
+"""The serving face: a program as an ONNX model whose tensors are in wire form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from workflow.expressions.column import Strings
+from workflow.expressions.fold import fold_tables
+from workflow.expressions.program import Program
+from workflow.schema import DTYPES, Schema, SchemaError
+from workflow.wire import WireColumn, wire_column
+
+from .emit import emit
+from .graph import Graph, Tensor
+
+OUTPUT_SUFFIX = "__out"
+EXTERNAL_DATA_BYTES = 1_000_000_000
+_PROTOBUF_BYTES = 2**31 - 1
+
+
+def to_onnx(
+    program: Program,
+    inputs: Sequence[WireColumn] | None = None,
+    outputs: Sequence[WireColumn] | None = None,
+    *,
+    name: str = "preprocess",
+) -> onnx.ModelProto:
+    """The program as an ONNX model: opset 18, ai.onnx.ml 4, IR version 9.
+
+    An ONNX graph cannot have an input and an output of one name, and most outputs have the name
+    of the input that they are made of. So inputs are named as `WireColumn.tensors` says, and
+    outputs likewise with `OUTPUT_SUFFIX` behind.
+
+    As the numpy preprocessing, the model fails on row lengths that are negative or do not add
+    up, and on columns of different numbers of rows. What it does not refuse: bytes that are not
+    UTF-8 are an unknown string, and NaN where no null may be sent is computed with as a null.
+
+    Args:
+        program: the fitted transform.
+        inputs: the wire form of its inputs; by default null can be sent in each input that the
+            program says is nullable, but for booleans.
+        outputs: the wire form of its outputs; by default, as their schema says.
+        name: the graph's name.
+
+    Returns:
+        the model: scalars are [rows, 1], the values of a list [elements, 1] and its nnzs
+        [rows, 1]. Write it with `save_onnx`.
+
+    Raises:
+        SchemaError: a wire form that does not fit its column, an output that can be null and
+            whose wire form has no code for it, or two tensors of one name.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 7, 9]})
+        >>> [output.name for output in to_onnx(workflow.program).graph.output]
+        ['userId__out']
+    """
+    graph = Graph()
+    wires = _wire_columns("input", program.inputs, inputs)
+    sources = {column.name: _receive(graph, column) for column in wires.values()}
+    made = emit(graph, fold_tables(program), sources)
+    made = _check_rows(graph, sources, made)
+    for column in _wire_columns("output", program.output_schema, outputs).values():
+        _send(graph, column, made[column.name])
+    return graph.model(name)
+
+
+def save_onnx(
+    model: onnx.ModelProto, path: str | os.PathLike[str], *, external_data: bool | None = None
+) -> None:
+    """Write a model, its tables into a file beside it where they are large.
+
+    Args:
+        model: is changed where tables go to the other file, `<stem of path>.data`.
+        path: the file to write, for example `1/model.onnx`.
+        external_data: whether tables go to the other file; by default, where the model is
+            larger than 1 GB.
+
+    Raises:
+        SchemaError: vocabularies too large for the format.
+    """
+    path = Path(path)
+    if external_data is None:
+        external_data = model.ByteSize() > EXTERNAL_DATA_BYTES
+    inside = model.ByteSize()
+    if external_data:
+        inside -= sum(tensor.ByteSize() for tensor in model.graph.initializer)
+    if inside > _PROTOBUF_BYTES:
+        raise SchemaError(
+            f"Expected vocabularies that fit into an ONNX file, 2 GB. Received: {inside} bytes. "
+            "Use max_size or freq_threshold in Categorify, or another runtime."
+        )
+    if external_data:
+        location = path.with_suffix(".data")
+        location.unlink(missing_ok=True)  # onnx would append to it
+        onnx.save_model(
+            model, path, save_as_external_data=True, location=location.name, size_threshold=1024
+        )
+    else:
+        onnx.save_model(model, path)
+
+
+def _wire_columns(
+    what: str, schema: Schema, told: Sequence[WireColumn] | None
+) -> dict[str, WireColumn]:
+    """How the columns travel: by default, or as told and held to the schema."""
+    default = {c.name: wire_column(c, c.nullable and (what == "output" or c.info.kind != "bool")) for c in schema.columns}
+    if told is None:
+        return default
+    columns = {column.name: column for column in told}
+    have = {name: (c.dtype, c.layout) for name, c in columns.items()}
+    want = {name: (c.dtype, c.layout) for name, c in default.items()}
+    if have != want or len(columns) != len(told):
+        raise SchemaError(f"Expected a wire form for each {what}, {want}. Received: {have}.")
+    return columns
+
+
+def _receive(graph: Graph, column: WireColumn) -> Tensor:
+    """An input, its code for null decoded and its row lengths checked."""
+    names, rows, lengths = list(column.tensors), "rows", None
+    if column.layout == "flat":
+        rows = f"elements of {column.name}"
+    values = graph.take(names[0], column.dtype, rows)
+    if column.layout == "flat":
+        lengths = graph.take(names[1], column.nnzs_dtype, "rows")
+        values = _check_lengths(graph, values, lengths)
+    if DTYPES[column.dtype].kind == "float":  # NaN is null, whether or not null may be sent
+        return Tensor(values, graph.add("Equal", values, values), lengths)
+    if not column.nullable:
+        return Tensor(values, None, lengths)
+    if column.dtype == "string":
+        found = graph.look_up(values, _null_string(column), np.zeros(1, np.int64), 1)
+        valid = graph.cast(found, "bool")
+    else:
+        code = graph.constant(column.null_code, column.dtype)
+        valid = graph.add("Not", graph.add("Equal", values, code))
+    return Tensor(values, valid, lengths, null_code=column.null_code)
+
+
+def _null_string(column: WireColumn) -> Strings:
+    code = np.frombuffer(column.null_code, np.uint8)
+    return Strings(code, np.array([0, len(code)]))
+
+
+def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
+    """The values, if there are as many as the row lengths say; else the run fails."""
+    zero = graph.vector(0)
+    # In float64 a sum cannot wrap round to the right total, nor with what a negative becomes.
+    length = graph.add("Where", graph.add("Less", lengths, zero), graph.vector(2**62), lengths)
+    length = graph.add("Reshape", graph.cast(length, "float64"), graph.vector(-1))
+    start = graph.constant(0.0, "float64")
+    sums = graph.add("CumSum", graph.add("Concat", start, length, axis=0), zero)
+    total = graph.cast(graph.add("Gather", sums, graph.vector(-1)), "int64")
+    shape = graph.add("Concat", total, graph.vector(1), axis=0)
+    return graph.add("Reshape", values, shape, allowzero=1)
+
+
+def _check_rows(
+    graph: Graph, sources: Mapping[str, Tensor], made: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The outputs, if all inputs have the same number of rows; else the run fails."""
+    firsts = [source.lengths or source.values for source in sources.values()]
+    if len(firsts) < 2 or not made:
+        return made
+    shapes = [graph.add("Shape", tensor, end=1) for tensor in firsts]
+    rows = graph.add("Concat", *shapes, axis=0)
+    most, least = graph.add("ReduceMax", rows, keepdims=1), graph.add("ReduceMin", rows, keepdims=1)
+    # No tensor has -2 rows, so that the last Reshape fails.
+    agreed = graph.add("Where", graph.add("Equal", most, least), most, graph.vector(-2))
+    shape = graph.add("Concat", agreed, graph.vector(1), axis=0)
+    name, tensor = next(iter(made.items()))
+    if tensor.lengths is None:
+        tensor = replace(tensor, values=graph.add("Reshape", tensor.values, shape, allowzero=1))
+    else:
+        tensor = replace(tensor, lengths=graph.add("Reshape", tensor.lengths, shape, allowzero=1))
+    return made | {name: tensor}
+
+
+def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
+    """An output, its nulls as their code."""
+    names = [name + OUTPUT_SUFFIX for name in column.tensors]
+    rows, values = "rows", made.values
+    if column.nullable and made.valid is not None:
+        is_string = column.dtype == "string"
+        code = (
+            graph.table(_null_string(column))
+            if is_string
+            else graph.constant(column.null_code, column.dtype)
+        )
+        values = graph.add("Where", made.valid, values, code)
+    if made.lengths is not None:
+        rows = f"elements of {names[0]}"
+        graph.give(names[1], made.lengths, column.nnzs_dtype, "rows")
+    graph.give(names[0], values, column.dtype, rows)

@@ -1,0 +1,292 @@
+"""Lookups and gathers: the verbs that hold tables, saved with the model.
+
+Each is a `tf.Module`, so that `tf.saved_model.save` finds what it holds. Plain tables are
+variables: a checkpoint has no limit of 2 GB, which a graph with its constants has.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workflow.expressions.column import Array, Column, Strings
+from workflow.expressions.lookup import direct_table
+from workflow.expressions.program import Step
+from workflow.expressions.verbs import Type
+from workflow.schema import DTYPES
+
+from .column import Function, TensorColumn
+
+# From this size on a file loads several times faster than constants of the graph.
+LARGE_VOCABULARY = 100_000
+BREAKS_LINES = (b"\n", b"\r")
+
+
+def lookup(step: Step, types: Sequence[Type]) -> Function:
+    """The function for a lookup step, by the structure that suits its keys."""
+    keys: Column = step.parameters["keys"]
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    if isinstance(keys.values, Strings):
+        return (
+            Lookup(_string_table(keys.values, first, missing)) if keys.rows else _nowhere(missing)
+        )
+    whole, positions = _as_int64(keys.values, types[0].dtype)
+    if len(whole) == 0:
+        return _nowhere(missing)
+    # By its bits the upper half of uint64 is negative, which an address must not be.
+    plain = len(whole) == keys.rows and (types[0].dtype != "uint64" or bool(np.all(whole >= 0)))
+    direct = direct_table(whole, first, missing) if plain else None
+    if direct is not None:
+        return DirectLookup(*direct)
+    return Lookup(IntegerTable(whole, positions + first, missing))
+
+
+def _nowhere(missing: int) -> Function:
+    """A lookup among no keys, for which TensorFlow has no table."""
+
+    def find(column: TensorColumn) -> TensorColumn:
+        results = tf.fill(tf.shape(column.values), tf.constant(missing, tf.int64))
+        return TensorColumn(results, column.valid, column.lengths)
+
+    return find
+
+
+def _as_int64(keys: Array, dtype: str) -> tuple[Array, Array]:
+    """The keys that a column's dtype can hold, as int64 (uint64 by its bits), and their positions."""
+    positions = np.arange(len(keys))
+    if keys.dtype.kind != "b":
+        limits, own = np.iinfo(DTYPES[dtype].numpy), np.iinfo(keys.dtype)
+        lower, upper = max(limits.min, own.min), min(limits.max, own.max)
+        inside = (keys >= lower) & (keys <= upper)
+        keys, positions = keys[inside], positions[inside]
+    return keys.astype(np.int64), positions
+
+
+def _to_int64(values: Any) -> Any:
+    if values.dtype == tf.int64:
+        return values
+    return tf.bitcast(values, tf.int64) if values.dtype == tf.uint64 else tf.cast(values, tf.int64)
+
+
+class Lookup(tf.Module):  # type: ignore[misc]
+    """Positions of values by a hash table.
+
+    Args:
+        table: maps a tensor of values to int64 results.
+    """
+
+    def __init__(self, table: Any) -> None:
+        super().__init__()
+        self.table = table
+
+    def __call__(self, column: TensorColumn) -> TensorColumn:
+        """The result of each value."""
+        return TensorColumn(self.table.lookup(column.values), column.valid, column.lengths)
+
+
+class IntegerTable(tf.Module):  # type: ignore[misc]
+    """A hash table of integers of any width.
+
+    Args:
+        keys: int64, shape (K,), distinct.
+        results: int64, shape (K,).
+        missing: the result for a value that is no key.
+    """
+
+    def __init__(self, keys: Array, results: Array, missing: int) -> None:
+        super().__init__()
+        initializer = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(keys, tf.int64), tf.constant(results, tf.int64)
+        )
+        self.table = tf.lookup.StaticHashTable(initializer, missing)
+
+    def lookup(self, values: Any) -> Any:
+        """The results, int64."""
+        return self.table.lookup(_to_int64(values))
+
+
+class DirectLookup(tf.Module):  # type: ignore[misc]
+    """Positions of integers that lie close together, by address.
+
+    Args:
+        table: int64, the result for each integer from `low` to `high`; the first and the last
+            are the result for a value that is no key.
+        low: the integer of the table's first slot.
+        high: the integer of its last.
+    """
+
+    def __init__(self, table: Array, low: int, high: int) -> None:
+        super().__init__()
+        if 0 < low <= len(table):
+            # Slots from 0 on, where that is cheap: a subtraction less in each request.
+            table, low = np.concatenate([np.full(low, table[0]), table]), 0
+        self.table = tf.Variable(table, trainable=False, name="positions")
+        self._low, self._high = low, high
+
+    def __call__(self, column: TensorColumn) -> TensorColumn:
+        """The result of each value."""
+        slots = column.values
+        if slots.dtype == tf.uint64:
+            # Not by its bits: a table that starts below 0 would be met from the wrong end.
+            slots = tf.minimum(slots, np.uint64(2**63 - 1))
+        slots = tf.cast(slots, tf.int64)
+        slots = tf.raw_ops.ClipByValue(
+            t=slots,
+            clip_value_min=tf.constant(self._low, tf.int64),
+            clip_value_max=tf.constant(self._high, tf.int64),
+        )
+        slots = slots if self._low == 0 else slots - self._low
+        return TensorColumn(tf.gather(self.table, slots), column.valid, column.lengths)
+
+
+def _string_table(keys: Strings, first: int, missing: int) -> Any:
+    texts = [text.encode() for text in keys.to_objects()]
+    if sum(not _cannot_be_a_line(text) for text in texts) >= LARGE_VOCABULARY:
+        return FileTable(texts, first, missing)
+    return _hash_table(texts, np.arange(first, first + len(texts)), missing)
+
+
+def _hash_table(texts: Sequence[bytes], results: Array, missing: int) -> Any:
+    initializer = tf.lookup.KeyValueTensorInitializer(
+        tf.constant(texts, tf.string, [len(texts)]), tf.constant(results, tf.int64)
+    )
+    return tf.lookup.StaticHashTable(initializer, missing)
+
+
+class FileTable(tf.Module):  # type: ignore[misc]
+    """A hash table of many strings, which the SavedModel keeps as an asset: one on each line.
+
+    A text that cannot be a line, because it is empty or holds a line's end, is in a table beside.
+
+    Args:
+        texts: distinct strings, UTF-8.
+        first: the result for the first of them.
+        missing: the result for a string that is none of them.
+    """
+
+    def __init__(self, texts: Sequence[bytes], first: int, missing: int) -> None:
+        super().__init__()
+        odd = [row for row, text in enumerate(texts) if _cannot_be_a_line(text)]
+        lines = [text for text in texts if not _cannot_be_a_line(text)]
+        self._first = first
+        self.table = self._read(lines, -1 if odd else missing - first)
+        # The lines before which a text was left out, once for each such text.
+        self._gaps = np.array(odd) - np.arange(len(odd))
+        rest = [texts[row] for row in odd]
+        self.odd = _hash_table(rest, np.array(odd) + first, missing) if odd else None
+
+    def _read(self, lines: Sequence[bytes], missing: int) -> Any:
+        """A table from lines to their numbers, from 0."""
+        # TensorFlow copies the file when the model is saved, so it lives as long as this does.
+        folder = Path(tempfile.mkdtemp(prefix="vocabulary_"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = folder / f"vocabulary_{len(lines)}.txt"
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        index = tf.lookup.TextFileIndex
+        initializer = tf.lookup.TextFileInitializer(
+            str(path), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER, len(lines)
+        )
+        return tf.lookup.StaticHashTable(initializer, missing)
+
+    def lookup(self, values: Any) -> Any:
+        """The results, int64."""
+        line = self.table.lookup(values)
+        if self.odd is None:
+            return line + self._first
+        flat = tf.reshape(line, [-1])
+        left_out = tf.searchsorted(tf.constant(self._gaps), flat, side="right", out_type=tf.int64)
+        found = line + tf.reshape(left_out, tf.shape(line)) + self._first
+        return tf.where(tf.less(line, 0), self.odd.lookup(values), found)
+
+
+def _cannot_be_a_line(text: bytes) -> bool:
+    return not text or any(mark in text for mark in BREAKS_LINES)
+
+
+def gather(step: Step, _: Sequence[Type]) -> Function:
+    """The function for a gather step."""
+    table: Column = step.parameters["table"]
+    return GatherLists(table) if table.is_list else GatherScalars(table)
+
+
+def _values(table: Column) -> Array:
+    array = table.array
+    return np.array([text.encode() for text in array], object) if array.dtype == object else array
+
+
+def _variable(array: Array, dtype: Any = None) -> Any:
+    dtype = tf.string if array.dtype == object else dtype
+    return tf.Variable(tf.constant(array, dtype, array.shape), trainable=False, name="table")
+
+
+def _rows(positions: TensorColumn, size: int) -> tuple[Any, Any]:
+    """Whether each position is a row of the table, and the row, `size` where it is none."""
+    # The upper half of uint64 becomes negative, which is outside as well.
+    rows = _to_int64(positions.values)
+    found = tf.logical_and(tf.greater_equal(rows, 0), tf.less(rows, size))
+    if positions.valid is not None:
+        found = tf.logical_and(found, positions.valid)
+    return found, tf.where(found, rows, tf.constant(size, tf.int64))
+
+
+class GatherScalars(tf.Module):  # type: ignore[misc]
+    """Rows of a table of scalars.
+
+    Args:
+        table: a scalar column.
+    """
+
+    def __init__(self, table: Column) -> None:
+        super().__init__()
+        self._size = table.rows
+        values = _values(table)
+        # One more row, for positions that are nowhere.
+        none = np.array([b""], object) if values.dtype == object else np.zeros(1, values.dtype)
+        self.table = _variable(np.concatenate([values, none]))
+        self.valid = None if table.valid is None else _variable(np.append(table.valid, False))
+
+    def __call__(self, positions: TensorColumn) -> TensorColumn:
+        """The table's value at each position; null where there is none."""
+        found, rows = _rows(positions, self._size)
+        valid = found if self.valid is None else tf.gather(self.valid, rows)
+        return TensorColumn(tf.gather(self.table, rows), valid, positions.lengths)
+
+
+class GatherLists(tf.Module):  # type: ignore[misc]
+    """Rows of a table of lists.
+
+    Args:
+        table: a list column.
+    """
+
+    def __init__(self, table: Column) -> None:
+        super().__init__()
+        self._size = table.rows
+        # One more row, an empty one, for positions that are nowhere.
+        offsets = table.offsets()
+        self.offsets = _variable(np.append(offsets, offsets[-1]))
+        self.elements = _variable(_values(table))
+        self.valid = None if table.valid is None else _variable(table.valid)
+
+    def __call__(self, positions: TensorColumn) -> TensorColumn:
+        """The table's list at each position; empty where there is none."""
+        _, rows = _rows(positions, self._size)
+        offsets, elements = self._take(self.elements, rows)
+        valid = None if self.valid is None else self._take(self.valid, rows)[1]
+        return TensorColumn(elements, valid, offsets[1:] - offsets[:-1])
+
+    def _take(self, elements: Any, rows: Any) -> tuple[Any, Any]:
+        taken = tf.raw_ops.RaggedGather(
+            params_nested_splits=[self.offsets],
+            params_dense_values=elements,
+            indices=rows,
+            OUTPUT_RAGGED_RANK=1,
+        )
+        return taken.output_nested_splits[0], taken.output_dense_values

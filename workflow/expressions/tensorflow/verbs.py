@@ -1,0 +1,253 @@
+"""What each verb is in TensorFlow. A further verb is one entry of `PREPARE`.
+
+Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with
+a reciprocal instead of dividing, merges constants and sums, and makes 0 - x a negation, which
+unsigned integers do not have. `_guarded` stands in its way, so that arithmetic is what was
+written, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workflow.expressions.numpy_verbs import bounds
+from workflow.expressions.program import Step
+from workflow.expressions.verbs import Type, promote
+from workflow.schema import DTYPES
+
+from . import tables
+from .column import Function, TensorColumn
+from .strings import order
+
+Prepare = Callable[[Step, Sequence[Type]], Function]
+
+# What Grappler may merge with the arithmetic that comes after; of integers only constants matter.
+REWRITABLE = {"AddV2", "Sub", "Mul", "RealDiv", "Sqrt", "Neg", "Exp"}
+
+
+def tensor_dtype(dtype: str) -> Any:
+    """The TensorFlow type of a dtype; the names are the same."""
+    return tf.dtypes.as_dtype(dtype)
+
+
+def _guarded(values: Any) -> Any:
+    """The same values, which Grappler cannot see through."""
+    if not tf.is_symbolic_tensor(values):
+        return values
+    kind = values.op.type
+    if kind == "Const" or (values.dtype.is_floating and kind in REWRITABLE):
+        return tf.raw_ops.PlaceholderWithDefault(input=values, shape=values.shape)
+    return values
+
+
+def _valid(columns: Sequence[TensorColumn]) -> Any:
+    masks = [c.valid for c in columns if c.valid is not None]
+    return reduce(tf.logical_and, masks) if masks else None
+
+
+def _lengths(columns: Sequence[TensorColumn]) -> Any:
+    return next((c.lengths for c in columns if c.lengths is not None), None)
+
+
+def _elementwise(function: Callable[..., Any], dtype: str | None) -> Function:
+    """Apply a function to values of one dtype; a null operand makes a null result."""
+
+    def apply(*columns: TensorColumn) -> TensorColumn:
+        values = [c.values if dtype is None else tf.cast(c.values, dtype) for c in columns]
+        return TensorColumn(function(*values), _valid(columns), _lengths(columns))
+
+    return apply
+
+
+def _arithmetic(function: Callable[..., Any]) -> Prepare:
+    return lambda step, types: _elementwise(
+        lambda *values: function(*map(_guarded, values)), promote(step.verb, types)
+    )
+
+
+def _real(function: Callable[..., Any]) -> Prepare:
+    return lambda step, _: _elementwise(
+        lambda *values: function(*map(_guarded, values)), step.type.dtype
+    )
+
+
+def _transcendental(function: Callable[[Any], Any]) -> Prepare:
+    """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
+    return lambda step, _: _elementwise(
+        lambda value: tf.cast(function(_guarded(value)), step.type.dtype), "float64"
+    )
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return tf.raw_ops.RealDiv(x=a, y=b)
+
+
+def _negate(value: Any) -> Any:
+    # TensorFlow negates no unsigned integer; numpy wraps round.
+    if value.dtype.is_unsigned:
+        return _guarded(tf.zeros([], value.dtype)) - value
+    return tf.negative(value)
+
+
+def _absolute(value: Any) -> Any:
+    return value if value.dtype.is_unsigned else tf.abs(value)
+
+
+def _comparison(function: Callable[..., Any]) -> Prepare:
+    return lambda step, types: _elementwise(function, promote(step.verb, types))
+
+
+def _ordering(function: Callable[..., Any]) -> Prepare:
+    def prepare(step: Step, types: Sequence[Type]) -> Function:
+        dtype = promote(step.verb, types)
+        if dtype == "string":
+            return _elementwise(lambda a, b: function(order(a, b), 0), None)
+        return _elementwise(function, "uint8" if dtype == "bool" else dtype)
+
+    return prepare
+
+
+def _logical(stops: bool) -> Prepare:
+    """Kleene's `and` (an operand that is False decides) and `or` (one that is True decides)."""
+    function = tf.logical_or if stops else tf.logical_and
+
+    def known(column: TensorColumn) -> Any:
+        """The values, where null has become the one that does not decide."""
+        if column.valid is None:
+            return column.values
+        return tf.where(column.valid, column.values, not stops)
+
+    def apply(a: TensorColumn, b: TensorColumn) -> TensorColumn:
+        values, valid = [known(a), known(b)], _valid([a, b])
+        if valid is not None:
+            decided = [tf.equal(value, stops) for value in values]
+            valid = reduce(tf.logical_or, [valid, *decided])
+        return TensorColumn(function(*values), valid, _lengths([a, b]))
+
+    return lambda *_: apply
+
+
+def _is_null(*_: Any) -> Function:
+    def apply(a: TensorColumn) -> TensorColumn:
+        if a.valid is None:
+            return TensorColumn(tf.zeros(tf.shape(a.values), tf.bool), None, a.lengths)
+        return TensorColumn(tf.logical_not(a.valid), None, a.lengths)
+
+    return apply
+
+
+def _fill_null(step: Step, _: Sequence[Type]) -> Function:
+    dtype = step.type.dtype
+
+    def apply(a: TensorColumn, b: TensorColumn) -> TensorColumn:
+        values, lengths = tf.cast(a.values, dtype), _lengths([a, b])
+        if a.valid is None:
+            return TensorColumn(values, None, lengths)
+        values = tf.where(a.valid, values, tf.cast(b.values, dtype))
+        valid = None if b.valid is None else tf.logical_or(a.valid, b.valid)
+        return TensorColumn(values, valid, lengths)
+
+    return apply
+
+
+def _where(step: Step, _: Sequence[Type]) -> Function:
+    dtype = step.type.dtype
+
+    def apply(condition: TensorColumn, a: TensorColumn, b: TensorColumn) -> TensorColumn:
+        values = tf.where(condition.values, tf.cast(a.values, dtype), tf.cast(b.values, dtype))
+        valid = condition.valid
+        if a.valid is not None or b.valid is not None:
+            masks = [True if c.valid is None else c.valid for c in (a, b)]
+            chosen = tf.where(condition.values, *masks)
+            valid = chosen if valid is None else tf.logical_and(valid, chosen)
+        return TensorColumn(values, valid, _lengths([condition, a, b]))
+
+    return apply
+
+
+def _cast(step: Step, types: Sequence[Type]) -> Function:
+    have, want = DTYPES[types[0].dtype], DTYPES[step.type.dtype]
+    if want.kind == "bool":
+        return _elementwise(_truth, None)
+    if not want.is_integer or have.kind == "bool" or np.can_cast(have.numpy, want.numpy):
+        return _elementwise(lambda a: a, want.name)
+    limits = np.iinfo(want.numpy)
+    if not have.is_integer:
+        return _elementwise(lambda a: _saturate(a, limits), None)
+    own = np.iinfo(have.numpy)
+    lower, upper = max(limits.min, own.min), min(limits.max, own.max)
+    return _elementwise(lambda a: tf.cast(_bounded(a, lower, upper), want.name), None)
+
+
+def _truth(values: Any) -> Any:
+    if values.dtype == tf.bool:
+        return values
+    truth = tf.not_equal(values, tf.zeros([], values.dtype))
+    if values.dtype.is_floating:
+        truth = tf.logical_and(truth, tf.logical_not(tf.math.is_nan(values)))
+    return truth
+
+
+def _saturate(values: Any, limits: np.iinfo[Any]) -> Any:
+    """Floats as integers; a float cannot hold the largest int64, so that end is set apart."""
+    top = tf.greater_equal(values, tf.constant(float(limits.max), values.dtype))
+    outside = tf.logical_or(top, tf.math.is_nan(values))
+    inside = tf.where(outside, tf.zeros([], values.dtype), values)
+    whole = tf.cast(_bounded(inside, float(limits.min), None), limits.dtype.name)
+    return tf.where(top, tf.constant(limits.max, limits.dtype.name), whole)
+
+
+def _bounded(values: Any, lower: float | None, upper: float | None) -> Any:
+    if lower is not None:
+        values = tf.maximum(values, tf.constant(lower, values.dtype))
+    return values if upper is None else tf.minimum(values, tf.constant(upper, values.dtype))
+
+
+def _clip(step: Step, _: Sequence[Type]) -> Function:
+    lower, upper = bounds(step)
+    return _elementwise(lambda values: _bounded(values, lower, upper), None)
+
+
+def _list_length(*_: Any) -> Function:
+    return lambda a: TensorColumn(a.lengths)
+
+
+PREPARE: Mapping[str, Prepare] = {
+    "add": _arithmetic(tf.add),
+    "subtract": _arithmetic(tf.subtract),
+    "multiply": _arithmetic(tf.multiply),
+    "minimum": _arithmetic(tf.minimum),
+    "maximum": _arithmetic(tf.maximum),
+    "negate": _arithmetic(_negate),
+    "absolute": _arithmetic(_absolute),
+    "divide": _real(_divide),
+    "log1p": _transcendental(tf.math.log1p),
+    "log": _transcendental(tf.math.log),
+    "exp": _transcendental(tf.math.exp),
+    "sqrt": _real(tf.math.sqrt),
+    "floor": _real(tf.math.floor),
+    "ceil": _real(tf.math.ceil),
+    "equal": _comparison(tf.equal),
+    "not_equal": _comparison(tf.not_equal),
+    "less": _ordering(tf.less),
+    "less_equal": _ordering(tf.less_equal),
+    "greater": _ordering(tf.greater),
+    "greater_equal": _ordering(tf.greater_equal),
+    "logical_and": _logical(stops=False),
+    "logical_or": _logical(stops=True),
+    "logical_xor": lambda *_: _elementwise(tf.not_equal, None),
+    "logical_not": lambda *_: _elementwise(tf.logical_not, None),
+    "is_null": _is_null,
+    "fill_null": _fill_null,
+    "where": _where,
+    "cast": _cast,
+    "clip": _clip,
+    "lookup": tables.lookup,
+    "gather": tables.gather,
+    "list_length": _list_length,
+}

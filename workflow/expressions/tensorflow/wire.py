@@ -1,0 +1,167 @@
+"""The serving face: the tensors that travel in, the tensors that travel out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import tensorflow as tf
+
+from workflow.expressions.program import Program
+from workflow.schema import DTYPES, Schema, SchemaError
+from workflow.wire import NNZS, VALUES, WireColumn, wire_column
+
+from .column import TensorColumn
+from .interpreter import TensorFlowInterpreter
+from .verbs import tensor_dtype
+
+
+class WireInterpreter(tf.Module):  # type: ignore[misc]
+    """A program from wire tensors to wire tensors, as one TensorFlow graph.
+
+    What the numpy preprocessing refuses is refused here as well, with InvalidArgumentError:
+    row lengths that do not add up, columns of different numbers of rows, and NaN in a float
+    column that takes no nulls. Strings are not checked to be UTF-8: bytes that are not are
+    unknown values.
+
+    Args:
+        program: what to compute.
+        inputs: the wire form of the program's inputs; by default as their schema says.
+        outputs: the same of its outputs.
+
+    Raises:
+        SchemaError: a wire form that does not fit its column.
+
+    Example:
+        >>> module = WireInterpreter(workflow.program)
+        >>> serve = tf.function(module, input_signature=[module.signature])
+        >>> tf.saved_model.save(module, "preprocess", signatures=serve)
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Iterable[WireColumn] | None = None,
+        outputs: Iterable[WireColumn] | None = None,
+    ) -> None:
+        super().__init__()
+        self.interpreter = TensorFlowInterpreter(program)
+        self._inputs = _wire_columns("input", program.inputs, inputs)
+        self._outputs = _wire_columns("output", program.output_schema, outputs)
+        for column in self._outputs.values():
+            if program.output_schema[column.name].nullable and not column.nullable:
+                raise SchemaError(
+                    f"Output {column.name!r} can be null, and its wire form has no code for null. "
+                    "Add FillMissing or Categorify to the workflow."
+                )
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """A `tf.TensorSpec` of the shape [None, 1] for each input tensor, by name."""
+        return {
+            name: tf.TensorSpec([None, 1], tensor_dtype(dtype), name=name)
+            for column in self._inputs.values()
+            for name, dtype in column.tensors.items()
+        }
+
+    def __call__(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The output tensors.
+
+        Args:
+            tensors: each of `signature`; more are left out.
+
+        Returns:
+            each output's tensors, of the shape [N, 1], for a list [sum of nnzs, 1] and [N, 1].
+
+        Raises:
+            SchemaError: a tensor is missing.
+            tf.errors.InvalidArgumentError: the tensors do not belong together.
+        """
+        missing = [name for name in self.signature if name not in tensors]
+        if missing:
+            raise SchemaError(f"Expected the tensors {', '.join(missing)}. Received: none of them.")
+        columns = {name: _decode(column, tensors) for name, column in self._inputs.items()}
+        _check_rows(columns)
+        made: dict[str, Any] = {}
+        for name, column in self.interpreter(columns).items():
+            made |= _encode(self._outputs[name], column)
+        return made
+
+
+def _wire_columns(
+    side: str, schema: Schema, given: Iterable[WireColumn] | None
+) -> dict[str, WireColumn]:
+    default = {c.name: wire_column(c, c.nullable) for c in schema.columns}
+    if given is None:
+        return default
+    described = {column.name: column for column in given}
+    for columns in (default, described):
+        for name in columns:
+            have, want = described.get(name), default.get(name)
+            if (
+                have is None
+                or want is None
+                or (have.dtype, have.layout) != (want.dtype, want.layout)
+            ):
+                raise SchemaError(f"Expected the {side} {name!r} as {want}. Received: {have}.")
+    return described
+
+
+def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
+    flat = column.layout == "flat"
+    values = tf.reshape(tensors[column.name + (VALUES if flat else "")], [-1])
+    lengths = None
+    if flat:
+        lengths = tf.cast(tf.reshape(tensors[column.name + NNZS], [-1]), tf.int64)
+        _check_lengths(column, values, lengths)
+    valid = None
+    if DTYPES[column.dtype].kind == "float":
+        # NaN is found by the interpreter where it may be null, and refused elsewhere.
+        if not column.nullable:
+            _refuse_nan(column, values)
+    elif column.nullable:
+        valid = tf.not_equal(values, tf.constant(column.null_code, values.dtype))
+    return TensorColumn(values, valid, lengths)
+
+
+def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
+    values = made.values
+    if made.valid is not None and column.nullable:
+        values = tf.where(made.valid, values, tf.constant(column.null_code, values.dtype))
+    suffix = VALUES if made.is_list else ""
+    tensors = {column.name + suffix: tf.reshape(values, [-1, 1])}
+    if made.is_list:
+        lengths = tf.cast(made.lengths, column.nnzs_dtype)
+        tensors[column.name + NNZS] = tf.reshape(lengths, [-1, 1])
+    return tensors
+
+
+def _require(condition: Any, text: str) -> None:
+    # The plain operation: tf.debugging.Assert wraps it into a branch, which costs more.
+    tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)])
+
+
+def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
+    counted = [c.values if c.lengths is None else c.lengths for c in columns.values()]
+    rows: list[Any] = []
+    for dtype in dict.fromkeys(tensor.dtype for tensor in counted):
+        # One operation for all of a dtype, where one for each column would be felt.
+        rows += tf.shape_n([tensor for tensor in counted if tensor.dtype == dtype])
+    if len(rows) > 1:
+        same = tf.reduce_all(tf.equal(tf.stack(rows), rows[0]))
+        _require(same, "The columns differ in their number of rows.")
+
+
+def _check_lengths(column: WireColumn, values: Any, lengths: Any) -> None:
+    count = tf.size(values, tf.int64)
+    # A sum could wrap round to the right total, so each length is held to the total first.
+    inside = tf.logical_and(tf.greater_equal(lengths, 0), tf.less_equal(lengths, count))
+    fits: Sequence[Any] = (tf.reduce_all(inside), tf.equal(tf.reduce_sum(lengths), count))
+    text = f"The row lengths of {column.name} do not add up to its values."
+    _require(reduce(tf.logical_and, fits), text)
+
+
+def _refuse_nan(column: WireColumn, values: Any) -> None:
+    absent = tf.reduce_any(tf.math.is_nan(values))
+    _require(tf.logical_not(absent), f"Column {column.name} holds NaN and takes no nulls.")

@@ -1,0 +1,128 @@
+"""Operators whose result depends on more than one row: fine in training, not to be served."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from .errors import WorkflowError
+from .operator import Features, Operator, State
+from .schema import Schema
+
+
+@dataclass(frozen=True)
+class FrameOperator(Operator, abstract=True):
+    """An operator that makes other rows: fewer, or one for many.
+
+    Its columns are the sources of all that comes after, and cannot stand beside columns of the
+    rows before it.
+    """
+
+    row_by_row: ClassVar[bool] = False
+
+    @abstractmethod
+    def frame_schema(self, columns: Schema) -> Schema:
+        """The columns that it makes of some columns.
+
+        Raises:
+            WorkflowError: it does not take them.
+        """
+
+    @abstractmethod
+    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """The rows that it makes, lazily, of the whole data.
+
+        Args:
+            frame: the input columns and the dependencies, of all rows in order.
+            columns: their schema.
+        """
+
+    @abstractmethod
+    def needs(self, columns: Schema) -> set[str]:
+        """The input columns without which it cannot work, the names of others only passing through."""
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """There is no expression for it.
+
+        Raises:
+            WorkflowError: always.
+        """
+        raise not_row_by_row(self, columns)
+
+
+@dataclass(frozen=True)
+class WindowOperator(Operator, abstract=True):
+    """An operator that makes a value for each row, of this row and others: a lag, a rank.
+
+    Its columns stand beside all others of the same rows.
+    """
+
+    row_by_row: ClassVar[bool] = False
+
+    @abstractmethod
+    def frame_schema(self, columns: Schema) -> Schema:
+        """The columns that it makes of some columns.
+
+        Raises:
+            WorkflowError: it does not take them.
+        """
+
+    @abstractmethod
+    def window(self, columns: Schema, values: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
+        """Its columns, as Polars expressions over all rows in order.
+
+        Args:
+            columns: the input columns and the dependencies.
+            values: the expression of each.
+        """
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """There is no expression for it.
+
+        Raises:
+            WorkflowError: always.
+        """
+        raise not_row_by_row(self, columns)
+
+
+@dataclass(frozen=True)
+class OutOfFoldOperator(Operator, abstract=True):
+    """An operator that must not learn a row's value from the row itself while it is trained on.
+
+    `fit_transform` puts the rows into folds and has the value of a row come from the other
+    folds; `transform` and the server use what was learnt from all rows.
+    """
+
+    @abstractmethod
+    def fold(self, row: pl.Expr) -> pl.Expr:
+        """The fold of a row by its number in the data, from 0."""
+
+    @abstractmethod
+    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> dict[str, pl.LazyFrame]:
+        """What `partial` makes, for each fold; the column `fold` of the frame says which."""
+
+    @abstractmethod
+    def lower_out_of_fold(
+        self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Features
+    ) -> Features:
+        """The columns of `lower`, each row's from the folds that it is not in.
+
+        Args:
+            columns: the input columns.
+            state: what `finish` returned.
+            folds: the tables of `fold_partial`.
+            fold: the fold of each row, as the one column.
+        """
+
+
+def not_row_by_row(operator: Operator, columns: Features | Schema) -> WorkflowError:
+    """The error for a workflow that is to be served and cannot."""
+    return WorkflowError(
+        f"{operator.label} over {', '.join(columns)} needs more than one row at a time, so what is made of it "
+        "cannot be served. Put it into a workflow of its own, write its output with transform_to_parquet "
+        "and train and export a second workflow on that; or leave its columns out of the network."
+    )

@@ -1,0 +1,197 @@
+"""Sets of rows: columns can stand side by side only where their rows are the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from .errors import WorkflowError
+from .expressions.polars import apply, expressions
+from .expressions.program import Program, build
+from .expressions.tree import source
+from .expressions.verbs import Type
+from .frame_operator import FrameOperator, WindowOperator, not_row_by_row
+from .operator import Feature, Features, Groups, Operator
+from .schema import ColumnSchema, Schema
+
+Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows come from that are not those of the data."""
+
+    operator: FrameOperator
+    rows: RowSet
+    columns: Features
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Columns that were computed over whole rows, as further sources beside the first ones."""
+
+    operator: Operator
+    columns: Features
+    sources: frozenset[str]
+    extend: Extend
+
+
+class RowSet:
+    """The rows of the data, or those that a frame-level operator makes of others.
+
+    Expressions over a row set read its sources: the columns of its origin, and what window
+    operators add to them.
+
+    Args:
+        columns: the sources.
+        origin: what makes the rows; None for those of the data.
+    """
+
+    def __init__(self, columns: Schema, origin: Origin | None = None) -> None:
+        self.columns = columns
+        self.origin = origin
+        self._extensions: list[Extension] = []
+        self._sources = {column.name: column for column in columns.columns}
+
+    def features(self) -> Features:
+        """The sources that the rows began with."""
+        return {c.name: _source(c.name, c) for c in self.columns.columns}
+
+    def program(self, outputs: Iterable[Feature]) -> Program:
+        """The steps from the sources to some columns of these rows."""
+        pairs = [(f.schema, f.expression) for f in outputs]
+        return build(pairs, Schema(c.with_(name=key) for key, c in self._sources.items()))
+
+    def windowed(self, operator: WindowOperator, columns: Features) -> Features:
+        """Add the columns of a window operator as sources."""
+        schema = schema_of(columns)
+        made = operator.frame_schema(schema)
+        keys = {name: self._free_key(name) for name in made}
+
+        def extend(frame: pl.LazyFrame, values: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+            exprs = operator.window(schema, values)
+            return frame.with_columns(exprs[name].alias(key) for name, key in keys.items())
+
+        return self._extended(operator, columns, made, keys, extend)
+
+    def numbered(self, operator: Operator, name: str, value: Callable[[pl.Expr], pl.Expr]) -> Feature:
+        """Add a column, int64, that is computed from the number of the row."""
+        row, key = self._free_key("row"), self._free_key(name)
+
+        def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+            made = value(pl.col(row)).cast(pl.Int64).alias(key)
+            return frame.with_row_index(row).with_columns(made).drop(row)
+
+        made = Schema([ColumnSchema(name, "int64", nullable=False)])
+        return self._extended(operator, {}, made, {name: key}, extend)[name]
+
+    def _free_key(self, name: str) -> str:
+        number = len(self._sources)
+        while (key := f"{name}@{number}") in self._sources:
+            number += 1
+        return key
+
+    def _extended(
+        self, operator: Operator, columns: Features, made: Schema, keys: Mapping[str, str], extend: Extend
+    ) -> Features:
+        self._sources |= {keys[column.name]: column for column in made.columns}
+        self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
+        return {name: _source(keys[name], made[name]) for name in made}
+
+    def select(self, data: pl.LazyFrame, program: Program) -> pl.LazyFrame:
+        """A program's outputs for data, lazily.
+
+        Args:
+            data: the columns of the data that `reads` names.
+            program: made by `program`.
+        """
+        wanted, extensions = self._needed(program)
+        if self.origin is None:
+            frame = data.select([n for n in self.columns if n in wanted]) if wanted else data
+        else:
+            frame = self._rows_made(self.origin, data)
+        for extension in extensions:
+            inner = self.program(extension.columns.values())
+            values = dict(zip(extension.columns, expressions(inner), strict=True))
+            frame = extension.extend(frame, values)
+        return apply(frame, program)
+
+    def _rows_made(self, origin: Origin, data: pl.LazyFrame) -> pl.LazyFrame:
+        before = origin.rows.select(data, origin.rows.program(origin.columns.values()))
+        return origin.operator.transform_frame(before, schema_of(origin.columns))
+
+    def reads(self, program: Program) -> Schema:
+        """The columns of the data that a program over these rows needs."""
+        if self.origin is not None:
+            before = self.origin.rows
+            return before.reads(before.program(self.origin.columns.values()))
+        wanted, _ = self._needed(program)
+        return self.columns.select(n for n in self.columns if n in wanted)
+
+    def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
+        """The sources that a program reads, directly or through extensions, and these."""
+        wanted, extensions = set(program.inputs), []
+        for extension in reversed(self._extensions):
+            if extension.sources & wanted:
+                wanted |= set(self.program(extension.columns.values()).inputs)
+                extensions.append(extension)
+        return wanted, extensions[::-1]
+
+    def expect_row_by_row(self, program: Program) -> None:
+        """Hold a program to what can be computed from one row of the data.
+
+        Raises:
+            WorkflowError: names the operator that needs more rows, and its columns.
+        """
+        if self.origin is not None:
+            raise not_row_by_row(self.origin.operator, self.origin.columns)
+        for extension in self._needed(program)[1]:
+            raise not_row_by_row(extension.operator, extension.columns)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a node of a graph makes.
+
+    Attributes:
+        columns: its columns, as expressions over the sources of their rows.
+        groups: how they are grouped, every column in one at least.
+        rows: the rows that the columns have values for.
+    """
+
+    columns: Features
+    groups: Groups
+    rows: RowSet
+
+
+def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:
+    """The row set that all inputs of a node share.
+
+    Raises:
+        WorkflowError: they do not.
+    """
+    first, *others = inputs
+    for other in others:
+        if other.rows is not first.rows:
+            raise WorkflowError(
+                f"{label}: the columns {', '.join(first.columns)} and {', '.join(other.columns)} have different rows, "
+                f"since {_changes(first.rows, other.rows)} on the way to one of them. Put all columns through it: "
+                "rows = all_columns >> Op(), and go on from rows['a'] and rows['b']."
+            )
+    return first.rows
+
+
+def _changes(*sets: RowSet) -> str:
+    labels = [rows.origin.operator.label for rows in sets if rows.origin is not None]
+    return f"{' and '.join(labels)} changed the rows"
+
+
+def schema_of(columns: Features) -> Schema:
+    """The schema of some features."""
+    return Schema(feature.schema for feature in columns.values())
+
+
+def _source(key: str, column: ColumnSchema) -> Feature:
+    return Feature(source(key, Type(column.dtype, column.is_list, column.nullable)), column)

@@ -1,0 +1,133 @@
+"""Which columns are meant: by name, by tag or all, and in which groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import WorkflowError
+from .operator import Groups
+from .schema import Tags
+
+EVERY = "*"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A choice of columns, made before it is known which there are.
+
+    Attributes:
+        groups: names in the order of choice; a group of names stands together, a name alone is a
+            group of one.
+        tags: every column with one of these too.
+        every: all columns too.
+
+    Example:
+        >>> Selection.of([["a", "b"], "c"]).groups
+        (('a', 'b'), ('c',))
+    """
+
+    groups: Groups = ()
+    tags: tuple[str, ...] = ()
+    every: bool = False
+
+    @classmethod
+    def of(cls, names: Any = (), tags: Any = (), subgroups: Any = ()) -> Selection:
+        """The choice that a user wrote.
+
+        Args:
+            names: a name, or a list of names and of lists of names; "*" is every column.
+            tags: a tag or a list of them.
+            subgroups: further groups, a list of lists of names.
+
+        Raises:
+            WorkflowError: something else, or groups within groups.
+        """
+        items = _items(names) + [[group] if isinstance(group, str) else group for group in subgroups]
+        named = [item for item in items if item != EVERY]
+        groups = tuple(dict.fromkeys(_group(item) for item in named))
+        chosen = tuple(str(tag.value if isinstance(tag, Tags) else tag) for tag in _items(tags))
+        if not (groups or chosen or len(named) < len(items)):
+            raise WorkflowError(f"Expected column names. Received: {names!r}.")
+        return cls(groups, chosen, len(named) < len(items))
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the columns decide what is chosen."""
+        return self.every or bool(self.tags)
+
+    def pick(self, columns: Mapping[str, Collection[str]], where: str) -> Groups:
+        """The groups that are chosen of some columns.
+
+        Args:
+            columns: the tags of each column.
+            where: what the columns are, for messages.
+
+        Raises:
+            WorkflowError: a name is missing, or no column carries the tags.
+        """
+        missing = [n for group in self.groups for n in group if n not in columns]
+        if missing:
+            raise WorkflowError(
+                f"No column {', '.join(map(repr, missing))} in {where}. It has: {', '.join(columns) or 'none'}."
+            )
+        tagged = [
+            (name,) for name, tags in columns.items() if self.every or not self._without(tags)
+        ]
+        if self.tags and not tagged:
+            raise WorkflowError(
+                f"No column in {where} is tagged {' or '.join(self.tags)}. It has: "
+                f"{', '.join(f'{n} ({", ".join(t) or "no tag"})' for n, t in columns.items()) or 'none'}."
+            )
+        return tuple(dict.fromkeys([*self.groups, *tagged]))
+
+    def _without(self, tags: Collection[str]) -> bool:
+        return not any(tag in tags for tag in self.tags)
+
+    def __str__(self) -> str:
+        tags = [f"tag {tag}" for tag in self.tags] + ([EVERY] if self.every else [])
+        return "[" + ", ".join([*map(_group_text, self.groups), *tags]) + "]"
+
+
+def names_of(groups: Groups) -> list[str]:
+    """The columns of some groups, each once."""
+    return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def regroup(groups: Groups, names: Collection[str]) -> Groups:
+    """The groups whose columns are all there, and every other column as a group of its own."""
+    kept = [group for group in groups if all(name in names for name in group)]
+    covered = {name for group in kept for name in group}
+    return tuple(kept + [(name,) for name in names if name not in covered])
+
+
+def to_nested(groups: Groups) -> list[Any]:
+    """Groups as a user writes them.
+
+    Example:
+        >>> to_nested((("a", "b"), ("c",)))
+        [['a', 'b'], 'c']
+    """
+    return [list(group) if len(group) > 1 else group[0] for group in groups]
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise WorkflowError(f"Expected column names. Received: {value!r}.")
+    return list(value)
+
+
+def _group(item: Any) -> tuple[str, ...]:
+    names = (item,) if isinstance(item, str) else item
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+        raise WorkflowError(
+            f"Expected column names, or groups of them such as [['a', 'b'], 'c'], one level deep. Received: {item!r}."
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _group_text(group: tuple[str, ...]) -> str:
+    return group[0] if len(group) == 1 else f"[{', '.join(group)}]"
