@@ -21,11 +21,13 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
             text names both sides.
     """
     by_name = {model.name: model for model in models}
+    for model in (ensemble, *models):
+        for side in (model.inputs, model.outputs):
+            if len({tensor.name for tensor in side}) != len(side):
+                raise ExportError(
+                    f"Two tensors of {model.name} have one name: {', '.join(t.name for t in side)}."
+                )
     made = {tensor.name: (f"the input of {ensemble.name}", tensor) for tensor in ensemble.inputs}
-    if len(made) != len(ensemble.inputs):
-        raise ExportError(
-            f"Two inputs of {ensemble.name} have one name: {', '.join(t.name for t in ensemble.inputs)}."
-        )
     taken: set[str] = set()
     for step in ensemble.steps:
         model = _model_of(step, by_name)

@@ -1,0 +1,35 @@
+"""A fitted workflow and a network that fit together, small enough to export in a blink."""
+
+import keras
+import pytest
+from small_export import make_workflow
+
+from exporter import export_tensorflow_ensemble
+from training import models
+from workflow import get_embedding_sizes
+
+
+@pytest.fixture(scope="session")
+def workflow():
+    return make_workflow()
+
+
+@pytest.fixture(scope="session")
+def model(workflow):
+    keras.utils.set_random_seed(0)
+    return models.mlp(get_embedding_sizes(workflow), ["price"], max_embedding_dim=4)
+
+
+@pytest.fixture
+def export(workflow, model, tmp_path):
+    def run(network=None, pipeline=None, path=None, labels=("rating",), name="movies", **options):
+        return export_tensorflow_ensemble(
+            model if network is None else network,
+            workflow if pipeline is None else pipeline,
+            name,
+            tmp_path / "models" if path is None else path,
+            list(labels) if labels is not None else None,
+            **options,
+        )
+
+    return run

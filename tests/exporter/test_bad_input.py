@@ -1,0 +1,159 @@
+"""What cannot be served is refused before a byte is written, with a text that says what to do."""
+
+import keras
+import pytest
+from small_export import rows, tree
+
+from exporter import ExportError
+from workflow import Workflow, ops
+
+IDS = ["userId", "genres"] >> ops.Categorify()
+PRICE = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
+
+
+def network(**inputs):
+    """A network that takes inputs of some dtypes; `x=("int64", 3)` has three columns."""
+    tensors = {}
+    for name, spec in inputs.items():
+        dtype, width = spec if isinstance(spec, tuple) else (spec, 1)
+        tensors[name] = keras.Input((width,), name=name, dtype=dtype)
+    floats = [keras.ops.cast(t, "float32") for t in tensors.values() if t.dtype != "string"]
+    joined = keras.layers.Concatenate()(floats) if len(floats) > 1 else floats[0]
+    return keras.Model(tensors, keras.layers.Dense(1, name="score")(joined))
+
+
+def fitted(output, data=None):
+    return Workflow(output).fit(rows() if data is None else data)
+
+
+def copied(column, name):
+    """A column under another name, by way of a join."""
+    table = {column: [1, 3, 4, 5], name: [1.0, 3.0, 4.0, 5.0]}
+    keys = [column] >> ops.LambdaOp(lambda c: c.cast("int64"))
+    return (keys >> ops.JoinExternal(table, on=column))[name] >> ops.FillMissing(0.0)
+
+
+def joined():
+    return ["userId"] >> ops.JoinExternal({"userId": [1], "weight": [0.5]}, on="userId")
+
+
+REFUSED = {
+    "an input that the workflow does not make": (
+        lambda: (network(userId="int32", age="int32"), fitted(IDS)),
+        "takes 'age', which the workflow does not make. It makes userId, genres",
+    ),
+    "not fitted": (lambda: (network(userId="int32"), Workflow(IDS)), "not fitted"),
+    "a label": (
+        lambda: (network(rating="float32"), fitted(["rating"] >> ops.LambdaOp(lambda r: r + 1))),
+        "'rating', which is a label",
+    ),
+    "a feature of a label": (
+        lambda: (network(stars="float32"), fitted(copied("rating", "stars"))),
+        "'stars' is computed from the label rating",
+    ),
+    "a list as a scalar": (
+        lambda: (network(genres="int64"), fitted(IDS)),
+        "'genres' is a list in the workflow",
+    ),
+    "a scalar as a list": (
+        lambda: (network(userId__values="int64", userId__nnzs="int64"), fitted(IDS)),
+        "'userId' is one value a row in the workflow",
+    ),
+    "half a list": (
+        lambda: (network(genres__values="int64"), fitted(IDS)),
+        "genres__values and genres__nnzs",
+    ),
+    "row lengths that are floats": (
+        lambda: (network(genres__values="int64", genres__nnzs="float32"), fitted(IDS)),
+        "Row lengths are whole numbers",
+    ),
+    "three columns for one": (lambda: (network(userId=("int64", 3)), fitted(IDS)), "has 3 columns"),
+    "a float as an integer": (
+        lambda: (network(price="int32"), fitted(PRICE)),
+        "float32 in the workflow and int32",
+    ),
+    "an integer as a string": (
+        lambda: (network(userId="string", price="float32"), fitted(IDS + PRICE)),
+        "int64 in the workflow and string",
+    ),
+    "ids that do not fit": (
+        lambda: (
+            network(clicks="int8"),
+            fitted(["clicks"] >> ops.Categorify(), {"clicks": range(300)}),
+        ),
+        "go up to 302, and the network takes",
+    ),
+    "null whatever is sent": (
+        lambda: (network(weight="float32"), fitted(joined())),
+        "'weight' can be null.*FillMissing",
+    ),
+    "a model without inputs": (
+        lambda: (keras.Sequential([keras.layers.Dense(1)]), fitted(IDS)),
+        "functional model",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(case, export, tmp_path):
+    make, reason = REFUSED[case]
+    model, workflow = make()
+    labels = ["rating"] if "rating" in workflow.input_schema else []
+    with pytest.raises(ExportError, match=reason):
+        export(model, workflow, labels=labels)
+    assert not (tmp_path / "models").exists()
+
+
+def test_outputs_need_names(export, workflow):
+    inputs = keras.Input((1,), name="userId", dtype="int32")
+    floats = keras.ops.cast(inputs, "float32")
+    model = keras.Model(
+        {"userId": inputs}, [keras.layers.Dense(1)(floats), keras.layers.Dense(1)(floats)]
+    )
+    with pytest.raises(ExportError, match="Give them name="):
+        export(model, workflow)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"sparse_max": {"genres": 3}},
+        {"nvtabular_backend": "nvtabular"},
+        {"cats": ["userId"]},
+        {"conts": ["price"]},
+    ],
+)
+def test_arguments_of_the_past_are_explained(arguments, export):
+    with pytest.raises(
+        ExportError, match=r"not supported yet|Expected nvtabular_backend|are not needed"
+    ):
+        export(**arguments)
+
+
+def test_a_label_that_is_no_column(export):
+    with pytest.raises(ExportError, match="Label 'stars' is no column of the workflow"):
+        export(labels=["stars"])
+
+
+def test_a_repository_that_is_a_file(export, tmp_path):
+    path = tmp_path / "models"
+    path.write_text("mine")
+    with pytest.raises(ExportError, match="Received: the file"):
+        export(path=path)
+    assert path.read_text() == "mine"
+
+
+def test_a_repository_that_cannot_be_written(export, tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "models", "/proc/models"):
+        with pytest.raises(ExportError, match="Expected to be able to write to"):
+            export(path=path)
+    assert list(tree(tmp_path)) == ["file"]
+
+
+def test_a_version_that_exists_is_left_alone(export, tmp_path):
+    export()
+    before = tree(tmp_path)
+    with pytest.raises(ExportError, match=r"Version 1 is there already: .*Export the next version"):
+        export()
+    assert tree(tmp_path) == before
