@@ -7,6 +7,7 @@ RUNTIME_FILES = (
     "expressions/__init__.py",
     "expressions/arrays.py",
     "expressions/column.py",
+    "expressions/cuckoo.py",
     "expressions/lookup.py",
     "expressions/numpy.py",
     "expressions/numpy_verbs.py",

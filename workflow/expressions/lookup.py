@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .column import Array, Column, Strings
+from .cuckoo import as_int64, cuckoo_table
 
 Find = Callable[[Array], Array]
 
@@ -26,7 +27,7 @@ def find_positions(keys: Column, first: int, missing: int) -> Find:
     if isinstance(keys.values, Strings):
         return _by_dictionary(keys.values, first, missing)
     direct = direct_table(keys.values, first, missing)
-    return _by_search(keys.values, first, missing) if direct is None else _by_address(*direct)
+    return _by_hash(keys.values, first, missing) if direct is None else _by_address(*direct)
 
 
 def direct_table(keys: Array, first: int, missing: int) -> tuple[Array, int, int] | None:
@@ -57,28 +58,18 @@ def _by_address(table: Array, low: int, high: int) -> Find:
     return find
 
 
-def sorted_table(keys: Array, first: int) -> tuple[Array, Array]:
-    """The keys in order, and the result for each."""
-    order = np.argsort(keys, kind="stable")
-    return keys[order], order + first
-
-
-def _by_search(keys: Array, first: int, missing: int) -> Find:
+def _by_hash(keys: Array, first: int, missing: int) -> Find:
     if len(keys) == 0:
         return lambda values: np.full(values.shape, missing, np.int64)
-    ordered, results = sorted_table(keys, first)
+    table = cuckoo_table(as_int64(keys), first)
+    wide = keys.dtype == np.uint64
 
     def find(values: Array) -> Array:
-        if values.dtype == ordered.dtype or np.uint64 not in (values.dtype, ordered.dtype):
-            return search(values)
-        # numpy would compare int64 with uint64 as floats, so what only one of them holds goes first.
-        inside = values <= 2**63 - 1 if values.dtype == np.uint64 else values >= 0
-        return np.where(inside, search(values.astype(ordered.dtype)), missing)
-
-    def search(values: Array) -> Array:
-        places = np.searchsorted(ordered, values)
-        places[places == len(ordered)] = 0
-        return np.where(ordered[places] == values, results[places], missing)
+        found = table.find(as_int64(values), missing)
+        if wide == (values.dtype == np.uint64):
+            return found
+        # Only one side is uint64, so the same bits mean another number where the sign bit is set.
+        return np.where(values <= 2**63 - 1 if not wide else values >= 0, found, missing)
 
     return find
 

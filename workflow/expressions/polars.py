@@ -14,7 +14,8 @@ import polars as pl
 from workflow.schema import DTYPES, ColumnSchema
 
 from .column import Column, Strings
-from .lookup import direct_table, sorted_table
+from .cuckoo import as_int64, cuckoo_table
+from .lookup import direct_table
 from .numpy_verbs import bounds
 from .program import Program, Step
 from .series import polars_dtype, to_series
@@ -209,12 +210,15 @@ def _lookup_integer(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
         table, low, high = direct
         value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
         return pl.lit(pl.Series(table)).gather(value.cast(pl.Int64).clip(low, high) - low)
-    ordered, results = (pl.lit(pl.Series(array)) for array in sorted_table(keys, first))
     # A value that the keys' dtype does not hold becomes null, which is no hit.
     value = value.cast(polars_dtype(keys.dtype.name), strict=False)
-    place = ordered.search_sorted(value).clip(0, len(keys) - 1)
-    hit = ordered.gather(place) == value
-    return pl.when(hit).then(results.gather(place)).otherwise(pl.lit(missing, pl.Int64))
+    value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
+    hashed = cuckoo_table(as_int64(keys), first)
+    slot_keys, positions = pl.lit(pl.Series(hashed.keys)), pl.lit(pl.Series(hashed.positions))
+    one, two = (value * m // (1 << hashed.shift) + hashed.offset for m in hashed.multipliers)
+    slot = pl.when(slot_keys.gather(one) == value).then(one).otherwise(two)
+    hit = slot_keys.gather(slot) == value
+    return pl.when(hit).then(positions.gather(slot)).otherwise(pl.lit(missing, pl.Int64))
 
 
 def _gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
