@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from .errors import WorkflowError
-from .expressions.polars import apply
-from .expressions.program import build
-from .graph import Node, OperatorNode
-from .operator import Features, State
-from .schema import Schema, SchemaError
+from .graph import Bound, Node, OperatorNode
+from .operator import State
+from .resolution import Resolution
+from .rows import schema_of
+from .schema import Schema
 
 
 def fit_graph(
-    nodes: Sequence[Node], frame: pl.LazyFrame, sources: Features, engine: str
+    nodes: Sequence[Node], frame: pl.LazyFrame, inputs: Schema, engine: str
 ) -> dict[int, State]:
     """What each operator learns, by the number of its node.
 
     Args:
         nodes: parents before children.
         frame: the data's columns that the graph reads.
-        sources: those columns as features.
+        inputs: their schema.
         engine: "auto", "cpu" or "gpu".
 
     Raises:
@@ -31,62 +31,46 @@ def fit_graph(
     if frame.select(pl.len()).collect().item() == 0:
         raise WorkflowError("There is no row to fit to.")
     states: dict[int, State] = {}
-    resolved: dict[Node, Features] = {}
-    while len(resolved) < len(nodes):
-        learning = _resolve_ready(nodes, sources, states, resolved)
-        states |= _learn(learning, frame, sources, resolved, engine)
+    resolution = Resolution(inputs)
+    while len(resolution.made) < len(nodes):
+        learning = _resolve_ready(nodes, states, resolution)
+        states |= _learn(learning, frame, engine)
     return states
 
 
 def _resolve_ready(
-    nodes: Sequence[Node],
-    sources: Features,
-    states: Mapping[int, State],
-    resolved: dict[Node, Features],
-) -> dict[int, OperatorNode]:
-    """Resolve every node that can be; return those that must learn first."""
+    nodes: Sequence[Node], states: Mapping[int, State], resolution: Resolution
+) -> dict[int, tuple[OperatorNode, Bound]]:
+    """Resolve every node that can be; return those that must learn first, bound."""
     learning = {}
+    made = resolution.made
     for number, node in enumerate(nodes):
-        if node in resolved or any(parent not in resolved for parent in node.parents):
+        if node in made or any(parent not in made for parent in node.parents):
             continue
         if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
-            learning[number] = node
+            learning[number] = node, node.bind(resolution.inputs(node))
         else:
-            inputs = [resolved[p] for p in node.parents] or [sources]
-            resolved[node] = node.resolve(inputs, states.get(number, {}))
+            resolution.resolve(node, states.get(number, {}))
     return learning
 
 
 def _learn(
-    learning: Mapping[int, OperatorNode],
-    frame: pl.LazyFrame,
-    sources: Features,
-    resolved: Mapping[Node, Features],
-    engine: str,
+    learning: Mapping[int, tuple[OperatorNode, Bound]], frame: pl.LazyFrame, engine: str
 ) -> dict[int, State]:
     """One pass over the data for all operators that are ready to learn."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
-    schemas = {}
-    for number, node in learning.items():
-        columns = resolved[node.parents[0]]
-        schemas[number] = Schema(f.schema for f in columns.values())
-        program = build(
-            [(f.schema, f.expression) for f in columns.values()],
-            Schema(f.schema for f in sources.values()),
-        )
-        try:
-            partials = node.operator.partial(apply(frame, program), schemas[number])
-        except (SchemaError, WorkflowError) as error:
-            raise WorkflowError(f"{node.label}: {error}") from error
+    for number, (node, bound) in learning.items():
+        program = bound.rows.program(bound.columns.values())
+        with node.errors(bound.columns):
+            own = bound.rows.select(frame, program)
+            partials = bound.operator.partial(own, schema_of(bound.columns))
         queries |= {(number, name): query for name, query in partials.items()}
     tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
     states = {}
-    for number, node in learning.items():
-        own = {name: table for (owner, name), table in tables.items() if owner == number}
-        try:
-            states[number] = node.operator.finish(own, schemas[number])
-        except (SchemaError, WorkflowError) as error:
-            raise WorkflowError(f"{node.label}: {error}") from error
+    for number, (node, bound) in learning.items():
+        made = {name: table for (owner, name), table in tables.items() if owner == number}
+        with node.errors(bound.columns):
+            states[number] = bound.operator.finish(made, schema_of(bound.columns))
     return states
 
 
@@ -101,5 +85,6 @@ def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
     if not queries:
         return []
     if engine == "gpu":
-        return pl.collect_all(queries, engine=pl.GPUEngine(raise_on_fail=True))
+        # cuDF takes one query at a time; each reads only its own columns.
+        return [query.collect(engine=pl.GPUEngine(raise_on_fail=True)) for query in queries]
     return pl.collect_all(queries, engine="streaming")
