@@ -104,9 +104,20 @@ class GeneratorFunctions:
         self._next = tf.function(next_batch, autograph=False).get_concrete_function(number)
         self._close = tf.function(close_stream, autograph=False).get_concrete_function(number)
         self._specs = specs
+        self._spec = pack(layout, flat_specs(layout))
 
-    def variant(self) -> tf.Tensor:
-        """TensorFlow's handle of a new dataset."""
+    def dataset(self) -> tf.data.Dataset:
+        """A new dataset over the streams.
+
+        TensorFlow would put a prefetching thread behind whatever ends in an iterator. The stream
+        has its own; a second one would run ahead of the position that is saved, and would wait
+        for ever for Python when the interpreter ends.
+        """
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False
+        return _Generator(self._variant(), self._spec).with_options(options)
+
+    def _variant(self) -> tf.Tensor:
         with tf.device("/cpu:0"):  # where the batches are
             return tf.raw_ops.GeneratorDataset(
                 init_func_other_args=[],
@@ -118,3 +129,18 @@ class GeneratorFunctions:
                 output_types=[spec.dtype for spec in self._specs],
                 output_shapes=[spec.shape for spec in self._specs],
             )
+
+
+class _Generator(tf.data.Dataset):
+    """The dataset behind TensorFlow's handle."""
+
+    def __init__(self, variant: tf.Tensor, spec: Any) -> None:
+        self._spec = spec
+        super().__init__(variant)
+
+    @property
+    def element_spec(self) -> Any:
+        return self._spec
+
+    def _inputs(self) -> list[tf.data.Dataset]:
+        return []

@@ -14,7 +14,7 @@ from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.layout import batch_schema, make_layout, padded_widths, resolve_names
 from loader.plan import split_row_groups
 from loader.sized_dataset import SizedDataset
-from loader.tensors import flat_specs, pack, to_batch
+from loader.tensors import to_batch
 from workflow.schema import Schema
 
 
@@ -132,8 +132,7 @@ class KerasSequenceLoader(SizedDataset):
         pieces = split_row_groups(source.row_groups, settings.max_rows)
         self._epochs = Epochs(pieces, data.reader(layout, reader_kwargs), layout, settings)
         self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), layout)
-        spec = pack(layout, flat_specs(layout))
-        super().__init__(self._generator.variant(), spec, self._epochs.steps)
+        super().__init__(self._generator.dataset(), self._epochs.steps)
 
     @property
     def batch_size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -16,28 +16,19 @@ class SizedDataset(tf.data.Dataset):
     which is shorter. What `map` and `prefetch` return knows its length too.
 
     Args:
-        variant: TensorFlow's handle of the dataset.
-        element_spec: dtypes and shapes of an element.
-        size: the number of elements.
-        inputs: the datasets it is made from.
+        dataset: gives the elements.
+        size: their number in one pass.
     """
 
-    def __init__(
-        self,
-        variant: tf.Tensor,
-        element_spec: Any,
-        size: int,
-        inputs: Sequence[tf.data.Dataset] = (),
-    ) -> None:
-        self._element_spec = element_spec
+    def __init__(self, dataset: tf.data.Dataset, size: int) -> None:
+        self._dataset = dataset
         self._size = size
-        self._made_from = list(inputs)
-        super().__init__(variant)
+        super().__init__(dataset._variant_tensor)  # noqa: SLF001 - all that a dataset is made of
 
     @property
     def element_spec(self) -> Any:
         """Dtypes and shapes of an element, as `tf.TensorSpec`s in its structure."""
-        return self._element_spec
+        return self._dataset.element_spec
 
     def __len__(self) -> int:
         """The number of elements in one pass."""
@@ -59,15 +50,11 @@ class SizedDataset(tf.data.Dataset):
         Example:
             >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
         """
-        return self._sized(super().map(map_func, *args, **kwargs))
+        return SizedDataset(super().map(map_func, *args, **kwargs), self._size)
 
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """As `tf.data.Dataset.prefetch`, keeping the length."""
-        return self._sized(super().prefetch(*args, **kwargs))
-
-    def _sized(self, dataset: tf.data.Dataset) -> SizedDataset:
-        variant = dataset._variant_tensor  # noqa: SLF001 - all that a dataset is made of
-        return SizedDataset(variant, dataset.element_spec, self._size, [dataset])
+        return SizedDataset(super().prefetch(*args, **kwargs), self._size)
 
     def _inputs(self) -> list[tf.data.Dataset]:
-        return self._made_from
+        return [self._dataset]

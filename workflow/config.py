@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
@@ -31,10 +32,16 @@ def check_config(operator: type[Operator], config: Any) -> None:
     fields = operator.saved_fields()
     if not isinstance(config, dict) or config.keys() != set(fields):
         raise FormatError(f"{operator.__name__} takes {', '.join(fields)} and nothing else.")
-    hints = typing.get_type_hints(operator)
+    hints = _hints(operator)
     for name, value in config.items():
         if not fits(value, hints[name]):
             raise FormatError(f"{operator.__name__} does not take {name}={value!r:.200}.")
+
+
+@cache
+def _hints(operator: type[Operator]) -> dict[str, Any]:
+    """The annotations of the fields, evaluated once; they are code, and nothing of a file's."""
+    return typing.get_type_hints(operator)
 
 
 def fits(value: Any, hint: Any) -> bool:

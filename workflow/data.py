@@ -12,7 +12,11 @@ from typing import Any
 import polars as pl
 
 from .errors import WorkflowError
+from .expressions.arrays import FormatError, read_json
 from .expressions.verbs import ExpressionError
+from .schema import Schema, SchemaError
+
+SCHEMA_FILE = "schema.json"
 
 
 def as_lazy_frame(data: Any) -> pl.LazyFrame:
@@ -40,6 +44,21 @@ def as_lazy_frame(data: Any) -> pl.LazyFrame:
     raise WorkflowError(
         f"Expected parquet paths, a Polars or pandas frame or a dict of columns. Received: {data!r:.200}."
     )
+
+
+def schema_beside(data: Any) -> Schema | None:
+    """The schema that `transform_to_parquet` wrote into a folder of parquet, if there is one.
+
+    Raises:
+        WorkflowError: the file is there and is no such schema.
+    """
+    if not isinstance(data, str | Path) or not (path := Path(data) / SCHEMA_FILE).is_file():
+        return None
+    try:
+        document = read_json(path)
+        return Schema.from_json(document["columns"])
+    except (FormatError, SchemaError, KeyError, TypeError) as error:
+        raise WorkflowError(f"{path} is no schema of a data set: {error}") from error
 
 
 def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]:

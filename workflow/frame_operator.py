@@ -10,7 +10,7 @@ from typing import ClassVar
 import polars as pl
 
 from .errors import WorkflowError
-from .operator import Features, Operator, State
+from .operator import Feature, Features, Operator, State
 from .schema import Schema
 
 
@@ -107,7 +107,7 @@ class OutOfFoldOperator(Operator, abstract=True):
 
     @abstractmethod
     def lower_out_of_fold(
-        self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Features
+        self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
     ) -> Features:
         """The columns of `lower`, each row's from the folds that it is not in.
 
@@ -115,7 +115,7 @@ class OutOfFoldOperator(Operator, abstract=True):
             columns: the input columns.
             state: what `finish` returned.
             folds: the tables of `fold_partial`.
-            fold: the fold of each row, as the one column.
+            fold: the fold of each row.
         """
 
 

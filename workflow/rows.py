@@ -109,7 +109,8 @@ class RowSet:
         """
         wanted, extensions = self._needed(program)
         if self.origin is None:
-            frame = data.select([n for n in self.columns if n in wanted]) if wanted else data
+            names = [name for name in self.columns if name in wanted]
+            frame = data.select(names) if names else data
         else:
             frame = self._rows_made(self.origin, data)
         for extension in extensions:

@@ -93,12 +93,17 @@ def dtype_of(name: Any) -> DType:
         return DTYPES[name]
     if name in ("str", "object") or name is str or name is object:
         return DTYPES["string"]
-    try:
-        numpy_name = np.dtype(name).name
-    except TypeError:
-        numpy_name = str(name)
+    if isinstance(name, str):
+        # numpy would parse other strings as code parses a tuple, and they may come from a file.
+        known = np.sctypeDict.get(name)
+        numpy_name = name if known is None else np.dtype(known).name
+    else:
+        try:
+            numpy_name = np.dtype(name).name
+        except (TypeError, ValueError):
+            numpy_name = str(name)
     if numpy_name not in DTYPES:
-        raise SchemaError(f"Expected a dtype among {', '.join(DTYPES)}. Received: {name!r}.")
+        raise SchemaError(f"Expected a dtype among {', '.join(DTYPES)}. Received: {name!r:.100}.")
     return DTYPES[numpy_name]
 
 

@@ -52,6 +52,15 @@ class Selection:
             raise WorkflowError(f"Expected column names. Received: {names!r}.")
         return cls(groups, chosen, len(named) < len(items))
 
+    @classmethod
+    def of_saved(cls, names: list[Any]) -> Selection:
+        """The choice that a saved workflow holds: names and groups, where "*" is a name as any other.
+
+        Raises:
+            WorkflowError: a group is empty.
+        """
+        return cls(tuple(_group(item) for item in names))
+
     @property
     def is_dynamic(self) -> bool:
         """Whether the columns decide what is chosen."""
@@ -76,9 +85,9 @@ class Selection:
             (name,) for name, tags in columns.items() if self.every or not self._without(tags)
         ]
         if self.tags and not tagged:
+            have = [f"{name} ({', '.join(tags) or 'no tag'})" for name, tags in columns.items()]
             raise WorkflowError(
-                f"No column in {where} is tagged {' or '.join(self.tags)}. It has: "
-                f"{', '.join(f'{n} ({", ".join(t) or "no tag"})' for n, t in columns.items()) or 'none'}."
+                f"No column in {where} is tagged {' or '.join(self.tags)}. It has: {', '.join(have) or 'none'}."
             )
         return tuple(dict.fromkeys([*self.groups, *tagged]))
 
@@ -124,7 +133,7 @@ def _group(item: Any) -> tuple[str, ...]:
     names = (item,) if isinstance(item, str) else item
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
         raise WorkflowError(
-            f"Expected column names, or groups of them such as [['a', 'b'], 'c'], one level deep. Received: {item!r}."
+            f"Expected a column name, or a group of them as in [['a', 'b'], 'c'], one level deep. Received: {item!r}."
         )
     return tuple(dict.fromkeys(names))
 

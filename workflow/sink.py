@@ -9,10 +9,10 @@ from typing import Literal, cast
 
 import polars as pl
 
+from .data import SCHEMA_FILE
 from .errors import WorkflowError
 from .schema import Schema
 
-SCHEMA_FILE = "schema.json"
 # Small enough that a shuffle mixes well, large enough that decoding is not all overhead.
 ROW_GROUP_ROWS = 250_000
 

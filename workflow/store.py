@@ -7,7 +7,7 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,25 @@ from .expressions.arrays import (
 )
 from .expressions.column import Column
 from .expressions.verbs import ExpressionError
-from .graph import ConcatNode, Node, OperatorNode, SelectNode, SubsetNode
+from .graph import ColumnSelector, ConcatNode, Node, OperatorNode, Subgraph, SubsetNode
 from .operator import OPERATORS, Operator, State
+from .resolution import resolve_graph
+from .rows import Resolved
 from .schema import Schema, SchemaError
+from .selection import Selection, to_nested
 from .workflow import Workflow
 
 FORMAT = 1
 WORKFLOW_FILE, STATE_FILE = "workflow.json", "state.safetensors"
+# How many parents a kind of node has, where that is not one; an operator's others are dependencies.
+_PARENTS = {"select": (0, 0), "concat": (1, 2**31), "operator": (1, 2**31)}
 _KINDS = {
     "select": {"names"},
     "operator": {"operator", "config"},
     "concat": set(),
     "keep": {"names"},
     "drop": {"names"},
+    "subgraph": {"name"},
 }
 
 
@@ -56,8 +62,11 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         staging = Path(scratch) / "new"
         staging.mkdir()
-        write_json(staging / WORKFLOW_FILE, document, indent=1)
-        write_arrays(staging / STATE_FILE, arrays)
+        try:
+            write_json(staging / WORKFLOW_FILE, document, indent=1)
+            write_arrays(staging / STATE_FILE, arrays)
+        except FormatError as error:
+            raise WorkflowError(f"The workflow cannot be saved: {error}") from error
         if folder.exists():
             # A folder cannot be renamed over another, so the old one steps aside, whole.
             folder.rename(Path(scratch) / "old")
@@ -72,30 +81,34 @@ def _holds_more(folder: Path) -> bool:
 
 def _describe(workflow: Workflow) -> dict[str, Any]:
     numbers = {node: number for number, node in enumerate(workflow.nodes)}
-    features = workflow.features()
-    nodes = []
-    for node in workflow.nodes:
-        entry: dict[str, Any] = {"parents": [numbers[p] for p in node.parents]}
-        if isinstance(node, OperatorNode):
-            config = node.operator.to_config(features[node.parents[0]])
-            entry |= {
-                "kind": "operator",
-                "operator": type(node.operator).__name__,
-                "config": config,
-            }
-        elif isinstance(node, ConcatNode):
-            entry["kind"] = "concat"
-        elif isinstance(node, SubsetNode):
-            entry |= {"kind": "keep" if node.keep else "drop", "names": list(node.names)}
-        elif isinstance(node, SelectNode):
-            entry |= {"kind": "select", "names": list(node.names)}
-        nodes.append(entry)
+    made = resolve_graph(workflow.nodes, workflow.states, workflow.input_schema)
+    nodes = [
+        {"parents": [numbers[p] for p in node.parents], **_describe_node(node, made)}
+        for node in workflow.nodes
+    ]
     return {
         "format": FORMAT,
         "inputs": workflow.input_schema.to_json(),
         "nodes": nodes,
         "output_dtypes": workflow.output_dtypes.assigned,
     }
+
+
+def _describe_node(node: Node, made: Mapping[Node, Resolved]) -> dict[str, Any]:
+    """A node as it is fitted: the columns that a selector has found, by name."""
+    if isinstance(node, OperatorNode):
+        bound = node.bind([made[parent] for parent in node.parents])
+        name, config = type(node.operator).__name__, bound.operator.to_config(bound.columns)
+        return {"kind": "operator", "operator": name, "config": config}
+    if isinstance(node, SubsetNode) and not node.keep:
+        dropped = made[node.parents[0]].columns.keys() - made[node].columns.keys()
+        return {"kind": "drop", "names": [n for n in made[node.parents[0]].columns if n in dropped]}
+    if isinstance(node, SubsetNode | ColumnSelector):
+        kind = "keep" if isinstance(node, SubsetNode) else "select"
+        return {"kind": kind, "names": to_nested(made[node].groups)}
+    if isinstance(node, Subgraph):
+        return {"kind": "subgraph", "name": node.name}
+    return {"kind": "concat"}
 
 
 def _state_arrays(states: Mapping[int, State]) -> dict[str, Any]:
@@ -128,7 +141,7 @@ def _read_states(path: Path) -> dict[int, dict[str, Column]]:
     for name, column in columns_from_arrays(read_arrays(path), str(path)).items():
         number, _, key = name.partition(".")
         if len(number) > 9 or not number.isdecimal() or str(int(number)) != number:
-            raise FormatError(f"{path}: {name!r} names no node.")
+            raise FormatError(f"{path}: {name!r:.100} names no node.")
         states.setdefault(int(number), {})[key] = column
     return states
 
@@ -164,19 +177,29 @@ def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:
         raise FormatError(
             f"node {number} is not a node of a known kind with just the keys that it needs."
         )
-    parents, names = entry["parents"], entry.get("names", [])
+    parents = entry["parents"]
     if not isinstance(parents, list) or any(
         type(p) is not int or not 0 <= p < number for p in parents
     ):
         raise FormatError(
             f"node {number} needs earlier nodes as its parents. Received: {parents!r:.200}."
         )
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"node {number} needs a list of names.")
-    if len(parents) != {"select": 0, "concat": len(parents) or -1}.get(kind, 1):
+    least, most = _PARENTS.get(kind, (1, 1))
+    if not least <= len(parents) <= most:
         raise FormatError(f"node {number} has {len(parents)} parents, which a {kind} node cannot.")
+    _audit_names(number, kind, entry)
     if kind == "operator":
         _audit_operator(number, entry, states)
+
+
+def _audit_names(number: int, kind: str, entry: Any) -> None:
+    if not isinstance(entry.get("name", ""), str):
+        raise FormatError(f"node {number} needs a name.")
+    nested = str | Sequence[str] if kind in ("select", "keep") else str
+    if not fits(entry.get("names", []), Sequence[nested]):  # type: ignore[valid-type]
+        raise FormatError(f"node {number} needs a list of names.")
+    if kind == "select" and not entry["names"]:
+        raise FormatError(f"node {number} selects nothing.")
 
 
 def _audit_operator(number: int, entry: Any, states: Mapping[int, State]) -> None:
@@ -212,11 +235,14 @@ def _construct(document: Any, states: Mapping[int, State]) -> Workflow:
 
 def _construct_node(entry: Any, parents: list[Node], state: State) -> Node:
     kind = entry["kind"]
-    if kind == "select":
-        return SelectNode(entry["names"])
     if kind == "concat":
         return ConcatNode(*parents)
-    if kind in ("keep", "drop"):
-        return SubsetNode(parents[0], entry["names"], keep=kind == "keep")
-    operator: Operator = OPERATORS[entry["operator"]].from_config(entry["config"], state)
-    return OperatorNode(parents[0], operator)
+    if kind == "subgraph":
+        return Subgraph(entry["name"], parents[0])
+    if kind == "operator":
+        operator: Operator = OPERATORS[entry["operator"]].from_config(entry["config"], state)
+        return OperatorNode(parents[0], operator, parents[1:])
+    names = Selection.of_saved(entry["names"])
+    if kind == "select":
+        return ColumnSelector(names)
+    return SubsetNode(parents[0], names, keep=kind == "keep")

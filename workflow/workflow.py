@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from .data import as_lazy_frame, polars_errors
+from .data import as_lazy_frame, polars_errors, schema_beside
 from .errors import WorkflowError
-from .expressions.polars import apply
-from .expressions.program import Program, build
+from .expressions.program import Program
 from .expressions.series import column_schema
-from .expressions.tree import source
-from .expressions.verbs import Type
 from .fit import fit_graph
-from .graph import Node, OperatorNode, SelectNode, as_node, topological
+from .graph import ColumnSelector, Node, OperatorNode, Subgraph, as_node, topological
 from .operator import Feature, Features, State
-from .schema import ColumnSchema, Schema, dtype_of
+from .output_dtypes import OutputDtypes
+from .resolution import resolve_graph
+from .rows import Resolved
+from .schema import ColumnSchema, Schema
+from .selection import names_of
 from .sink import sink_parquet
 
 
@@ -40,16 +40,18 @@ class Workflow:
     def __init__(self, output: Node | str | Iterable[Any]) -> None:
         self.nodes = topological(as_node(output))
         self._states: dict[int, State] | None = None
-        self._features: dict[Node, Features] | None = None
+        self._made: dict[Node, Resolved] | None = None
         self._program: Program | None = None
         self.input_schema = Schema()
         self.output_dtypes = OutputDtypes(self)
 
-    def fit(self, data: Any, *, engine: str = "auto") -> Workflow:
+    def fit(self, data: Any, *, schema: Schema | None = None, engine: str = "auto") -> Workflow:
         """Learn what the operators need. Fitting again forgets what was learnt before.
 
         Args:
             data: paths, a folder or a glob of parquet, a Polars or pandas frame, or a dict.
+            schema: tags and properties of the data's columns. Default: `schema.json` in the
+                folder of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
                 "auto", which is the CPU.
 
@@ -61,20 +63,29 @@ class Workflow:
                 there is no row.
         """
         frame = as_lazy_frame(data)
-        schema = self._read_schema(frame)
+        inputs = self._read_schema(frame, schema_beside(data) if schema is None else schema)
         with polars_errors("The data cannot be fitted to"):
-            states = fit_graph(self.nodes, frame.select(schema.names), _sources(schema), engine)
-        self.input_schema, self._states = schema, states
+            states = fit_graph(self.nodes, frame.select(inputs.names), inputs, engine)
+        self.input_schema, self._states = inputs, states
         self._forget()
         return self
 
-    def _read_schema(self, frame: pl.LazyFrame) -> Schema:
-        """The schema of the columns that the graph reads."""
+    def _read_schema(self, frame: pl.LazyFrame, known: Schema | None) -> Schema:
+        """The schema of the columns that the graph reads, with what is known of them."""
         with polars_errors("The data cannot be read"):
             have = frame.collect_schema()
-        wanted = [n for node in self.nodes if isinstance(node, SelectNode) for n in node.names]
-        _expect_columns(wanted, list(have), "the data")
-        return Schema(column_schema(name, have[name]) for name in dict.fromkeys(wanted))
+        facts = known or Schema()
+        tags = {name: facts[name].tags if name in facts else () for name in have}
+        choices = [n.selection for n in self.nodes if isinstance(n, ColumnSelector)]
+        wanted = [name for c in choices for name in names_of(c.pick(tags, "the data"))]
+        if any(choice.is_dynamic for choice in choices):
+            # Where a workflow takes what there is, the order is that of the data.
+            wanted = [name for name in have if name in set(wanted)]
+        columns = [column_schema(name, have[name]) for name in dict.fromkeys(wanted)]
+        return Schema(
+            c.with_(tags=tags[c.name], properties=facts[c.name].properties if c.name in facts else {})
+            for c in columns
+        )
 
     @property
     def states(self) -> dict[int, State]:
@@ -87,37 +98,60 @@ class Workflow:
             raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
         return self._states
 
+    @property
+    def made(self) -> dict[Node, Resolved]:
+        """What every node makes: its columns as expressions, and of which rows."""
+        if self._made is None:
+            self._made = resolve_graph(self.nodes, self.states, self.input_schema)
+        return self._made
+
     def features(self) -> dict[Node, Features]:
-        """The columns of every node, as expressions over the data's."""
-        if self._features is None:
-            states, sources = self.states, _sources(self.input_schema)
-            resolved: dict[Node, Features] = {}
-            for number, node in enumerate(self.nodes):
-                inputs = [resolved[p] for p in node.parents] or [sources]
-                resolved[node] = node.resolve(inputs, states.get(number, {}))
-            self._features = resolved
-        return dict(self._features)
+        """The columns of every node, as expressions over those of the data (see `made`)."""
+        return {node: made.columns for node, made in self.made.items()}
 
     def outputs(self) -> Features:
         """The columns that the workflow makes, before an assigned dtype casts them."""
-        return self.features()[self.nodes[-1]]
+        return self.made[self.nodes[-1]].columns
+
+    def served(self, names: Iterable[str]) -> Features:
+        """Some of the outputs, which a server can make of one row at a time.
+
+        Raises:
+            WorkflowError: one of them needs more rows; names the operator and what to do.
+        """
+        chosen = {name: self.outputs()[name] for name in names}
+        rows = self.made[self.nodes[-1]].rows
+        rows.expect_row_by_row(rows.program(chosen.values()))
+        return chosen
 
     @property
     def program(self) -> Program:
-        """The whole workflow as steps over arrays: what every interpreter runs."""
+        """The whole workflow as steps over arrays: what every interpreter runs, row by row.
+
+        Raises:
+            WorkflowError: an output needs more than one row.
+        """
+        self.made[self.nodes[-1]].rows.expect_row_by_row(self._steps)
+        return self._steps
+
+    @property
+    def _steps(self) -> Program:
+        """The outputs over the sources of their rows, which are not those of the data in any case."""
         if self._program is None:
-            dtypes = self.output_dtypes
-            outputs = [
-                (feature.schema.with_(dtype=dtypes[name]), feature.expression)
-                for name, feature in self.outputs().items()
-            ]
-            self._program = build(outputs, self.input_schema)
+            self._program = self.steps_of(self.made[self.nodes[-1]])
         return self._program
+
+    def steps_of(self, output: Resolved) -> Program:
+        """The steps to what the last node makes, cast to the dtypes that are assigned."""
+        return output.rows.program(
+            Feature(f.expression, f.schema.with_(dtype=self.output_dtypes[name]))
+            for name, f in output.columns.items()
+        )
 
     @property
     def output_schema(self) -> Schema:
         """The columns that the workflow makes, with tags, cardinalities and domains."""
-        return self.program.output_schema
+        return self._steps.output_schema
 
     def transform(self, data: Any) -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
@@ -131,18 +165,25 @@ class Workflow:
         Raises:
             WorkflowError: a column is missing, or is of another kind than in `fit`.
         """
-        frame = as_lazy_frame(data)
-        inputs = self.program.inputs
+        frame, rows = as_lazy_frame(data), self.made[self.nodes[-1]].rows
+        inputs = rows.reads(self._steps)
         with polars_errors("The data cannot be read"):
             have = frame.collect_schema()
         _expect_columns(inputs.names, list(have), "the data")
         for column in inputs.columns:
             _expect_kind(column, have[column.name])
-        return apply(frame, self.program)
+        return rows.select(frame, self._steps)
 
-    def fit_transform(self, data: Any, *, engine: str = "auto") -> pl.LazyFrame:
-        """Fit, then transform the same data."""
-        return self.fit(data, engine=engine).transform(data)
+    def fit_transform(self, data: Any, *, schema: Schema | None = None, engine: str = "auto") -> pl.LazyFrame:
+        """Fit, then transform the same data: the way to make training data.
+
+        It differs from `fit` and then `transform` where an operator must not learn a row's value
+        from the row itself: TargetEncoding encodes each row from the other folds.
+        """
+        self.fit(data, schema=schema, engine=engine)
+        from .out_of_fold import transform_out_of_fold  # noqa: PLC0415 - it transforms workflows
+
+        return transform_out_of_fold(self, as_lazy_frame(data), engine)
 
     def transform_to_parquet(
         self,
@@ -163,9 +204,27 @@ class Workflow:
         Returns:
             the files, in the order of the rows.
         """
-        frame = self.transform(data)
+        return self._sink(self.transform(data), folder, rows_per_file, compression)
+
+    def fit_transform_to_parquet(
+        self,
+        data: Any,
+        folder: str | os.PathLike[str],
+        *,
+        schema: Schema | None = None,
+        rows_per_file: int = 2_000_000,
+        compression: str = "snappy",
+        engine: str = "auto",
+    ) -> list[Path]:
+        """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
+        frame = self.fit_transform(data, schema=schema, engine=engine)
+        return self._sink(frame, folder, rows_per_file, compression)
+
+    def _sink(
+        self, frame: pl.LazyFrame, folder: str | os.PathLike[str], rows: int, compression: str
+    ) -> list[Path]:
         with polars_errors("The data cannot be transformed"):
-            return sink_parquet(frame, self.output_schema, Path(folder), rows_per_file, compression)
+            return sink_parquet(frame, self.output_schema, Path(folder), rows, compression)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code."""
@@ -198,75 +257,13 @@ class Workflow:
         self._program = None
 
     def _forget(self) -> None:
-        self._features = self._program = None
+        self._made = self._program = None
 
     def __repr__(self) -> str:
         operators = [node.label for node in self.nodes if isinstance(node, OperatorNode)]
         return (
             f"Workflow({', '.join(operators)}{'' if self._states is not None else '; not fitted'})"
         )
-
-
-class OutputDtypes(MutableMapping[str, str]):
-    """The dtype of each output, for a list column that of its elements; assign one to change it.
-
-    Example:
-        >>> from workflow import Workflow, ops
-        >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
-        >>> workflow.output_dtypes["userId"] = "int32"
-        >>> workflow.transform({"userId": [7]}).collect().schema["userId"]
-        Int32
-    """
-
-    def __init__(self, workflow: Workflow) -> None:
-        self._workflow = workflow
-        self.assigned: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        made = self._column(name).dtype
-        return self.assigned.get(name, made)
-
-    def _column(self, name: str) -> ColumnSchema:
-        outputs = self._workflow.outputs()
-        if name not in outputs:
-            raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
-        return outputs[name].schema
-
-    def __setitem__(self, name: str, dtype: Any) -> None:
-        column, wanted = self._column(name), dtype_of(dtype)
-        if (column.info.kind == "string") != (wanted.kind == "string"):
-            raise WorkflowError(
-                f"Output {name!r} is {column.dtype} and cannot become {wanted.name}."
-            )
-        largest = column.properties.get("domain", {}).get("max", 0)
-        if wanted.is_integer and largest > np.iinfo(wanted.numpy).max:
-            raise WorkflowError(
-                f"Output {name!r} has values up to {largest}, which {wanted.name} does not hold."
-            )
-        self.assigned[name] = wanted.name
-        self._workflow.forget_program()
-
-    def __delitem__(self, name: str) -> None:
-        self._column(name)
-        self.assigned.pop(name, None)
-        self._workflow.forget_program()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._workflow.outputs())
-
-    def __len__(self) -> int:
-        return len(self._workflow.outputs())
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-def _sources(schema: Schema) -> Features:
-    """The data's columns as features."""
-    return {
-        c.name: Feature(source(c.name, Type(c.dtype, c.is_list, c.nullable)), c)
-        for c in schema.columns
-    }
 
 
 def _expect_columns(wanted: Iterable[str], have: list[str], where: str) -> None:

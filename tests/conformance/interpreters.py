@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from run_onnx import run_folded, run_onnx
 from run_tensorflow import run_tensorflow
 
 from workflow.expressions.column import Array, Column
@@ -40,10 +41,12 @@ def run_polars(program: Program, columns: Mapping[str, Column]) -> dict[str, Col
 
 
 REFERENCE = Interpreter("numpy", run_numpy)
-OTHERS = [Interpreter("polars", run_polars), Interpreter("tensorflow", run_tensorflow)]
-
-# Where these differ between libraries, it is in the last bits; all else is IEEE arithmetic.
-TRANSCENDENTAL = {"log1p", "log", "exp"}
+OTHERS = [
+    Interpreter("polars", run_polars),
+    Interpreter("tensorflow", run_tensorflow),
+    Interpreter("onnx", run_onnx),
+    Interpreter("folded", run_folded),
+]
 
 
 def assert_same(expected: Column, received: Column, *, exact: bool, what: str) -> None:

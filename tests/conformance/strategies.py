@@ -17,6 +17,9 @@ from workflow.expressions.tree import Expression, call, source
 from workflow.expressions.verbs import VERBS, ExpressionError, Type, check_constant
 from workflow.schema import DTYPES, ColumnSchema, Schema
 
+# Verbs for which libraries differ in the last bits; all others are exact.
+TRANSCENDENTAL = {"log1p", "log", "exp"}
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
@@ -155,14 +158,13 @@ def chains(draw: st.DrawFn) -> tuple[Program, dict[str, Column]]:
     is_list, dtype = draw(st.booleans()), draw(st.sampled_from(sorted(DTYPES)))
     first = result = source("a", Type(dtype, is_list))
     for _ in range(draw(st.integers(2, 5))):
-        verb = draw(st.sampled_from(sorted(VERBS)))
+        # In a last bit libraries differ, and what comes after may make it grow without bound.
+        verb = draw(st.sampled_from(sorted(VERBS.keys() - TRANSCENDENTAL)))
         wanted = [s for s in signatures(verb) if s[0] == result.type.dtype]
         if wanted:
             operands = [_beside(draw, result, d) for d in draw(st.sampled_from(wanted))[1:]]
             with contextlib.suppress(ExpressionError):
-                result = call(
-                    verb, result, *operands, **draw(parameters(verb, result.type.dtype))
-                )
+                result = call(verb, result, *operands, **draw(parameters(verb, result.type.dtype)))
     made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
     program = build([(made, result)], Schema([schema_of_source(first)]))
     return program, {"a": draw(columns(dtype, draw(st.integers(0, 6)), is_list=is_list))}

@@ -46,7 +46,9 @@ def extremes(schema: pl.Schema, rows: int) -> pl.DataFrame:
     for name, dtype in schema.items():
         column = column_schema(name, dtype)
         special = itertools.cycle(SPECIAL[column.dtype])
-        values = [[next(special), next(special)] if column.is_list else next(special) for _ in range(rows)]
+        values = [
+            [next(special), next(special)] if column.is_list else next(special) for _ in range(rows)
+        ]
         columns[name] = pl.Series(values, dtype=dtype)
     return pl.DataFrame(columns)
 
@@ -141,9 +143,7 @@ def cut(rows: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     """Parts of odd sizes, some of them empty."""
     ends = sorted(np.random.default_rng(parts).integers(0, rows.height + 1, parts - 1).tolist())
     bounds = [0, *ends, rows.height]
-    return [
-        rows[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    return [rows[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def learn(operator, parts: Sequence[pl.DataFrame], schema: Schema) -> State:
@@ -190,7 +190,9 @@ def test_empty_frame_gives_an_empty_frame(example: Example):
     made = workflow.transform(empty).collect()
     assert made.height == 0
     assert made.schema == workflow.transform(hard_rows(example)).collect().schema
-    served = REFERENCE.run(workflow.program, as_columns(empty.select(workflow.program.inputs.names)))
+    served = REFERENCE.run(
+        workflow.program, as_columns(empty.select(workflow.program.inputs.names))
+    )
     assert all(column.rows == 0 for column in served.values())
 
 

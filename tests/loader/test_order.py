@@ -134,6 +134,39 @@ def test_state_counts_whole_epochs(make, users):
     assert (loader.get_state()["epoch"], loader.get_state()["batch"]) == (1, 0)
 
 
+def test_chunks_and_epochs_differ_in_row_order(make, ratings, users):
+    """No permutation is used twice, neither within an epoch nor in the next one."""
+    whole = make(ratings[:400], batch_size=400)
+    assert users(whole) != users(whole)
+    loader = make(batch_size=100)
+    chunks = np.array(users(loader)[:900]).reshape(9, 100) % 100
+    assert len({tuple(chunk) for chunk in chunks}) == 9
+
+
+def test_the_order_of_row_groups_changes_with_the_epoch(make, users):
+    loader = make(batch_size=100)
+    orders = {tuple(user // 400 for user in users(loader)[::100]) for _ in range(4)}
+    assert len(orders) > 1
+
+
+def test_peek_asks_seed_fn_no_more_than_the_epoch_does(make, users):
+    seeds = itertools.count(10)
+    loader = make(seed=None, seed_fn=lambda: next(seeds))
+    first = users([loader.peek()])
+    assert users([loader.peek()]) == first
+    assert users(loader)[:64] == first
+    assert next(seeds) == 11
+
+
+def test_nothing_runs_ahead_of_the_saved_position(make):
+    """TensorFlow would prefetch behind `take` and `map`, and the state would tell its position."""
+    loader = make(batch_size=10)
+    batches = iter(loader.map(lambda x, y: (x, y)).take(50))
+    for _ in range(3):
+        next(batches)
+    assert loader.get_state()["batch"] == 3
+
+
 def test_peek_takes_nothing(make, users):
     loader = make()
     first = users([loader.peek()])

@@ -113,7 +113,7 @@ def test_numpy_settings_are_saved(ratings, tmp_path):
     assert Workflow.load(tmp_path / "saved").output_schema["userId"].dtype == "int32"
 
 
-def test_a_workflow_too_large_to_load_is_not_saved(fitted, ratings, tmp_path, monkeypatch):
+def test_a_workflow_too_large_to_load_is_not_saved(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(arrays, "MAX_JSON_BYTES", 500)
     with pytest.raises(WorkflowError, match="500 are allowed"):
         fitted.save(tmp_path / "saved")

@@ -15,8 +15,8 @@ from workflow.expressions.column import Column, Strings
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.program import build, with_nullable_inputs
 from workflow.expressions.series import to_column
-from workflow.expressions.tensorflow import WireInterpreter, tables
-from workflow.expressions.tree import source
+from workflow.expressions.tensorflow import WireInterpreter, lookups
+from workflow.expressions.tree import constant, source
 from workflow.expressions.verbs import Type
 from workflow.schema import ColumnSchema, Schema, SchemaError
 from workflow.wire import WireColumn, decode, encode, wire_column
@@ -128,7 +128,7 @@ def test_row_alone_is_the_row_in_a_batch(workflow, served):
 def test_large_string_vocabulary_is_an_asset_whatever_it_holds(tmp_path, monkeypatch):
     # A line cannot be empty nor hold its own end; a tab, a NUL or a number must not be split off.
     texts = ["plain", "", "two\nlines", "carriage\r", "\r", "tab\t7", "nul\0", "日本", "3", " "]
-    monkeypatch.setattr(tables, "LARGE_VOCABULARY", 5)
+    monkeypatch.setattr(lookups, "LARGE_VOCABULARY", 5)
     x = source("x", Type("string"))
     keys = Column(Strings.of(texts))
     program = build(
@@ -145,6 +145,7 @@ def test_large_string_vocabulary_is_an_asset_whatever_it_holds(tmp_path, monkeyp
 
 ARITHMETIC = {
     "constants": lambda x: x * 3.0 / 7.0,
+    "converted constant": lambda x: (x.cast("float64") / constant(49)).cast(x.type.dtype),
     "reciprocal": lambda x: x / 49.0,
     "square root": lambda x: x * 3.0 / (x + 7.0).sqrt(),
     "sums": lambda x: x * 3.0 + (x * 7.0 + (x * x + x * x * x)),

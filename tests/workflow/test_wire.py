@@ -100,9 +100,9 @@ def test_null_where_none_can_be_sent_is_refused(dtype):
 
 
 def test_shape_of_the_column_must_be_the_descriptions():
-    with pytest.raises(SchemaError, match="sent as flat. Received: a scalar"):
+    with pytest.raises(SchemaError, match=r"sent as flat. Received: a scalar"):
         encode(WireColumn("c", "int64", "flat"), Column(np.array([1])))
-    with pytest.raises(SchemaError, match="sent as scalar. Received: a list"):
+    with pytest.raises(SchemaError, match=r"sent as scalar. Received: a list"):
         encode(WireColumn("c", "int64"), Column(np.array([1]), None, np.array([1])))
 
 

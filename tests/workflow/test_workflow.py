@@ -133,7 +133,7 @@ def test_output_dtype_can_be_taken_back(fitted):
 
 def test_output_dtype_that_cannot_be_is_refused(ratings):
     workflow = Workflow((["userId"] >> ops.Categorify()) + "genres").fit(ratings)
-    with pytest.raises(WorkflowError, match="No output 'user'. The outputs are: userId, genres"):
+    with pytest.raises(WorkflowError, match=r"No output 'user'. The outputs are: userId, genres"):
         workflow.output_dtypes["user"] = "int32"
     with pytest.raises(WorkflowError, match="'genres' is string and cannot become int32"):
         workflow.output_dtypes["genres"] = "int32"
@@ -156,7 +156,7 @@ def test_fit_does_not_change_what_it_is_given(ratings):
 
 
 def test_a_thousand_output_dtypes_do_not_build_a_thousand_programs(monkeypatch):
-    from workflow import workflow as module
+    from workflow import rows as module
 
     built = []
     monkeypatch.setattr(module, "build", lambda *a: built.append(1) or original(*a))

@@ -97,12 +97,12 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def _view(path: Any, name: str, data: Array, dtype: np.dtype[Any], shape: list[int]) -> Array:
     if dtype.kind == "b" and data.max(initial=0) > 1:
-        raise FormatError(f"{path}: array {name!r} holds bytes that are no booleans.")
+        raise FormatError(f"{path}: array {name!r:.100} holds bytes that are no booleans.")
     try:
         # Data that another writer left unaligned is copied, which pyarrow needs.
         return np.require(np.frombuffer(data, dtype).reshape(shape), requirements="A")
     except (ValueError, OverflowError):
-        raise FormatError(f"{path}: array {name!r} has an impossible shape.") from None
+        raise FormatError(f"{path}: array {name!r:.100} has an impossible shape.") from None
 
 
 def _start(item: tuple[str, Any]) -> tuple[int, int]:
@@ -119,21 +119,21 @@ def _check_entry(
 ) -> tuple[np.dtype[Any], list[int], int]:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(
-            f"{path}: array {name!r} needs dtype, shape and data_offsets and nothing else."
+            f"{path}: array {name!r:.100} needs dtype, shape and data_offsets and nothing else."
         )
     shape, offsets = entry["shape"], entry["data_offsets"]
     lists = isinstance(shape, list) and isinstance(offsets, list)
     # Few dimensions, since the product of a million large numbers takes minutes.
     integers = [*shape, *offsets] if lists and len(shape) <= 8 else [None]
     if any(type(n) is not int or not 0 <= n < 2**63 for n in integers) or len(offsets) != 2:
-        raise FormatError(f"{path}: array {name!r} needs a shape and two offsets of whole numbers.")
+        raise FormatError(f"{path}: array {name!r:.100} needs a shape and two offsets of whole numbers.")
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
-        raise FormatError(f"{path}: array {name!r} has the unknown dtype {entry['dtype']!r:.200}.")
+        raise FormatError(f"{path}: array {name!r:.100} has the unknown dtype {entry['dtype']!r:.200}.")
     dtype = np.dtype(_DTYPES[entry["dtype"]])
     end = start + math.prod(shape) * dtype.itemsize
     if offsets != [start, end] or end > size:
         raise FormatError(
-            f"{path}: array {name!r} overlaps another, leaves a hole or ends outside the file."
+            f"{path}: array {name!r:.100} overlaps another, leaves a hole or ends outside the file."
         )
     return dtype, shape, end
 
@@ -226,7 +226,7 @@ def columns_from_arrays(arrays: Mapping[str, Array], where: str) -> dict[str, Co
     for key, array in arrays.items():
         name, _, part = key.rpartition(".")
         groups.setdefault(name, {})[part] = array
-    return {name: _column(f"{where}: column {name!r}", parts) for name, parts in groups.items()}
+    return {name: _column(f"{where}: column {name!r:.100}", parts) for name, parts in groups.items()}
 
 
 def _column(where: str, parts: dict[str, Array]) -> Column:

@@ -6,8 +6,9 @@ it can do to the table: genres that are looked up in a vocabulary become a table
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,24 +17,33 @@ from workflow.schema import DTYPES
 from .column import Array, Column, Strings
 from .numpy_verbs import PREPARE
 from .program import Program, Step
-from .verbs import VERBS, table_dtype
+from .verbs import VERBS, Type
 
-# Verbs that make a null of a null, so that a row which the table does not have stays null.
-_STRICT = frozenset(
-    "add subtract multiply minimum maximum divide negate absolute log1p log exp sqrt floor ceil "
-    "equal not_equal less less_equal greater greater_equal logical_xor logical_not cast clip "
-    "lookup gather".split()
-)
-# Verbs that do not; in a table of lists a row which it does not have is empty, so they may.
-_LENIENT = frozenset("is_null fill_null where logical_and logical_or".split())
+# Verbs that make something else of a null than null. Only in a table of lists may they be folded:
+# there a row which the table does not have is empty, and no null.
+_LENIENT = {"is_null", "fill_null", "where", "logical_and", "logical_or"}
+# Verbs that work on each value by itself.
+_ELEMENTWISE = {
+    *("add", "subtract", "multiply", "minimum", "maximum", "divide", "negate", "absolute"),
+    *("log1p", "log", "exp", "sqrt", "floor", "ceil", "clip", "cast", "lookup", "gather"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("logical_xor", "logical_not"),
+    *_LENIENT,
+}
 
 
-@dataclass(frozen=True)
-class _Taken:
+class _Taken(NamedTuple):
     """A step's result as what one table has at the positions of another step."""
 
     positions: int
     table: Column
+
+
+class _Use(NamedTuple):
+    """A step as it was, or as what it takes from a folded table."""
+
+    step: int
+    folded: bool
 
 
 def fold_tables(program: Program) -> Program:
@@ -56,55 +66,84 @@ def fold_tables(program: Program) -> Program:
         >>> [step.verb for step in folded.steps]
         ['source', 'gather']
     """
-    folder = _Folder(program)
-    for number in range(len(program.steps)):
-        folder.visit(number)
-    return folder.program()
+    taken: dict[int, _Taken] = {}
+    for number, step in enumerate(program.steps):
+        found = _take(program, step, taken)
+        if found is not None:
+            taken[number] = found
+    return _rebuild(program, taken)
 
 
-class _Folder:
-    def __init__(self, program: Program) -> None:
-        self.source = program
-        self.taken: dict[int, _Taken] = {}
+def _take(program: Program, step: Step, taken: Mapping[int, _Taken]) -> _Taken | None:
+    if step.verb == "gather" and step.operands[0] not in taken:
+        return _Taken(step.operands[0], step.parameters["table"])
+    parts = [o for o in step.operands if program.steps[o].verb != "constant"]
+    takes = [taken[o] for o in parts if o in taken]
+    if step.verb not in _ELEMENTWISE or not takes or len(takes) < len(parts):
+        return None
+    if not _may_fold(step, takes):
+        return None
+    columns = [
+        taken[o].table if o in taken else Column(_constant(program.steps[o])) for o in step.operands
+    ]
+    made = _run(step, [program.steps[o].type for o in step.operands], columns)
+    return None if made is None else _Taken(takes[0].positions, made)
 
-    def visit(self, number: int) -> None:
-        step = self.source.steps[number]
-        if step.verb == "gather" and step.operands[0] not in self.taken:
-            self.taken[number] = _Taken(step.operands[0], step.parameters["table"])
-            return
-        parts = [o for o in step.operands if self.source.steps[o].verb != "constant"]
-        takes = [self.taken[o] for o in parts if o in self.taken]
-        if not takes or len(takes) < len(parts) or not self._may(step, takes):
-            return
-        columns = [
-            self.taken[o].table if o in self.taken else _constant(self.source.steps[o])
-            for o in step.operands
-        ]
-        self.taken[number] = _Taken(takes[0].positions, self._run(step, columns))
 
-    def _may(self, step: Step, takes: list[_Taken]) -> bool:
-        first = takes[0]
-        same = all(
-            t.positions == first.positions and _lengths(t.table) == _lengths(first.table)
-            for t in takes
-        )
-        return same and (
-            step.verb in _STRICT or (step.verb in _LENIENT and first.table.is_list)
-        )
+def _may_fold(step: Step, takes: Sequence[_Taken]) -> bool:
+    first = takes[0]
+    together = all(
+        t.positions == first.positions
+        and t.table.rows == first.table.rows
+        and t.table.lengths is first.table.lengths
+        for t in takes
+    )
+    return together and (first.table.is_list or step.verb not in _LENIENT)
 
-    def _run(self, step: Step, columns: list[Column]) -> Column:
-        types = [self.source.steps[o].type for o in step.operands]
-        with np.errstate(all="ignore"):
-            made = PREPARE[step.verb](step, types)(*columns)
-        values = made.array
-        valid = made.valid
-        if made.is_list and not step.type.nullable:
-            valid = None
-        elif made.is_list and valid is None:
-            valid = np.ones(len(values), bool)
-        packed = Strings.of(values.tolist()) if values.dtype == object else values
-        return Column(packed, valid, made.lengths)
 
-    def program(self) -> Program:
-        """The steps that the outputs need, folded where they can be."""
-        raise NotImplementedError
+def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column | None:
+    """The verb over tables; None where its result is no table, but the same in every row."""
+    with np.errstate(all="ignore"):
+        made = PREPARE[step.verb](step, types)(*columns)
+    values, valid = made.array, made.valid
+    if values.ndim == 0 or made.is_list < any(c.is_list for c in columns):
+        return None
+    if made.is_list:  # the static type of what is taken says whether there is a mask
+        none = np.ones(len(values), bool) if valid is None else valid
+        valid = none if step.type.nullable else None
+    return Column(Strings.of(values) if values.dtype == object else values, valid, made.lengths)
+
+
+def _constant(step: Step) -> Array:
+    return np.array(step.parameters["value"], DTYPES[step.type.dtype].numpy)
+
+
+def _rebuild(program: Program, taken: Mapping[int, _Taken]) -> Program:
+    """The steps that the outputs need, from the folded tables where they can be."""
+    needed = {_Use(step, folded=step in taken) for _, step in program.outputs}
+    for number in reversed(range(len(program.steps))):
+        for folded in (True, False):
+            if _Use(number, folded) in needed:
+                needed.update(_operands(program, _Use(number, folded), taken))
+    steps: list[Step] = []
+    places: dict[_Use, int] = {}
+    for use in sorted(needed):
+        operands = tuple(places[o] for o in _operands(program, use, taken))
+        step = replace(program.steps[use.step], operands=operands)
+        if use.folded:
+            parameters = {"table": taken[use.step].table}
+            type_ = VERBS["gather"].infer([steps[operands[0]].type], parameters)
+            step = Step("gather", operands, parameters, type_)
+        places[use] = len(steps)
+        steps.append(step)
+    outputs = tuple((c, places[_Use(s, folded=s in taken)]) for c, s in program.outputs)
+    return replace(program, steps=tuple(steps), outputs=outputs)
+
+
+def _operands(program: Program, use: _Use, taken: Mapping[int, _Taken]) -> list[_Use]:
+    if use.folded:
+        return [_Use(taken[use.step].positions, folded=False)]
+    operands = program.steps[use.step].operands
+    # Elements that meet must come from one step, so there the steps stay as they were.
+    lists = {o for o in operands if program.steps[o].type.is_list}
+    return [_Use(o, folded=o in taken and len(lists) < 2) for o in operands]

@@ -26,6 +26,7 @@ class NumpyInterpreter:
         >>> from workflow.expressions.tree import source
         >>> from workflow.expressions.program import build
         >>> from workflow.schema import ColumnSchema, Schema
+        >>> from workflow.expressions.verbs import Type
         >>> x = source("x", Type("int64"))
         >>> program = build([(ColumnSchema("y", "int64"), x + 1)], Schema([ColumnSchema("x", "int64")]))
         >>> NumpyInterpreter(program)({"x": Column(np.array([1, 2]))})["y"].values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .program import Program
@@ -10,7 +10,40 @@ from .tree import Expression, call, vocabulary
 from .verbs import ExpressionError
 
 
-def trace(function: Callable[..., Any], *columns: Expression) -> Expression:
+class Frame(Mapping[str, Expression]):
+    """The columns that a traced function may read, as `df["age"]` or `df.age`.
+
+    Example:
+        >>> from .tree import source
+        >>> from .verbs import Type
+        >>> Frame({"age": source("age", Type("int32"))}).age > 18
+        greater(age, 18)
+    """
+
+    def __init__(self, columns: Mapping[str, Expression]) -> None:
+        self._columns = dict(columns)
+
+    def __getitem__(self, name: str) -> Expression:
+        if name not in self._columns:
+            raise ExpressionError(f"No column {name!r}. There are: {', '.join(self._columns) or 'none'}.")
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> Expression:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Expression:
     """What a Python function does to columns, as an expression.
 
     Raises:
@@ -35,7 +68,10 @@ def inline(program: Program, columns: Mapping[str, Expression]) -> dict[str, Exp
     made: list[Expression] = []
     for step in program.steps:
         if step.verb == "source":
-            made.append(columns[step.parameters["name"]])
+            name = step.parameters["name"]
+            if name not in columns:
+                raise ExpressionError(f"No column {name!r}. There are: {', '.join(columns) or 'none'}.")
+            made.append(columns[name])
         elif step.verb == "constant":
             made.append(Expression("constant", (), step.parameters, step.type))
         else:

@@ -68,6 +68,10 @@ class Categorify(Operator):
                 all(type(n) is int and n >= 0 for n in numbers),
                 f"Categorify needs {setting} as whole numbers from 0. Received: {value!r}.",
             )
+            require(
+                setting != "max_size" or all(n == 0 or n > FIRST for n in numbers),
+                f"max_size includes the {FIRST} reserved ids. Received: {value!r}.",
+            )
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -120,10 +124,6 @@ class Categorify(Operator):
         kept = counts.filter(pl.col("count") >= least) if least else counts
         ordered = kept.sort("count", "value", descending=[True, False])["value"]
         limit = per_column(self.max_size, name, 0)
-        require(
-            limit == 0 or limit > FIRST,
-            f"max_size of column {name!r} includes the {FIRST} reserved ids. Received: {limit}.",
-        )
         return ordered.head(limit - FIRST) if limit else ordered
 
     def lower(self, columns: Features, state: State) -> Features:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from workflow.expressions.column import Array
 from workflow.expressions.program import Program, build
-from workflow.expressions.tracing import inline, trace
+from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source, where
-from workflow.operator import Example, Feature, Features, Operator, State, require
-from workflow.schema import ColumnSchema, Schema, dtype_of
+from workflow.operator import Example, Feature, Features, Operator, Selectable, State, require
+from workflow.schema import Schema, dtype_of
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,25 @@ class LambdaOp(Operator):
     expression. So it is fast, it is saved without its code, and it is served as it was trained.
 
     Args:
-        f: a function from a column to a column. It may use arithmetic, comparisons, `& | ~`,
+        f: a function from a column to a column, or from a column and a frame of all columns,
+            `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `& | ~`,
             `workflow.where(condition, a, b)` and a column's methods such as `cast`, `clip`,
             `log1p` and `fill_null`.
+        dependency: further columns for the frame: names, or a node of the graph.
         dtype: cast the result; by default it keeps the dtype that the arithmetic gives.
         tags: tags of the result, in place of the column's own.
 
     Example:
         >>> label = ["rating"] >> LambdaOp(lambda rating: (rating > 3).cast("int8"))
+        >>> share = ["price"] >> LambdaOp(lambda price, df: price / df["income"], dependency=["income"])
     """
 
-    f: Callable[[Expression], Any] | Mapping[str, Program]
+    f: Callable[..., Any] | Mapping[str, Program]
+    dependency: str | Sequence[str] | Selectable | None = None
     dtype: str | None = None
     tags: Sequence[str] | None = None
+
+    depends_on: ClassVar[str | None] = "dependency"
 
     def __post_init__(self) -> None:
         require(
@@ -57,7 +64,10 @@ class LambdaOp(Operator):
         ratings = {"rating": [5.0, 3.0, None, float("nan"), float("inf")]}
         counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
         lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
+        pairs = {"price": [1.0, None, 3.0, 4.0], "income": [2.0, 0.0, None, -1.0]}
         return [
+            Example(cls(lambda c, df: c / df["income"], "income"), pairs, left=["price"]),
+            Example(cls(lambda c, df: where(df.price > c, c, df.price)), pairs),
             Example(cls(lambda c: (c > 3).cast("int8"), tags=["target"]), ratings),
             Example(cls(lambda c: where(c > 0, c, 0).log1p() / 7, dtype="float32"), counts),
             Example(cls(lambda c: c.fill_null(-1).clip(-5, 5) * 2 + 1), counts),
@@ -68,32 +78,33 @@ class LambdaOp(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The function's results."""
+        expressions = {name: feature.expression for name, feature in columns.items()}
         results: Features = {}
-        for name, feature in columns.items():
-            result = self._apply(name, feature.expression)
+        for name in self.own_columns(columns):
+            result = self._apply(name, expressions)
             result = result if self.dtype is None else result.cast(self.dtype)
-            made = Feature.of(name, result, feature.schema)
+            made = Feature.of(name, result, columns[name].schema)
             tags = made.schema.tags if self.tags is None else tuple(self.tags)
             results[name] = Feature(result, made.schema.with_(tags=tags))
         return results
 
-    def _apply(self, name: str, column: Expression) -> Expression:
+    def _apply(self, name: str, columns: Mapping[str, Expression]) -> Expression:
         if isinstance(self.f, Mapping):
             require(name in self.f, f"The saved LambdaOp knows no column {name!r}.")
-            return inline(self.f[name], {name: column})[name]
-        return trace(self.f, column)
+            return inline(self.f[name], columns)[name]
+        if _parameters(self.f) > 1:
+            return trace(self.f, columns[name], Frame(columns))
+        return trace(self.f, columns[name])
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace of each column, in place of the function."""
+        sources = {n: source(n, feature.expression.type) for n, feature in columns.items()}
+        inputs = Schema(Feature.of(n, column).schema for n, column in sources.items())
         traces = {}
-        for name, feature in columns.items():
-            column = ColumnSchema(
-                name, feature.schema.dtype, feature.schema.is_list, feature.schema.nullable
-            )
-            result = self._apply(name, source(name, feature.expression.type))
-            made = Feature.of(name, result).schema
+        for name in self.own_columns(columns):
+            result = self._apply(name, sources)
             tables: dict[str, Array] = {}
-            traces[name] = build([(made, result)], Schema([column])).to_json(tables)
+            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json(tables)
             require(
                 not tables,
                 f"LambdaOp saves no tables, and its function uses one on column {name!r}. Write an operator.",
@@ -106,7 +117,17 @@ class LambdaOp(Operator):
         traces = {name: Program.from_json(document, {}) for name, document in config["f"].items()}
         for name, program in traces.items():
             require(
-                program.output_schema.names == [name] and set(program.inputs) <= {name},
+                program.output_schema.names == [name],
                 f"Expected the trace of column {name!r}. Received: {program.inputs} to {program.output_schema}.",
             )
-        return cls(traces, config["dtype"], config["tags"])
+        return cls(**{**config, "f": traces})
+
+
+def _parameters(function: Callable[..., Any]) -> int:
+    """How many columns a function asks for; the builtins that do not say take one."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)

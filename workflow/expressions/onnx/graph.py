@@ -28,7 +28,7 @@ class Tensor:
     """A column inside the graph, by the names of its tensors.
 
     Attributes:
-        values: shape [N, 1], for a list column [sum of lengths, 1], for a constant [1].
+        values: shape [N, 1], for a list column [sum of lengths, 1], for a constant [1, 1].
         valid: bool, as `values`, False at a null; None where nothing is null.
         lengths: int64 row lengths, [N, 1], of a list column; else None.
         constant: whether it is the same in every row.
@@ -116,26 +116,29 @@ class Graph:
         return name
 
     def constant(self, value: Any, dtype: str) -> str:
-        """One value as a tensor of shape [1], in the carrier of its dtype."""
+        """One value to stand beside columns, in the carrier of its dtype.
+
+        Its shape is [1, 1]: against [N, 1] onnxruntime takes 40 times as long for a [1].
+        """
         if dtype == "string":
-            return self.table(Strings.of([value]))
+            return self.table(Strings.of([value]), [1, 1])
         with np.errstate(over="ignore"):  # beyond float32 is infinite there
-            array = np.array([value]).astype(DTYPES[dtype].numpy)
+            array = np.array([[value]]).astype(DTYPES[dtype].numpy)
         return self.table(array.astype(carrier(dtype), copy=False))
 
     def vector(self, *values: int) -> str:
         """Some int64 numbers as a tensor of shape [K]."""
         return self.table(np.array(values, np.int64))
 
-    def table(self, array: Array | Strings) -> str:
-        """An array as an initializer."""
+    def table(self, array: Array | Strings, shape: Sequence[int] | None = None) -> str:
+        """An array as an initializer; strings are of one dimension, if no shape is given."""
         key = None
         if not isinstance(array, Strings) and array.size <= 4:
             key = (array.dtype.name, array.shape, array.tobytes())
             if key in self._known:
                 return self._known[key]
         name = f"/constant/{len(self._tables)}"
-        self._tables[name] = tensor_proto(array, name)
+        self._tables[name] = tensor_proto(array, name, shape)
         if key is not None:
             self._known[key] = name
         return name
@@ -162,7 +165,7 @@ class Graph:
     def look_up(self, name: str, keys: Array | Strings, results: Array, missing: int) -> str:
         """The result that stands beside each value among the keys, int64, or `missing`."""
         if len(keys) == 0:
-            return self.add("Expand", self.vector(missing), self.add("Shape", name))
+            return self.add("Expand", self.constant(missing, "int64"), self.add("Shape", name))
         return self.add(
             "LabelEncoder",
             name,
@@ -192,14 +195,16 @@ class Graph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
-def tensor_proto(array: Array | Strings, name: str) -> onnx.TensorProto:
-    """An array, or many strings, as a tensor of one dimension.
+def tensor_proto(
+    array: Array | Strings, name: str, shape: Sequence[int] | None = None
+) -> onnx.TensorProto:
+    """An array, or many strings, as a tensor.
 
     Strings go in as the bytes they are, so that the code for null, which is no UTF-8, can too.
     """
     if not isinstance(array, Strings):
         return numpy_helper.from_array(np.ascontiguousarray(array), name)
     raw = array.data.tobytes()
-    tensor = TensorProto(name=name, data_type=TensorProto.STRING, dims=[len(array)])
+    tensor = TensorProto(name=name, data_type=TensorProto.STRING, dims=shape or [len(array)])
     tensor.string_data.extend(raw[start:end] for start, end in pairwise(array.offsets.tolist()))
     return tensor

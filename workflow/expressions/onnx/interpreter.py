@@ -28,8 +28,8 @@ class OnnxInterpreter:
         >>> from workflow import Workflow, ops
         >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 7, 9]})
         >>> run = OnnxInterpreter(workflow.program)
-        >>> run({"userId": Column(np.array([9, 7]))})["userId"].values
-        array([4, 3])
+        >>> run({"userId": Column(np.array([9, 7]))})["userId"].values.tolist()
+        [4, 3]
     """
 
     def __init__(self, program: Program, threads: int = 1) -> None:
@@ -52,7 +52,7 @@ class OnnxInterpreter:
         Returns:
             one column of N rows for each output.
         """
-        feed = {}
+        feed: dict[str, Array] = {}
         for name, column in self.program.inputs.items():
             feed |= _feed(column, columns[name])
         names = [output.name for output in self.model.graph.output]

@@ -70,9 +70,9 @@ def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tenso
     """`gather`: positions that are nowhere go to one more row at the table's end."""
     table: Column = step.parameters["table"]
     (positions,) = operands
-    end = graph.vector(table.rows)
+    end = graph.constant(table.rows, "int64")
     found = graph.every(
-        graph.add("GreaterOrEqual", positions.values, graph.vector(0)),
+        graph.add("GreaterOrEqual", positions.values, graph.constant(0, "int64")),
         graph.add("Less", positions.values, end),
         positions.valid,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,34 +16,18 @@ from workflow.expressions.program import Step
 from workflow.expressions.verbs import Type, promote
 from workflow.schema import DTYPES
 
-from .graph import Graph, Tensor, carrier
+from .casts import cast, choose, convert, flip, joint
+from .graph import Graph, Tensor
 from .tables import gather, list_length, look_up
 
 Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
 _LARGEST = 2**63 - 1
-_SIGN_BIT = -(2**63)
-
-
-def _convert(graph: Graph, name: str, have: str, want: str) -> str:
-    """A tensor of one dtype in the carrier of another that holds it, or of a float."""
-    if carrier(have) == carrier(want):
-        return name
-    return graph.cast(graph.cast(name, have) if have == "uint64" else name, carrier(want))
 
 
 def _converted(
     graph: Graph, operands: Sequence[Tensor], types: Sequence[Type], want: str
 ) -> list[str]:
-    return [
-        _convert(graph, o.values, t.dtype, want) for o, t in zip(operands, types, strict=True)
-    ]
-
-
-def _joint(graph: Graph, operands: Sequence[Tensor], values: str) -> Tensor:
-    """A result that is null where an operand is null."""
-    lengths = next((o.lengths for o in operands if o.lengths is not None), None)
-    valid = graph.every(*(o.valid for o in operands))
-    return Tensor(values, valid, lengths, all(o.constant for o in operands))
+    return [convert(graph, o.values, t.dtype, want) for o, t in zip(operands, types, strict=True)]
 
 
 def _wrap(graph: Graph, name: str, dtype: str) -> str:
@@ -58,7 +41,7 @@ def _arithmetic(operator: str) -> Emit:
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
         dtype = step.type.dtype
         values = graph.add(operator, *_converted(graph, operands, types, dtype))
-        return _joint(graph, operands, _wrap(graph, values, dtype))
+        return joint(graph, operands, _wrap(graph, values, dtype))
 
     return emit
 
@@ -67,31 +50,19 @@ def _absolute(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Te
     if step.type.kind == "uint":
         return operands[0]
     values = graph.add("Abs", operands[0].values)
-    return _joint(graph, operands, _wrap(graph, values, step.type.dtype))
-
-
-def _flip(graph: Graph, name: str) -> str:
-    """A uint64 as the int64 of the same rank, and back."""
-    return graph.add("Add", name, graph.vector(_SIGN_BIT))
-
-
-def _choose(graph: Graph, operator: str, a: str, b: str, dtype: str) -> str:
-    """`Min` or `Max` of two numbers; NaN with anything is NaN."""
-    if dtype != "uint64":
-        return graph.add(operator, a, b)
-    return _flip(graph, graph.add(operator, _flip(graph, a), _flip(graph, b)))
+    return joint(graph, operands, _wrap(graph, values, step.type.dtype))
 
 
 def _extreme(operator: str) -> Emit:
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
         a, b = _converted(graph, operands, types, step.type.dtype)
-        return _joint(graph, operands, _choose(graph, operator, a, b, step.type.dtype))
+        return joint(graph, operands, choose(graph, operator, a, b, step.type.dtype))
 
     return emit
 
 
 def _real(operator: str) -> Emit:
-    return lambda graph, step, types, operands: _joint(
+    return lambda graph, step, types, operands: joint(
         graph, operands, graph.add(operator, *_converted(graph, operands, types, step.type.dtype))
     )
 
@@ -101,8 +72,8 @@ def _transcendental(function: Callable[[Graph, str], str]) -> Emit:
 
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
         (value,) = _converted(graph, operands, types, "float64")
-        values = _convert(graph, function(graph, value), "float64", step.type.dtype)
-        return _joint(graph, operands, values)
+        values = convert(graph, function(graph, value), "float64", step.type.dtype)
+        return joint(graph, operands, values)
 
     return emit
 
@@ -147,9 +118,9 @@ def _comparison(operator: str, *, negate: bool = False) -> Emit:
         elif dtype == "bool":
             a, b = graph.cast(a, "int64"), graph.cast(b, "int64")
         elif dtype == "uint64":
-            a, b = _flip(graph, a), _flip(graph, b)
+            a, b = flip(graph, a), flip(graph, b)
         values = graph.add(operator, a, b)
-        return _joint(graph, operands, graph.add("Not", values) if negate else values)
+        return joint(graph, operands, graph.add("Not", values) if negate else values)
 
     return emit
 
@@ -159,7 +130,7 @@ def _logical(*, stops: bool) -> Emit:
 
     def emit(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
         known = [_neutral_null(graph, o, stops=stops) for o in operands]
-        made = _joint(graph, operands, graph.add("Or" if stops else "And", *known))
+        made = joint(graph, operands, graph.add("Or" if stops else "And", *known))
         if made.valid is None:
             return made
         decided = made.values if stops else graph.add("Not", made.values)
@@ -178,7 +149,7 @@ def _neutral_null(graph: Graph, operand: Tensor, *, stops: bool) -> str:
 
 
 def _bool(operator: str) -> Emit:
-    return lambda graph, _, __, operands: _joint(
+    return lambda graph, _, __, operands: joint(
         graph, operands, graph.add(operator, *(o.values for o in operands))
     )
 
@@ -207,7 +178,7 @@ def _fill_null(
             values = a.refill(b.limits[0])
     values = values or graph.select(a.valid, first, second, step.type.dtype)
     valid = None if b.valid is None else graph.add("Or", a.valid, b.valid)
-    return replace(_joint(graph, operands, values), valid=valid, limits=limits)
+    return replace(joint(graph, operands, values), valid=valid, limits=limits)
 
 
 def _where(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
@@ -219,64 +190,15 @@ def _where(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[T
         yes = graph.constant(value=True, dtype="bool")
         masks = [yes if o.valid is None else o.valid for o in (a, b)]
         chosen = graph.select(condition.values, masks[0], masks[1], "bool")
-    return replace(
-        _joint(graph, operands, values), valid=graph.every(condition.valid, chosen)
-    )
-
-
-def _cast(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-    have, want, name = types[0].dtype, step.type.dtype, operands[0].values
-    if have == want:
-        return operands[0]
-    if DTYPES[want].is_integer and DTYPES[have].is_integer:
-        return _fit(graph, operands[0], have, want)
-    if want == "bool":
-        name = _truth(graph, name, have)
-    elif not DTYPES[want].is_integer or have == "bool":
-        name = _convert(graph, name, have, want)
-    else:
-        name = _saturate(graph, _convert(graph, name, have, "float64"), want)
-    return _joint(graph, operands, name)
-
-
-def _truth(graph: Graph, name: str, have: str) -> str:
-    zero = graph.constant(0, have)
-    if DTYPES[have].is_integer:
-        return graph.add("Not", graph.add("Equal", name, zero))
-    return graph.add("Greater", graph.add("Abs", name), zero)  # of NaN this is False
-
-
-def _fit(graph: Graph, operand: Tensor, have: str, want: str) -> Tensor:
-    """An integer at the nearest value that another integer type has."""
-    own, limits = np.iinfo(DTYPES[have].numpy), np.iinfo(DTYPES[want].numpy)
-    least, most = operand.limits or (int(own.min), int(own.max))
-    name = operand.values
-    if limits.min > least:
-        name = _choose(graph, "Max", name, graph.constant(limits.min, have), have)
-    if limits.max < most:
-        name = _choose(graph, "Min", name, graph.constant(limits.max, have), have)
-    return operand if name == operand.values else _joint(graph, [operand], name)
-
-
-def _saturate(graph: Graph, name: str, want: str) -> str:
-    """Floats as integers; a float64 cannot hold the largest int64, so that end is set apart."""
-    limits = np.iinfo(DTYPES[want].numpy)
-    zero = graph.constant(0.0, "float64")
-    name = graph.add("Where", graph.add("Equal", name, name), name, zero)  # NaN is 0
-    name = graph.add("Max", name, graph.constant(float(limits.min), "float64"))
-    inside = graph.add("Less", name, graph.constant(float(limits.max), "float64"))
-    name = graph.add("Where", inside, name, zero)
-    if want == "uint64":
-        name = graph.cast(name, want)
-    return graph.add("Where", inside, graph.cast(name, "int64"), graph.constant(limits.max, want))
+    return replace(joint(graph, operands, values), valid=graph.every(condition.valid, chosen))
 
 
 def _clip(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
     dtype, name = step.type.dtype, operands[0].values
     for operator, bound in zip(("Max", "Min"), bounds(step), strict=True):
         if bound is not None:
-            name = _choose(graph, operator, name, graph.constant(bound, dtype), dtype)
-    return _joint(graph, operands, name)
+            name = choose(graph, operator, name, graph.constant(bound, dtype), dtype)
+    return joint(graph, operands, name)
 
 
 EMIT: Mapping[str, Emit] = {
@@ -307,7 +229,7 @@ EMIT: Mapping[str, Emit] = {
     "is_null": _is_null,
     "fill_null": _fill_null,
     "where": _where,
-    "cast": _cast,
+    "cast": cast,
     "clip": _clip,
     "lookup": look_up,
     "gather": gather,

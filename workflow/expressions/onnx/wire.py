@@ -68,6 +68,11 @@ def to_onnx(
     made = emit(graph, fold_tables(program), sources)
     made = _check_rows(graph, sources, made)
     for column in _wire_columns("output", program.output_schema, outputs).values():
+        if program.output_schema[column.name].nullable and not column.nullable:
+            raise SchemaError(
+                f"Output {column.name!r} can be null, and its wire form has no code for null. "
+                "Add FillMissing or Categorify to the workflow."
+            )
         _send(graph, column, made[column.name])
     return graph.model(name)
 
@@ -111,7 +116,10 @@ def _wire_columns(
     what: str, schema: Schema, told: Sequence[WireColumn] | None
 ) -> dict[str, WireColumn]:
     """How the columns travel: by default, or as told and held to the schema."""
-    default = {c.name: wire_column(c, c.nullable and (what == "output" or c.info.kind != "bool")) for c in schema.columns}
+    default = {
+        c.name: wire_column(c, c.nullable and (what == "output" or c.info.kind != "bool"))
+        for c in schema.columns
+    }
     if told is None:
         return default
     columns = {column.name: column for column in told}
@@ -152,11 +160,11 @@ def _null_string(column: WireColumn) -> Strings:
 def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
     """The values, if there are as many as the row lengths say; else the run fails."""
     zero = graph.vector(0)
+    length = graph.add("Reshape", lengths, graph.vector(-1))
     # In float64 a sum cannot wrap round to the right total, nor with what a negative becomes.
-    length = graph.add("Where", graph.add("Less", lengths, zero), graph.vector(2**62), lengths)
-    length = graph.add("Reshape", graph.cast(length, "float64"), graph.vector(-1))
-    start = graph.constant(0.0, "float64")
-    sums = graph.add("CumSum", graph.add("Concat", start, length, axis=0), zero)
+    length = graph.add("Where", graph.add("Less", length, zero), graph.vector(2**62), length)
+    length = graph.add("Concat", graph.table(np.zeros(1)), graph.cast(length, "float64"), axis=0)
+    sums = graph.add("CumSum", length, zero)
     total = graph.cast(graph.add("Gather", sums, graph.vector(-1)), "int64")
     shape = graph.add("Concat", total, graph.vector(1), axis=0)
     return graph.add("Reshape", values, shape, allowzero=1)
@@ -171,9 +179,10 @@ def _check_rows(
         return made
     shapes = [graph.add("Shape", tensor, end=1) for tensor in firsts]
     rows = graph.add("Concat", *shapes, axis=0)
-    most, least = graph.add("ReduceMax", rows, keepdims=1), graph.add("ReduceMin", rows, keepdims=1)
+    first, none = shapes[0], graph.vector(0)
+    apart = graph.add("ReduceSum", graph.add("Abs", graph.add("Sub", rows, first)), keepdims=1)
     # No tensor has -2 rows, so that the last Reshape fails.
-    agreed = graph.add("Where", graph.add("Equal", most, least), most, graph.vector(-2))
+    agreed = graph.add("Where", graph.add("Equal", apart, none), first, graph.vector(-2))
     shape = graph.add("Concat", agreed, graph.vector(1), axis=0)
     name, tensor = next(iter(made.items()))
     if tensor.lengths is None:

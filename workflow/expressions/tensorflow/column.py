@@ -20,6 +20,7 @@ class TensorColumn:
         lengths: int64 row lengths, shape (N,), for a list column; None for a scalar column.
 
     Example:
+        >>> import tensorflow as tf
         >>> TensorColumn(tf.constant([1, 2, 3]), lengths=tf.constant([2, 0, 1], tf.int64)).is_list
         True
     """

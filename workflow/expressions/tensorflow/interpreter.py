@@ -11,6 +11,7 @@ from workflow.expressions.program import Program, Step
 from workflow.expressions.verbs import Type
 
 from .column import Function, TensorColumn
+from .guard import guarded
 from .verbs import PREPARE, tensor_dtype
 
 
@@ -62,7 +63,8 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
                 slots.append(_source(columns[step.parameters["name"]], step.type))
             elif step.verb == "constant":
                 value = tf.constant(step.parameters["value"], tensor_dtype(step.type.dtype))
-                slots.append(TensorColumn(value))
+                # All that is made of constants alone is a constant to Grappler, so the guard is here.
+                slots.append(TensorColumn(guarded(value)))
             else:
                 slots.append(function(*[slots[operand] for operand in step.operands]))
         return {

@@ -1,10 +1,4 @@
-"""What each verb is in TensorFlow. A further verb is one entry of `PREPARE`.
-
-Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with
-a reciprocal instead of dividing, merges constants and sums, and makes 0 - x a negation, which
-unsigned integers do not have. `_guarded` stands in its way, so that arithmetic is what was
-written, bit for bit.
-"""
+"""What each verb is in TensorFlow. A further verb is one entry of `PREPARE`."""
 
 from __future__ import annotations
 
@@ -20,29 +14,18 @@ from workflow.expressions.program import Step
 from workflow.expressions.verbs import Type, promote
 from workflow.schema import DTYPES
 
-from . import tables
 from .column import Function, TensorColumn
+from .gathers import gather
+from .guard import guarded, guarded_arithmetic
+from .lookups import lookup
 from .strings import order
 
 Prepare = Callable[[Step, Sequence[Type]], Function]
-
-# What Grappler may merge with the arithmetic that comes after; of integers only constants matter.
-REWRITABLE = {"AddV2", "Sub", "Mul", "RealDiv", "Sqrt", "Neg", "Exp"}
 
 
 def tensor_dtype(dtype: str) -> Any:
     """The TensorFlow type of a dtype; the names are the same."""
     return tf.dtypes.as_dtype(dtype)
-
-
-def _guarded(values: Any) -> Any:
-    """The same values, which Grappler cannot see through."""
-    if not tf.is_symbolic_tensor(values):
-        return values
-    kind = values.op.type
-    if kind == "Const" or (values.dtype.is_floating and kind in REWRITABLE):
-        return tf.raw_ops.PlaceholderWithDefault(input=values, shape=values.shape)
-    return values
 
 
 def _valid(columns: Sequence[TensorColumn]) -> Any:
@@ -66,20 +49,20 @@ def _elementwise(function: Callable[..., Any], dtype: str | None) -> Function:
 
 def _arithmetic(function: Callable[..., Any]) -> Prepare:
     return lambda step, types: _elementwise(
-        lambda *values: function(*map(_guarded, values)), promote(step.verb, types)
+        lambda *values: function(*map(guarded_arithmetic, values)), promote(step.verb, types)
     )
 
 
 def _real(function: Callable[..., Any]) -> Prepare:
     return lambda step, _: _elementwise(
-        lambda *values: function(*map(_guarded, values)), step.type.dtype
+        lambda *values: function(*map(guarded_arithmetic, values)), step.type.dtype
     )
 
 
 def _transcendental(function: Callable[[Any], Any]) -> Prepare:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
     return lambda step, _: _elementwise(
-        lambda value: tf.cast(function(_guarded(value)), step.type.dtype), "float64"
+        lambda value: tf.cast(function(guarded_arithmetic(value)), step.type.dtype), "float64"
     )
 
 
@@ -90,7 +73,7 @@ def _divide(a: Any, b: Any) -> Any:
 def _negate(value: Any) -> Any:
     # TensorFlow negates no unsigned integer; numpy wraps round.
     if value.dtype.is_unsigned:
-        return _guarded(tf.zeros([], value.dtype)) - value
+        return guarded(tf.zeros([], value.dtype)) - value
     return tf.negative(value)
 
 
@@ -135,7 +118,7 @@ def _logical(stops: bool) -> Prepare:
 def _is_null(*_: Any) -> Function:
     def apply(a: TensorColumn) -> TensorColumn:
         if a.valid is None:
-            return TensorColumn(tf.zeros(tf.shape(a.values), tf.bool), None, a.lengths)
+            return TensorColumn(guarded(tf.zeros(tf.shape(a.values), tf.bool)), None, a.lengths)
         return TensorColumn(tf.logical_not(a.valid), None, a.lengths)
 
     return apply
@@ -247,7 +230,7 @@ PREPARE: Mapping[str, Prepare] = {
     "where": _where,
     "cast": _cast,
     "clip": _clip,
-    "lookup": tables.lookup,
-    "gather": tables.gather,
+    "lookup": lookup,
+    "gather": gather,
     "list_length": _list_length,
 }

@@ -34,6 +34,8 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         SchemaError: a wire form that does not fit its column.
 
     Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
         >>> module = WireInterpreter(workflow.program)
         >>> serve = tf.function(module, input_signature=[module.signature])
         >>> tf.saved_model.save(module, "preprocess", signatures=serve)

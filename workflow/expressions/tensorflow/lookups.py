@@ -1,7 +1,6 @@
-"""Lookups and gathers: the verbs that hold tables, saved with the model.
+"""Lookups: positions of values among keys, by the structure that suits the keys.
 
-Each is a `tf.Module`, so that `tf.saved_model.save` finds what it holds. Plain tables are
-variables: a checkpoint has no limit of 2 GB, which a graph with its constants has.
+Each is a `tf.Module`, so that `tf.saved_model.save` finds the table that it holds.
 """
 
 from __future__ import annotations
@@ -69,7 +68,8 @@ def _as_int64(keys: Array, dtype: str) -> tuple[Array, Array]:
     return keys.astype(np.int64), positions
 
 
-def _to_int64(values: Any) -> Any:
+def to_int64(values: Any) -> Any:
+    """Integers or booleans as int64; the upper half of uint64 by its bits, so as negative."""
     if values.dtype == tf.int64:
         return values
     return tf.bitcast(values, tf.int64) if values.dtype == tf.uint64 else tf.cast(values, tf.int64)
@@ -109,7 +109,7 @@ class IntegerTable(tf.Module):  # type: ignore[misc]
 
     def lookup(self, values: Any) -> Any:
         """The results, int64."""
-        return self.table.lookup(_to_int64(values))
+        return self.table.lookup(to_int64(values))
 
 
 class DirectLookup(tf.Module):  # type: ignore[misc]
@@ -208,85 +208,3 @@ class FileTable(tf.Module):  # type: ignore[misc]
 
 def _cannot_be_a_line(text: bytes) -> bool:
     return not text or any(mark in text for mark in BREAKS_LINES)
-
-
-def gather(step: Step, _: Sequence[Type]) -> Function:
-    """The function for a gather step."""
-    table: Column = step.parameters["table"]
-    return GatherLists(table) if table.is_list else GatherScalars(table)
-
-
-def _values(table: Column) -> Array:
-    array = table.array
-    return np.array([text.encode() for text in array], object) if array.dtype == object else array
-
-
-def _variable(array: Array, dtype: Any = None) -> Any:
-    dtype = tf.string if array.dtype == object else dtype
-    return tf.Variable(tf.constant(array, dtype, array.shape), trainable=False, name="table")
-
-
-def _rows(positions: TensorColumn, size: int) -> tuple[Any, Any]:
-    """Whether each position is a row of the table, and the row, `size` where it is none."""
-    # The upper half of uint64 becomes negative, which is outside as well.
-    rows = _to_int64(positions.values)
-    found = tf.logical_and(tf.greater_equal(rows, 0), tf.less(rows, size))
-    if positions.valid is not None:
-        found = tf.logical_and(found, positions.valid)
-    return found, tf.where(found, rows, tf.constant(size, tf.int64))
-
-
-class GatherScalars(tf.Module):  # type: ignore[misc]
-    """Rows of a table of scalars.
-
-    Args:
-        table: a scalar column.
-    """
-
-    def __init__(self, table: Column) -> None:
-        super().__init__()
-        self._size = table.rows
-        values = _values(table)
-        # One more row, for positions that are nowhere.
-        none = np.array([b""], object) if values.dtype == object else np.zeros(1, values.dtype)
-        self.table = _variable(np.concatenate([values, none]))
-        self.valid = None if table.valid is None else _variable(np.append(table.valid, False))
-
-    def __call__(self, positions: TensorColumn) -> TensorColumn:
-        """The table's value at each position; null where there is none."""
-        found, rows = _rows(positions, self._size)
-        valid = found if self.valid is None else tf.gather(self.valid, rows)
-        return TensorColumn(tf.gather(self.table, rows), valid, positions.lengths)
-
-
-class GatherLists(tf.Module):  # type: ignore[misc]
-    """Rows of a table of lists.
-
-    Args:
-        table: a list column.
-    """
-
-    def __init__(self, table: Column) -> None:
-        super().__init__()
-        self._size = table.rows
-        # One more row, an empty one, for positions that are nowhere.
-        offsets = table.offsets()
-        self.offsets = _variable(np.append(offsets, offsets[-1]))
-        self.elements = _variable(_values(table))
-        self.valid = None if table.valid is None else _variable(table.valid)
-
-    def __call__(self, positions: TensorColumn) -> TensorColumn:
-        """The table's list at each position; empty where there is none."""
-        _, rows = _rows(positions, self._size)
-        offsets, elements = self._take(self.elements, rows)
-        valid = None if self.valid is None else self._take(self.valid, rows)[1]
-        return TensorColumn(elements, valid, offsets[1:] - offsets[:-1])
-
-    def _take(self, elements: Any, rows: Any) -> tuple[Any, Any]:
-        taken = tf.raw_ops.RaggedGather(
-            params_nested_splits=[self.offsets],
-            params_dense_values=elements,
-            indices=rows,
-            OUTPUT_RAGGED_RANK=1,
-        )
-        return taken.output_nested_splits[0], taken.output_dense_values

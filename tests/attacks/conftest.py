@@ -1,0 +1,43 @@
+"""A good workflow and a good program, for the attacks to spoil."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from workflow import Workflow, ops
+
+# The tables of attacks are modules beside the tests.
+sys.path.insert(0, str(Path(__file__).parent))
+
+DATA = {
+    "userId": [7, 7, 2**60],
+    "movieId": [1, 2, None],
+    "rating": [5.0, None, 1.0],
+    "price": [1.0, 2.0, 4.0],
+}
+MOVIES = {"movieId": [1, 2], "genres": [["a", "é"], ["a"]], "year": [1999, None]}
+
+
+def good_workflow() -> Workflow:
+    movies = ["movieId"] >> ops.JoinExternal(MOVIES, on="movieId")
+    ids = (["userId"] + movies["genres"]) >> ops.Categorify()
+    label = ["rating"] >> ops.FillMissing(0.0) >> ops.LambdaOp(lambda c: (c > 3).cast("int8"))
+    return Workflow(ids + label + (["price"] >> ops.Normalize()) + movies["year"])
+
+
+@pytest.fixture(scope="session")
+def good_folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("good") / "workflow"
+    good_workflow().fit(DATA).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def good_program(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("good") / "program"
+    folder.mkdir()
+    good_workflow().fit(DATA).program.save(folder)
+    return folder

@@ -1,0 +1,371 @@
+"""The onnx interpreter, as it is served: written, loaded by onnxruntime, fed with wire tensors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import polars as pl
+import pytest
+
+from workflow import Workflow, ops, where
+from workflow.expressions.column import Column, Strings
+from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.onnx import OUTPUT_SUFFIX, OnnxInterpreter, save_onnx, to_onnx, wire
+from workflow.expressions.program import build, with_nullable_inputs
+from workflow.expressions.series import to_column
+from workflow.expressions.tree import call, constant, source
+from workflow.expressions.verbs import Type
+from workflow.schema import DTYPES, ColumnSchema, Schema, SchemaError
+from workflow.wire import WireColumn, decode, encode, wire_column
+
+MOVIES = pl.DataFrame(
+    {
+        "movieId": [10, 20, 30, 40],
+        "genres": [["Drama", "Comedy"], [], None, ["Comedy", None]],
+        "studio": ["A24", None, "Mubi", "日本"],
+    }
+)
+TRAIN = pl.DataFrame(
+    {
+        "userId": [7, 7, 9, 2**40, 9, 7],
+        "movieId": [10, 20, 10, 40, 30, 10],
+        "device": ["phone", "tv", "phone", "", "phone", "é"],
+        "tags": [["a", "b"], [], ["a"], ["b", "a", "a"], [], ["c"]],
+        "price": [1.5, None, 3.25, 1e8, 0.0, -2.0],
+        "rating": [5.0, 3.0, 3.5, 1.0, 4.0, 2.0],
+    }
+)
+SERVED = pl.DataFrame(
+    {
+        "userId": [7, None, -5, 2**40, 9],
+        "movieId": [10, 99, None, 40, 20],
+        "device": ["phone", None, "radio", "", "é"],
+        "tags": [["a", None, "z"], None, [], ["c", "b"], ["a"]],
+        "price": [float("nan"), None, 1e8, -0.0, 7.25],
+        "rating": [3.0, 3.1, 2.9, 5.0, 0.5],
+    },
+    schema=TRAIN.schema,
+)
+
+
+@pytest.fixture(scope="module")
+def workflow() -> Workflow:
+    joined = ["movieId"] >> ops.JoinExternal(MOVIES, on="movieId")
+    ids = (["userId", "device", "tags"] + joined) >> ops.Categorify()
+    filled = ["price"] >> ops.FillMissing(0.5)
+    scaled = filled >> ops.LambdaOp(lambda p: p.clip(-10, 10)) >> ops.Normalize()
+    liked = ["rating"] >> ops.LambdaOp(lambda r: where(r > 3, r.log1p(), r / 3))
+    made = Workflow(ids + scaled + liked).fit(TRAIN)
+    made.output_dtypes["userId"] = "int32"
+    return made
+
+
+def program_of(workflow):
+    """The program where `rating`, with which nothing is done about nulls, takes none."""
+    return with_nullable_inputs(workflow.program, {"rating": False})
+
+
+@pytest.fixture(scope="module")
+def served(workflow, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.onnx"
+    save_onnx(to_onnx(program_of(workflow)), path)
+    return load(path)
+
+
+def load(path):
+    """A model's file as a function over wire tensors."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # refused requests are expected here
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def serve(tensors):
+        feed = {name: as_bytes(t) if t.dtype == object else t for name, t in tensors.items()}
+        made = dict(zip(names, session.run(names, feed), strict=True))
+        return {name.removesuffix(OUTPUT_SUFFIX): array for name, array in made.items()}
+
+    return serve
+
+
+def as_bytes(texts):
+    """Bytes as onnxruntime takes them from Python, those that are not UTF-8 too.
+
+    It reads each up to a NUL, past its end if there is none, so that there must be one.
+    """
+    width = max([1, *(len(text) for text in texts.ravel())])
+    return np.array(texts.tolist(), f"S{width + 1}").reshape(texts.shape)
+
+
+def serve_program(program, folder, **wires):
+    path = folder / "model.onnx"
+    save_onnx(to_onnx(program, **wires), path)
+    return load(path)
+
+
+def as_tensors(program, frame):
+    tensors = {}
+    for column in program.inputs.columns:
+        tensors |= encode(wire_column(column, column.nullable), to_column(frame[column.name]))
+    return tensors
+
+
+def assert_answers(program, answer, expected: pl.DataFrame):
+    """The answer's tensors hold what the Polars transform gives."""
+    for column in program.output_schema.columns:
+        wire_form = wire_column(column, column.nullable)
+        got, want = decode(wire_form, answer), to_column(expected[column.name])
+        if want.is_list:
+            np.testing.assert_array_equal(got.lengths, want.lengths, column.name)
+        assert got.array.dtype == want.array.dtype, column.name
+        if want.array.dtype.kind == "f":
+            np.testing.assert_allclose(got.array, want.array, rtol=2**-23, err_msg=column.name)
+        else:
+            np.testing.assert_array_equal(got.array, want.array, column.name)
+
+
+@pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
+def test_model_answers_what_transform_gives(workflow, served, rows):
+    program = program_of(workflow)
+    answer = served(as_tensors(program, rows))
+    assert_answers(program, answer, workflow.transform(rows).collect())
+
+
+def test_row_alone_is_the_row_in_a_batch(workflow, served):
+    program = program_of(workflow)
+    for row in range(SERVED.height):
+        alone = SERVED.slice(row, 1)
+        answer = served(as_tensors(program, alone))
+        assert_answers(program, answer, workflow.transform(alone).collect())
+
+
+def test_model_is_valid_and_of_versions_that_triton_reads(workflow):
+    model = to_onnx(program_of(workflow))
+    onnx.checker.check_model(model, full_check=True)
+    assert model.ir_version == 9
+    assert {o.domain: o.version for o in model.opset_import} == {"": 18, "ai.onnx.ml": 4}
+    shapes = {
+        info.name: [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim]
+        for info in (*model.graph.input, *model.graph.output)
+    }
+    assert shapes["userId"] == shapes["userId__out"] == shapes["tags__nnzs"] == ["rows", 1]
+    assert shapes["tags__values"] == ["elements of tags", 1]
+    assert shapes["genres__values__out"][1] == 1
+
+
+def test_what_is_done_to_a_joined_column_is_done_to_its_table(workflow):
+    model = to_onnx(program_of(workflow))
+    strings = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.STRING]
+    assert strings == [], "a request would take strings from a table to look them up"
+
+
+def test_external_data_is_beside_the_model_and_written_anew(workflow, tmp_path):
+    program, path = program_of(workflow), tmp_path / "model.onnx"
+    genres = program.output_schema["genres"]
+    big = Column(np.arange(5000) % 7)
+    row = source("userId", Type("int64")).fill_null(0)
+    program = build([(genres.with_(is_list=False), row.gather(big))], program.inputs)
+    for _ in range(2):
+        save_onnx(to_onnx(program), path, external_data=True)
+        assert (tmp_path / "model.data").stat().st_size < 1.2 * 8 * 5001
+    assert path.stat().st_size < 8 * 5000
+    made = load(path)({"userId": np.array([[4999], [3], [5000], [-1]])})
+    null = -(2**63)
+    assert made["genres"].ravel().tolist() == [4999 % 7, 3, null, null]
+
+
+def test_vocabulary_too_large_for_the_format_is_an_error(workflow, tmp_path, monkeypatch):
+    monkeypatch.setattr(wire, "_PROTOBUF_BYTES", 1000)
+    with pytest.raises(SchemaError, match=r"Expected vocabularies .* Received: \d+ bytes"):
+        save_onnx(to_onnx(workflow.program), tmp_path / "model.onnx", external_data=True)
+
+
+def list_tensors(nnzs, values):
+    return {
+        "tags__nnzs": np.array(nnzs, np.int64).reshape(-1, 1),
+        "tags__values": np.array(values, object).reshape(-1, 1),
+    }
+
+
+REFUSED = {
+    "too few lengths": list_tensors([1, 0, 0, 0, 0], [b"a", b"b"]),
+    "too many lengths": list_tensors([1, 1, 1, 0, 0], [b"a", b"b"]),
+    "none of some": list_tensors([0, 0, 0, 0, 0], [b"a"]),
+    "negative": list_tensors([3, -1, 0, 0, 0], [b"a", b"b"]),
+    "wraps round": list_tensors([2**62, 2**62, 2**62, 2**62, 2], [b"a", b"b"]),
+    "fewer rows of a list": list_tensors([1, 1], [b"a", b"b"]),
+    "fewer rows": {"userId": np.array([[7]])},
+    "more rows": {"price": np.zeros((6, 1))},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_request_that_does_not_fit_is_refused(case, workflow, served):
+    tensors = as_tensors(program_of(workflow), SERVED)
+    with pytest.raises(Exception, match=r"[Rr]eshape"):
+        served(tensors | REFUSED[case])
+
+
+NULLABLE = [name for name in DTYPES if name != "bool"]
+
+
+def column_with_null(dtype):
+    info = DTYPES[dtype]
+    if dtype == "string":
+        raw = ["", "a", "", "b", "a"]
+    elif info.kind == "float":
+        raw = [0, 1.5, 0, -1, 1.5]
+    else:
+        raw = [0, 1, 0, int(np.iinfo(dtype).max) - 1, 1]
+    values = np.array(raw, info.numpy)
+    return Column(values, np.array([True, True, False, True, True]))
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize("dtype", NULLABLE)
+def test_null_arrives_by_its_code(dtype, is_list, tmp_path):
+    x = source("x", Type(dtype, is_list))
+    data = column_with_null(dtype)
+    data = Column(data.values, data.valid, np.array([2, 0, 3]) if is_list else None)
+    outputs = {"null": x.is_null(), "filled": x.fill_null("z" if dtype == "string" else 7)}
+    if DTYPES[dtype].kind != "float":
+        # The null's code is among the keys, and is null nevertheless.
+        code = None if dtype == "string" else wire_column(ColumnSchema("x", dtype), True).null_code
+        keys = ["a", "z"] if dtype == "string" else np.array([1, code], dtype)
+        table = Column(Strings.of(keys) if dtype == "string" else keys)
+        outputs["id"] = x.lookup(table, first=3, missing=2).fill_null(1).cast("int32")
+    program = program_over(x, outputs)
+    answer = serve_program(program, tmp_path)(encode(wire_column(program.inputs["x"], True), data))
+    expected = NumpyInterpreter(program)({"x": data})
+    for column in program.output_schema.columns:
+        got = decode(wire_column(column, False), answer)
+        np.testing.assert_array_equal(got.array, expected[column.name].array, column.name)
+
+
+@pytest.mark.parametrize("dtype", [name for name in NULLABLE if name != "string"])
+def test_null_leaves_as_its_code(dtype, tmp_path):
+    x = source("x", Type(dtype))
+    program = program_over(x, {"x": x})
+    tensors = encode(wire_column(program.inputs["x"], True), column_with_null(dtype))
+    np.testing.assert_array_equal(serve_program(program, tmp_path)(tensors)["x"], tensors["x"])
+
+
+def test_null_string_passes_from_one_model_to_another(tmp_path):
+    # onnxruntime's Python interface cannot hand a null string out, so a second model takes it.
+    x, y = source("x", Type("string")), source("x__out", Type("string"))
+    first = to_onnx(program_over(x, {"x": x}), name="first")
+    second = to_onnx(program_over(y, {"null": y.is_null()}), name="second")
+    both = onnx.compose.merge_models(
+        onnx.compose.add_prefix(first, "1/", rename_inputs=False, rename_outputs=False),
+        onnx.compose.add_prefix(second, "2/"),
+        io_map=[("x__out", "2/x__out")],
+    )
+    onnx.save_model(both, tmp_path / "both.onnx")
+    answer = load(tmp_path / "both.onnx")({"x": np.array([[b"a"], [b"\xff"]], object)})
+    assert next(iter(answer.values())).ravel().tolist() == [False, True]
+
+
+def program_over(x, outputs):
+    schema = ColumnSchema(x.parameters["name"], x.type.dtype, x.type.is_list, x.type.nullable)
+    made = [
+        (ColumnSchema(name, e.type.dtype, e.type.is_list, e.type.nullable), e)
+        for name, e in outputs.items()
+    ]
+    return build(made, Schema([schema]))
+
+
+@pytest.mark.parametrize("have", ["int32", "int64"])
+@pytest.mark.parametrize("want", ["int32", "int64"])
+def test_row_lengths_have_a_dtype_of_their_own(have, want, tmp_path):
+    x = source("x", Type("int64", is_list=True, nullable=False))
+    serve = serve_program(
+        program_over(x, {"x": x}),
+        tmp_path,
+        inputs=[WireColumn("x", "int64", "flat", nnzs_dtype=have)],
+        outputs=[WireColumn("x", "int64", "flat", nnzs_dtype=want)],
+    )
+    made = serve({"x__values": np.array([[5], [6]]), "x__nnzs": np.array([[2], [0]], have)})
+    assert made["x__nnzs"].dtype == want
+    assert made["x__nnzs"].tolist() == [[2], [0]]
+    assert made["x__values"].tolist() == [[5], [6]]
+
+
+def test_wire_form_that_does_not_fit_is_an_error():
+    x = source("x", Type("int64"))
+    program = program_over(x, {"x": x})
+    for wrong in (
+        [],
+        [WireColumn("y", "int64")],
+        [WireColumn("x", "int32", nullable=True)],
+        [WireColumn("x", "int64", "flat")],
+        [WireColumn("x", "int64")] * 2,
+    ):
+        with pytest.raises(SchemaError, match=r"Expected a wire form for each input.* Received"):
+            to_onnx(program, inputs=wrong)
+    with pytest.raises(SchemaError, match="'x' can be null"):
+        to_onnx(program, outputs=[WireColumn("x", "int64")])
+    with pytest.raises(SchemaError, match="'b' is bool, which has no code for null"):
+        to_onnx(program_over(x, {"b": x > 1}))
+
+
+def test_tensor_names_that_clash_are_an_error():
+    x = source("x__out", Type("int64"))
+    program = program_over(x, {"x": x.fill_null(0)})
+    with pytest.raises(SchemaError, match=r"distinct tensor names. Received twice: \['x__out'\]"):
+        to_onnx(program)
+
+
+def test_constant_output_has_as_many_rows_as_the_request(tmp_path):
+    x = source("x", Type("int64", nullable=False))
+    serve = serve_program(program_over(x, {"x": x, "one": constant(1) * 1}), tmp_path)
+    for rows in (0, 1, 3):
+        assert serve({"x": np.zeros((rows, 1), np.int64)})["one"].tolist() == [[1]] * rows
+
+
+WIDE = {
+    **dict.fromkeys(("add", "subtract", "multiply", "minimum", "maximum", "divide"), 2),
+    **dict.fromkeys(("equal", "less", "less_equal", "greater", "greater_equal"), 2),
+    **dict.fromkeys(("negate", "absolute", "sqrt", "floor", "ceil"), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("verb", WIDE)
+def test_many_rows_are_computed_as_few(verb, dtype):
+    """Over many rows kernels use wide instructions, and onnxruntime's are not all right there."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**64, (2, 999), np.uint64)
+    small = rng.integers(0, 2**33, (2, 999), np.uint64) >> rng.integers(0, 32, (2, 999), np.uint64)
+    pair = np.where(rng.random((2, 999)) < 0.5, bits, small)
+    data = pair.view(np.float64) if dtype == "float64" else pair.astype(dtype)
+    data = np.nan_to_num(data) if DTYPES[dtype].kind == "float" else data
+    a, b = (source(name, Type(dtype, nullable=False)) for name in "ab")
+    other = constant(data[1][0].item(), a.type)
+    outputs = [call(verb, a)] if WIDE[verb] == 1 else [call(verb, a, b), call(verb, a, other)]
+    made = [
+        (ColumnSchema(str(number), e.type.dtype, nullable=False), e)
+        for number, e in enumerate(outputs)
+    ]
+    program = build(made, Schema(ColumnSchema(name, dtype, nullable=False) for name in "ab"))
+    columns = {"a": Column(data[0]), "b": Column(data[1])}
+    expected, received = NumpyInterpreter(program)(columns), OnnxInterpreter(program)(columns)
+    for name, column in expected.items():
+        np.testing.assert_array_equal(received[name].values, column.values)
+
+
+def test_log1p_keeps_its_precision_near_zero():
+    x = source("x", Type("float64", nullable=False))
+    size = np.logspace(-320, 308, 999)
+    values = np.concatenate([size, -size[size < 1], [-1, 0, np.inf, -2, -np.inf]])
+    made = OnnxInterpreter(program_over(x, {"y": x.log1p()}))({"x": Column(values)})["y"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(made.values, np.log1p(values), rtol=1e-15)
+
+
+def test_workflow_alone_does_not_import_onnx():
+    code = "import workflow, sys; assert not {'onnx', 'onnxruntime'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

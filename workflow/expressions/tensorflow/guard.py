@@ -1,0 +1,37 @@
+"""What keeps Grappler from changing arithmetic.
+
+Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with
+a reciprocal instead of dividing, merges constants and sums, and makes 0 - x a negation, which
+unsigned integers do not have. Behind a guard it does not know what a value is, so arithmetic is
+what was written, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# What Grappler merges with arithmetic that comes after.
+REWRITABLE = {"AddV2", "Sub", "Mul", "RealDiv", "Sqrt", "Neg", "Exp"}
+
+
+def guarded(values: Any) -> Any:
+    """The same values, which Grappler cannot see through. Eager tensors need no guard.
+
+    Args:
+        values: a tensor of any type and shape.
+
+    Example:
+        >>> third = tf.function(lambda x: x / guarded(x * 0 + 3))(tf.constant(1.0))
+    """
+    if not tf.is_symbolic_tensor(values):
+        return values
+    return tf.raw_ops.PlaceholderWithDefault(input=values, shape=values.shape)
+
+
+def guarded_arithmetic(values: Any) -> Any:
+    """The same values, guarded if they are floats that arithmetic made."""
+    if not tf.is_symbolic_tensor(values) or values.op.type not in REWRITABLE:
+        return values
+    return guarded(values) if values.dtype.is_floating else values

@@ -1,0 +1,177 @@
+"""Tables with one row for each group of keys: found by expressions over lookup and gather.
+
+A key of one column is looked up among its distinct values; null is a group like any other. For more columns each is looked up,
+the positions i and j are combined to i * n + j, which is looked up among the combinations that
+occur, and so on with the next column; numbers never exceed rows times distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Array, Column
+from workflow.expressions.polars import apply
+from workflow.expressions.program import build
+from workflow.expressions.series import to_column
+from workflow.expressions.tree import Expression, source
+from workflow.expressions.verbs import Type
+from workflow.operator import Feature, Features, Groups, State, require
+from workflow.schema import ColumnSchema, Schema
+
+# Positions of a value: a null is a value of its own, one that was not there to learn from is not.
+NULL, UNSEEN, FIRST = 0, 1, 2
+
+
+def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
+    """Refuse columns that cannot be looked up.
+
+    Raises:
+        WorkflowError: a key is a list or a float.
+    """
+    for name in dict.fromkeys(name for group in groups for name in group):
+        found = columns[name]
+        column = found if isinstance(found, ColumnSchema) else found.schema
+        require(
+            column.info.kind != "float" and not column.is_list,
+            f"{label} groups by integers, booleans or strings. Received: column {name!r}, {column}. "
+            "Use Bucketize for numbers, and Categorify for lists.",
+        )
+
+
+def key_names(group: Sequence[str]) -> list[str]:
+    """What the columns of a group are called in its tables, whatever their own names are."""
+    return [f"key{number}" for number in range(len(group))]
+
+
+def key_columns(group: Sequence[str]) -> list[pl.Expr]:
+    """The columns of a group as the keys of a table."""
+    return [pl.col(n).alias(k) for n, k in zip(group, key_names(group), strict=True)]
+
+
+def keys_state(prefix: str, group: Sequence[str], table: pl.DataFrame) -> tuple[State, pl.DataFrame]:
+    """What finds the rows of a table.
+
+    Args:
+        prefix: of the names in the state.
+        group: the columns of the key.
+        table: one row for each group, its keys named by `key_names`.
+
+    Returns:
+        the state, and the table in the order of the rows that `find_row` finds.
+    """
+    state: dict[str, Column] = {}
+    row = np.zeros(table.height, np.int64)
+    for number, name in enumerate(key_names(group)):
+        values = table[name].drop_nulls().unique().sort()
+        state[f"{prefix}.{name}"] = to_column(values, compact_strings=True)
+        place = _positions(table[name], values)
+        if number:
+            row = row * (len(values) + FIRST) + place
+            pairs = np.unique(row)
+            state[f"{prefix}.{name}.pairs"] = Column(pairs)
+            row = np.searchsorted(pairs, row) + FIRST
+        else:
+            # The null of a key of one column has the last row.
+            row = np.where((place == NULL) & (len(group) == 1), len(values) + FIRST, place)
+    return state, table[np.argsort(row, kind="stable")]
+
+
+def _positions(series: pl.Series, values: pl.Series) -> Array:
+    places = pl.Series(np.arange(FIRST, FIRST + len(values)), dtype=pl.Int64)
+    if len(values) == 0:
+        return np.full(len(series), NULL, np.int64)
+    found = series.replace_strict(values, places, default=NULL, return_dtype=pl.Int64)
+    return found.fill_null(NULL).to_numpy()
+
+
+def key_state_names(prefix: str, group: Sequence[str]) -> list[str]:
+    """The names that `keys_state` gives."""
+    keys = key_names(group)
+    return [f"{prefix}.{k}" for k in keys] + [f"{prefix}.{k}.pairs" for k in keys[1:]]
+
+
+def find_row(
+    prefix: str, group: Sequence[str], columns: Features, state: State, rows: int
+) -> Expression:
+    """The row of a group's table for each row of the data, -1 for a group that is not in it.
+
+    Args:
+        prefix: of the names in the state.
+        group: the columns of the key.
+        columns: these columns.
+        state: made by `keys_state`.
+        rows: how many rows the table has.
+    """
+    keys = [state[f"{prefix}.{key}"] for key in key_names(group)]
+    values = [columns[name].expression for name in group]
+    if len(group) == 1:
+        null_row = rows - 1 if rows > keys[0].rows else -1
+        return values[0].lookup(keys[0], first=0, missing=-1).fill_null(null_row)
+    row, *places = (
+        v.lookup(k, first=FIRST, missing=UNSEEN).fill_null(NULL) for v, k in zip(values, keys, strict=True)
+    )
+    for number, place in enumerate(places, 1):
+        combined = row * (keys[number].rows + FIRST) + place
+        pairs = state[f"{prefix}.key{number}.pairs"]
+        last = number == len(places)
+        row = combined.lookup(pairs, first=0 if last else FIRST, missing=-1 if last else UNSEEN)
+    return row
+
+
+def rows_of(
+    prefix: str, group: Sequence[str], table: pl.DataFrame, columns: Features, state: State, rows: int
+) -> Array:
+    """The row of a group's table for each row of another table with the same keys."""
+    schemas = Schema(columns[name].schema for name in group)
+    sources = {c.name: Feature(source(c.name, Type(c.dtype)), c) for c in schemas.columns}
+    found = find_row(prefix, group, sources, state, rows)
+    program = build([(ColumnSchema("row", "int64"), found)], schemas)
+    named = table.lazy().rename(dict(zip(key_names(group), group, strict=True)))
+    return apply(named, program).collect()["row"].to_numpy()
+
+
+def merge_groups(parts: pl.LazyFrame, group: Sequence[str], merged: Iterable[pl.Expr]) -> pl.LazyFrame:
+    """The groups of several parts, one row for each."""
+    return parts.group_by(key_names(group)).agg(*merged)
+
+
+def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: str) -> State | None:
+    """The state of the groups that remain whole, or None where one is broken up.
+
+    Groups are numbered in the state, so those that remain are numbered anew.
+    """
+    left = set(names)
+    kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
+    if any(not left.isdisjoint(group) and n not in kept for n, group in enumerate(groups)):
+        return None
+    renamed: dict[str, Column] = {}
+    for new, old in enumerate(kept):
+        start = f"{prefix}{old}."
+        renamed |= {f"{prefix}{new}.{k.removeprefix(start)}": c for k, c in state.items() if k.startswith(start)}
+    return renamed
+
+
+def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequence[str]) -> None:
+    """Hold a state to one that can be gathered from: every table as long as its keys say.
+
+    Raises:
+        WorkflowError: a part is missing, too much or of another size.
+    """
+    wanted = {n for prefix, group in groups.items() for n in key_state_names(prefix, group)}
+    wanted |= {f"{prefix}.{table}" for prefix in groups for table in tables}
+    require(
+        state.keys() == wanted,
+        f"Expected state for {', '.join(sorted(wanted))}. Received: {', '.join(state) or 'none'}.",
+    )
+    for prefix, group in groups.items():
+        keys = state[key_state_names(prefix, group)[-1]].rows
+        sizes = {state[f"{prefix}.{table}"].rows for table in tables}
+        # A key of one column has a row for null where there was one.
+        allowed = {keys, keys + 1} if len(group) == 1 else {keys}
+        require(
+            len(sizes) == 1 and sizes <= allowed,
+            f"Expected tables of {keys} rows for {', '.join(group)}. Received: {sorted(sizes)} rows.",
+        )

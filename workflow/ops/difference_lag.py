@@ -1,0 +1,97 @@
+"""DifferenceLag: how much a value differs from that of an earlier row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from workflow.frame_operator import WindowOperator
+from workflow.operator import Example, Selectable, require
+from workflow.schema import ColumnSchema, Schema, Tags
+
+
+@dataclass(frozen=True)
+class DifferenceLag(WindowOperator):
+    """Subtract the value of the row some rows before, among the rows of the same partition.
+
+    Makes `<column>_difference_lag_<shift>`, float32, computed in float64; the columns stand beside
+    all others of the same rows. Rows count in the order of the data, through all of its files:
+    sort by time first. Where a partition has no such row, or either value is null, it is null.
+    It takes numbers and booleans.
+
+    Other rows are not there in a server, so what is made of this cannot be exported.
+
+    Args:
+        partition_cols: rows are compared with rows that agree in these: names, or a node. A null
+            agrees with a null.
+        shift: how many rows before; a negative number looks ahead. One or several.
+
+    Example:
+        >>> waited = ["timestamp"] >> DifferenceLag("userId", shift=[1, -1])
+    """
+
+    partition_cols: str | Sequence[str] | Selectable
+    shift: int | Sequence[int] = 1
+
+    depends_on: ClassVar[str | None] = "partition_cols"
+
+    def __post_init__(self) -> None:
+        shifts = [self.shift] if isinstance(self.shift, int) else list(self.shift)
+        require(
+            bool(shifts) and all(type(k) is int and k for k in shifts) and len(set(shifts)) == len(shifts),
+            f"DifferenceLag needs shift as distinct whole numbers other than 0. Received: {self.shift!r}.",
+        )
+        object.__setattr__(self, "shift", shifts)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Back and ahead, by one and by two keys with nulls."""
+        rows = {
+            "user": [7, 9, 7, None, 7, None, 9],
+            "city": ["a", "a", "a", "b", None, "b", None],
+            "time": [10, 20, 25, 2**60, 24, 2**60 + 3, 50],
+            "price": [1.5, None, float("nan"), 0.5, float("inf"), 2.0, 1.0],
+        }
+        both = ["time", "price"]
+        return [
+            Example(cls("user"), rows, left=both),
+            Example(cls(["user", "city"], shift=[1, -1, 2]), rows, left=both),
+        ]
+
+    def frame_schema(self, columns: Schema) -> Schema:
+        """The differences, for each column and shift."""
+        require(bool(self.dependency_names()), f"DifferenceLag needs partition_cols. Received: {self.partition_cols!r}.")
+        for name in self.dependency_names():
+            require(not columns[name].is_list, f"Lists make no partitions. Received: column {columns[name]!r}.")
+        for name in self.own_columns(columns):
+            column = columns[name]
+            require(
+                column.info.kind != "string" and not column.is_list,
+                f"DifferenceLag needs numbers. Received: column {name!r}, {column}.",
+            )
+        return Schema(
+            ColumnSchema(made, "float32", tags=(*columns[name].tags, Tags.CONTINUOUS))
+            for made, name, _ in self._made(columns)
+        )
+
+    def window(self, columns: Schema, values: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
+        """The differences over the whole data."""
+        keys = [values[name] for name in self.dependency_names()]
+        made = {}
+        for output, name, shift in self._made(columns):
+            value = values[name]
+            if columns[name].info.is_integer:
+                # Exact where both are near each other, however large they are.
+                value = value.cast(pl.Int128)
+            difference = value - value.shift(shift) if columns[name].info.kind != "bool" else (
+                value.cast(pl.Int8) - value.cast(pl.Int8).shift(shift)
+            )
+            made[output] = difference.over(keys).cast(pl.Float64).cast(pl.Float32)
+        return made
+
+    def _made(self, columns: Schema) -> list[tuple[str, str, int]]:
+        shifts = [self.shift] if isinstance(self.shift, int) else self.shift
+        return [(f"{n}_difference_lag_{k}", n, k) for n in self.own_columns(columns) for k in shifts]

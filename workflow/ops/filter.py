@@ -1,0 +1,102 @@
+"""Filter: the rows for which a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workflow.expressions.polars import expressions
+from workflow.expressions.program import Program, build
+from workflow.expressions.tracing import Frame, inline, trace
+from workflow.expressions.tree import Expression, source
+from workflow.expressions.verbs import Type
+from workflow.frame_operator import FrameOperator
+from workflow.operator import Example, Features, State, require
+from workflow.rows import schema_of
+from workflow.schema import ColumnSchema, Schema
+
+CONDITION = "condition"
+
+
+@dataclass(frozen=True)
+class Filter(FrameOperator):
+    """Keep the rows for which a condition holds; a row for which it is null is dropped.
+
+    The function is called once, with a symbolic frame, and what it does is written down as an
+    expression, as LambdaOp does. All columns that are wanted after the filter go through it:
+    columns from before it have other rows. Rows are not dropped in a server, so a workflow with a
+    filter on the way to a served column cannot be exported.
+
+    Args:
+        f: a function from a frame to a condition: `df["age"]` is a column, and what LambdaOp's
+            functions can do with one, this can.
+
+    Example:
+        >>> adults = ["userId", "age"] >> Filter(lambda df: (df["age"] >= 18) & ~df["userId"].is_null())
+        >>> ids = adults["userId"]
+    """
+
+    f: Callable[[Frame], Any] | Mapping[str, Program]
+
+    def __post_init__(self) -> None:
+        require(
+            callable(self.f) or (isinstance(self.f, Mapping) and set(self.f) == {CONDITION}),
+            f"Filter needs a function from a frame to a condition. Received: {self.f!r}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Conditions over numbers, strings, nulls and lists."""
+        rows = {
+            "age": [31, None, 7, 99],
+            "city": ["a", "b", None, "a"],
+            "genres": [["x"], [], None, ["y", None]],
+        }
+        return [
+            Example(cls(lambda df: df["age"] > 18), rows),
+            Example(cls(lambda df: (df.city == "a") | df["age"].is_null()), rows),
+            Example(cls(lambda df: df["genres"].list_length() > 0), rows),
+        ]
+
+    def frame_schema(self, columns: Schema) -> Schema:
+        """The columns as they are; the condition is checked."""
+        self._condition(columns)
+        return columns
+
+    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """The rows for which the condition holds."""
+        return frame.filter(*expressions(self._condition(columns)))
+
+    def needs(self, columns: Schema) -> set[str]:
+        """The columns of the condition."""
+        return set(self._condition(columns).inputs)
+
+    def _condition(self, columns: Schema) -> Program:
+        sources = {c.name: source(c.name, Type(c.dtype, c.is_list, c.nullable)) for c in columns.columns}
+        condition = self._trace(sources)
+        type_ = condition.type
+        require(
+            type_.kind == "bool" and not type_.is_list,
+            f"Filter needs a condition, one bool for each row. Received: {condition!r:.200}, {type_}.",
+        )
+        return build([(ColumnSchema(CONDITION, "bool", nullable=type_.nullable), condition)], columns)
+
+    def _trace(self, columns: Mapping[str, Expression]) -> Expression:
+        if callable(self.f):
+            return trace(self.f, Frame(columns))
+        return inline(self.f[CONDITION], columns)[CONDITION]
+
+    def to_config(self, columns: Features) -> dict[str, Any]:
+        """The trace, in place of the function."""
+        tables: dict[str, Any] = {}
+        document = self._condition(schema_of(columns)).to_json(tables)
+        require(not tables, "Filter saves no tables, and its condition uses one.")
+        return {"f": {CONDITION: document}}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: State) -> Filter:  # noqa: ARG003
+        """The operator over its saved trace."""
+        return cls({name: Program.from_json(document, {}) for name, document in config["f"].items()})

@@ -1,0 +1,156 @@
+"""Groupby: one row for each key, of all rows that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from workflow.frame_operator import FrameOperator
+from workflow.operator import Example, require
+from workflow.schema import ColumnSchema, Schema
+
+AGGREGATES = ("list", "first", "last", "count", "nunique", "mean", "sum", "std", "var", "median", "min", "max")
+_COUNTS, _REAL = ("count", "nunique"), ("mean", "std", "var", "median")
+
+
+@dataclass(frozen=True)
+class Groupby(FrameOperator):
+    """Make one row of all rows with the same key, over the whole data: sessions of events.
+
+    Makes the keys, and `<column>_<aggregate>` for each other column. The rows are in the order of
+    the keys, null last. Within a group rows are in the order of `sort_cols`, and else of the data.
+
+    Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" (of
+    values that are not null, int32), "nunique" (int32, a null counts as a value), "sum" (int64,
+    of floats float64), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max". Lists
+    have "first", "last" and "count" only.
+
+    Rows are not grouped in a server, so a workflow with this on the way to a served column cannot
+    be exported.
+
+    Args:
+        groupby_cols: the key's columns, among the input columns.
+        sort_cols: order the rows of a group by these, among the input columns.
+        aggs: one name or several for every column, or a mapping from column to name or names;
+            columns that it leaves out are not in the output.
+        name_sep: between column and aggregate in the outputs' names.
+        ascending: the order of `sort_cols`; nulls come first, and last when it is descending.
+
+    Example:
+        >>> sessions = ["session", "time", "item"] >> Groupby(
+        ...     "session", sort_cols="time", aggs={"item": ["list", "count"], "time": "first"}
+        ... )
+    """
+
+    groupby_cols: str | Sequence[str]
+    sort_cols: str | Sequence[str] | None = None
+    aggs: str | Sequence[str] | Mapping[str, str | Sequence[str]] = "list"
+    name_sep: str = "_"
+    ascending: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("groupby_cols", "sort_cols"):
+            value = _names(getattr(self, name))
+            require(
+                all(isinstance(n, str) for n in value) and (bool(value) or name != "groupby_cols"),
+                f"Groupby needs column names in {name}. Received: {getattr(self, name)!r}.",
+            )
+            object.__setattr__(self, name, value)
+        given = self.aggs if isinstance(self.aggs, Mapping) else {"": self.aggs}
+        named = {column: _names(aggregates) for column, aggregates in given.items()}
+        for aggregate in (a for aggregates in named.values() for a in aggregates):
+            require(
+                aggregate in AGGREGATES,
+                f"Groupby needs aggs among {', '.join(AGGREGATES)}. Received: {aggregate!r}.",
+            )
+        require(bool(named) and all(named.values()), f"Groupby needs aggs. Received: {self.aggs!r}.")
+        object.__setattr__(self, "aggs", named if isinstance(self.aggs, Mapping) else named[""])
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Every aggregate, by one and two keys with nulls, sorted both ways."""
+        rows = {
+            "user": [7, 9, 7, None, 7, None],
+            "day": ["a", "a", "b", "b", None, "b"],
+            "time": [3, 1, 2, 5, 1, None],
+            "price": [1.5, None, 2.0, 0.5, float("nan"), 2.0],
+            "genres": [["x"], [], None, ["y", None], ["z"], ["x"]],
+        }
+        every = [a for a in AGGREGATES if a not in ("first", "last")]
+        lists = {"genres": ["first", "last", "count"]}
+        return [
+            Example(cls("user", "time", {"price": every, "time": ["first", "last"]}), rows),
+            Example(cls(["user", "day"], "time", {**lists, "price": "list"}, "-", ascending=False), rows),
+            Example(cls("day"), {"day": rows["day"], "time": rows["time"]}),
+        ]
+
+    def frame_schema(self, columns: Schema) -> Schema:
+        """The keys and the aggregates."""
+        for name in self.needs(columns):
+            require(not columns[name].is_list, f"Groupby takes no list as a key or to sort by. Received: {name!r}.")
+        made = [columns[name] for name in _names(self.groupby_cols)]
+        for name, aggregate in self._chosen(columns):
+            made.append(self._aggregate_schema(columns[name], aggregate))
+        return Schema(made)
+
+    def _chosen(self, columns: Schema) -> list[tuple[str, str]]:
+        """The column of each output, and what becomes of it."""
+        if isinstance(self.aggs, Mapping):
+            return [(columns[name].name, a) for name, aggs in self.aggs.items() for a in _names(aggs)]
+        others = [name for name in columns if name not in _names(self.groupby_cols)]
+        return [(name, aggregate) for name in others for aggregate in _names(self.aggs)]
+
+    def _aggregate_schema(self, column: ColumnSchema, aggregate: str) -> ColumnSchema:
+        number = column.info.kind not in ("string", "bool")
+        takes = not column.is_list or aggregate in ("first", "last", "count")
+        takes = takes and (number or aggregate not in ("sum", *_REAL))
+        require(takes, f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}.")
+        dtype = "int32" if aggregate in _COUNTS else "float32" if aggregate in _REAL else column.dtype
+        if aggregate == "sum":
+            dtype = "int64" if column.info.is_integer else "float64"
+        is_list = aggregate == "list" or (column.is_list and aggregate != "count")
+        name = f"{column.name}{self.name_sep}{aggregate}"
+        return ColumnSchema(name, dtype, is_list, nullable=aggregate not in (*_COUNTS, "sum"), tags=column.tags)
+
+    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """One row for each key."""
+        keys = _names(self.groupby_cols)
+        if by := _names(self.sort_cols):
+            # Nulls first ascending, last descending: as small as can be.
+            frame = frame.sort(by, descending=not self.ascending, nulls_last=not self.ascending, maintain_order=True)
+        made = [
+            _aggregate(pl.col(name), aggregate, is_list=columns[name].is_list).alias(self._output(name, aggregate))
+            for name, aggregate in self._chosen(columns)
+        ]
+        grouped = frame.group_by(keys, maintain_order=True).agg(made)
+        return grouped.sort(keys, nulls_last=True, maintain_order=True)
+
+    def _output(self, name: str, aggregate: str) -> str:
+        return f"{name}{self.name_sep}{aggregate}"
+
+    def needs(self, columns: Schema) -> set[str]:  # noqa: ARG002
+        """The keys, what is sorted by, and the columns that are named."""
+        named = self.aggs if isinstance(self.aggs, Mapping) else {}
+        return {*_names(self.groupby_cols), *_names(self.sort_cols), *named}
+
+
+def _names(value: str | Sequence[str] | None) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _aggregate(column: pl.Expr, aggregate: str, *, is_list: bool) -> pl.Expr:
+    if aggregate == "count":
+        return (column.len() if is_list else column.count()).cast(pl.Int32)
+    if aggregate in ("first", "last", "min", "max"):
+        made: pl.Expr = getattr(column, aggregate)()
+        return made
+    if aggregate == "list":
+        return column
+    if aggregate == "nunique":
+        return column.n_unique().cast(pl.Int32)
+    if aggregate == "sum":
+        return column.sum()
+    real: pl.Expr = getattr(column.cast(pl.Float64), aggregate)()
+    return real.cast(pl.Float32)

@@ -1,0 +1,207 @@
+"""JoinGroupby: statistics of a group of rows, beside every row of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.expressions.series import to_column
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    Selectable,
+    State,
+    require,
+)
+from workflow.schema import Schema, Tags
+
+from . import _group_table as tables
+
+STATS = ("count", "sum", "mean", "std", "var", "min", "max")
+GROUP = "group"
+
+
+@dataclass(frozen=True)
+class JoinGroupby(Operator):
+    """Add, for the group that a row is in, statistics of the group's rows in the data fitted to.
+
+    Makes `<columns>_count`, and `<columns>_<cont>_<stat>` for each of `cont_cols`; the input
+    columns themselves are not among the outputs. Groups of columns, `[["userId", "genre"], "userId"]`,
+    are one key together. Null is a group of its own; a group that was not there to learn from has
+    null for every statistic, so put FillMissing after it before a network.
+
+    Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
+    infinities of these do not count. `count` is the number of rows, int32; `sum`, `mean`, `std`
+    and `var` (ddof 1, null for fewer than two values) are float32, computed in float64; `min` and
+    `max` keep the column's dtype.
+
+    Args:
+        cont_cols: the columns to describe: names, or a node of the graph.
+        stats: among "count", "sum", "mean", "std", "var", "min", "max".
+        name_sep: between the parts of an output's name.
+
+    Source: the variances of parts are merged after Chan, Golub and LeVeque, 1979 (see Normalize).
+
+    Example:
+        >>> described = ["userId"] >> JoinGroupby(["price"], stats=["count", "mean"])
+    """
+
+    cont_cols: str | Sequence[str] | Selectable | None = None
+    stats: Sequence[str] = ("count",)
+    name_sep: str = "_"
+
+    learns: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
+    depends_on: ClassVar[str | None] = "cont_cols"
+
+    def __post_init__(self) -> None:
+        given = [self.stats] if isinstance(self.stats, str) else list(self.stats)
+        require(
+            bool(given) and all(stat in STATS for stat in given),
+            f"JoinGroupby needs stats among {', '.join(STATS)}. Received: {self.stats!r}.",
+        )
+        object.__setattr__(self, "stats", list(dict.fromkeys(given)))
+        require(
+            self.cont_cols is not None or given == ["count"],
+            f"JoinGroupby needs cont_cols, of which it computes {', '.join(given)}. Received: None.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Every statistic, of one and several columns, by one and several keys."""
+        rows = {
+            "user": [7, 7, 9, None, 9, 7, None, -(2**60)],
+            "city": ["a", "b", "a", None, "b", "a", "", None],
+            "price": [1e8, 1e8 + 2, None, 3.0, float("nan"), float("inf"), 1.0, 0.5],
+            "clicks": pl.Series([1, None, 3, 4, 5, 6, 7, 255], dtype=pl.UInt8),
+        }
+        unseen = {"user": [1, None, 7], "city": ["zz", "a", "b"], "price": [None] * 3, "clicks": [None] * 3}
+        pair = [["user", "city"], "city"]
+        return [
+            Example(cls(), rows, unseen, left=["user", "city"]),
+            Example(cls(["price", "clicks"], stats=STATS), rows, unseen, left=["user"]),
+            Example(cls("clicks", stats=["max", "mean"], name_sep="-"), rows, unseen, left=pair),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """Counts and moments by group."""
+        groups, described = self.groups(columns), self.dependency_names()
+        tables.expect_keys("JoinGroupby", groups, columns)
+        for name in described:
+            require(name in columns, f"Column {name!r}, to be described, is not in the data to fit to.")
+            column = columns[name]
+            require(
+                column.info.kind != "string" and not column.is_list,
+                f"JoinGroupby describes numbers and booleans. Received: column {name!r}, {column}.",
+            )
+        wanted = [pl.len().cast(pl.Int64).alias("rows")]
+        wanted += [e for n, name in enumerate(described) for e in _moments(n, columns[name].info.kind, name)]
+        return {
+            f"{GROUP}{n}": frame.group_by(tables.key_columns(group)).agg(wanted)
+            for n, group in enumerate(groups)
+        }
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:
+        """The moments of all parts together."""
+        described = range(len(self.dependency_names()))
+        merged = [pl.col("rows").sum(), *(e for n in described for e in _merged(n))]
+        return {
+            f"{GROUP}{n}": tables.merge_groups(partials[f"{GROUP}{n}"], group, merged)
+            for n, group in enumerate(self.groups(columns))
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """The table of each group."""
+        state: dict[str, Column] = {}
+        for n, group in enumerate(self.groups(columns)):
+            prefix = f"{GROUP}{n}"
+            keys, table = tables.keys_state(prefix, group, partials[prefix])
+            state |= keys
+            for key, (stat, number) in self._tables().items():
+                state[f"{prefix}.{key}"] = to_column(_statistic(table, stat, number))
+        return state
+
+    def _tables(self) -> dict[str, tuple[str, int]]:
+        """The tables of a group: the statistic and the number of the column that each is of."""
+        made = {"count": ("count", 0)} if "count" in self.stats else {}
+        for number in range(len(self.dependency_names())):
+            made |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
+        return made
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The statistics of each row's group."""
+        groups, described = self.groups(columns), self.dependency_names()
+        tables.expect_keys("JoinGroupby", groups, columns)
+        wanted = self._tables()
+        tables.check_tables(state, {f"{GROUP}{n}": g for n, g in enumerate(groups)}, list(wanted))
+        made: Features = {}
+        for n, group in enumerate(groups):
+            prefix = f"{GROUP}{n}"
+            size = state[f"{prefix}.{next(iter(wanted))}"].rows
+            row = tables.find_row(prefix, group, columns, state, size)
+            for key, (stat, number) in wanted.items():
+                parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
+                name = self.name_sep.join(parts)
+                require(name not in made, f"JoinGroupby makes two columns {name!r}. Set name_sep.")
+                made[name] = Feature.of(name, row.gather(state[f"{prefix}.{key}"]), tags=(Tags.CONTINUOUS,))
+        return made
+
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+        """The tables of the groups that remain."""
+        return tables.restrict_groups(state, self.groups(columns), names, GROUP)
+
+
+def _moments(number: int, kind: str, name: str) -> list[pl.Expr]:
+    """Of one column in each group: what can be merged, of the values that are finite."""
+    column = pl.col(name)
+    finite = column.filter(column.is_finite()) if kind == "float" else column.drop_nulls()
+    value = finite.cast(pl.Float64)
+    count = value.count().cast(pl.Float64)
+    moments = {
+        "values": count,
+        "sum": value.sum(),
+        "mean": value.mean(),
+        "squares": value.var(ddof=0) * count,
+        "min": finite.min(),
+        "max": finite.max(),
+    }
+    return [e.alias(f"{number}.{key}") for key, e in moments.items()]
+
+
+def _merged(number: int) -> list[pl.Expr]:
+    column = {k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")}
+    count = column["values"]
+    mean = (count * column["mean"]).sum() / count.sum()
+    moments = {
+        "values": count.sum(),
+        "sum": column["sum"].sum(),
+        "mean": mean,
+        "squares": (column["squares"].fill_null(0) + (count * (column["mean"] - mean) ** 2).fill_null(0)).sum(),
+        "min": column["min"].min(),
+        "max": column["max"].max(),
+    }
+    return [e.alias(f"{number}.{key}") for key, e in moments.items()]
+
+
+def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
+    if stat == "count":
+        return table["rows"].clip(0, np.iinfo(np.int32).max).cast(pl.Int32)
+    if stat in ("min", "max"):
+        return table[f"{number}.{stat}"]
+    count = pl.col(f"{number}.values")
+    variance = pl.when(count > 1).then(pl.col(f"{number}.squares") / (count - 1))
+    values = {
+        "sum": pl.col(f"{number}.sum"),
+        "mean": pl.when(count > 0).then(pl.col(f"{number}.mean")),
+        "var": variance,
+        "std": variance.sqrt(),
+    }
+    return table.select(values[stat].cast(pl.Float32)).to_series()

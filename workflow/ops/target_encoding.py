@@ -1,0 +1,278 @@
+"""TargetEncoding: a category becomes the mean of the target among the rows that have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Array, Column
+from workflow.frame_operator import OutOfFoldOperator
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Groups,
+    Partials,
+    Selectable,
+    State,
+    require,
+)
+from workflow.schema import Schema, Tags, dtype_of
+
+from . import _group_table as tables
+from ._folds import fold_of, of_other_folds
+
+GROUP = "group"
+
+
+@dataclass(frozen=True)
+class TargetEncoding(OutOfFoldOperator):
+    """Encode a category by the mean of the target in it, drawn towards the mean of all rows.
+
+    The value is (sum + p_smooth * mean) / (count + p_smooth), of the rows in the category. In
+    `fit_transform`, which makes training data, a row is encoded by the rows of the other folds
+    alone, so that it does not see its own target. `transform` and the server use the table of
+    all rows and need no target. So train on `fit_transform` (or `fit_transform_to_parquet`);
+    `fit` and then `transform` of the same rows leaks the target into the features. What learns
+    from the encoding, such as Normalize after it, learns from the table of all rows.
+
+    Groups of columns, `[["userId", "genre"], "userId"]`, are encoded together. Null is a category
+    of its own; a category that was not there to learn from gets the mean of all rows. Rows whose
+    target is null do not count. The categories are integers, booleans or strings; the targets are
+    numbers or booleans.
+
+    Args:
+        target: the target's name, several names, or a node of the graph.
+        target_mean: the mean to draw towards, for one target; by default it is learnt.
+        kfold: the number of folds; 1 encodes from all rows, the row itself included.
+        fold_seed: another seed puts the rows into other folds. A row's fold depends on the seed
+            and on its number in the data.
+        p_smooth: how many rows of the mean are added to each category.
+        out_col: the names of the outputs, in the order of groups and in each of targets; by
+            default `TE_<columns>_<target>`.
+        out_dtype: "float32" or "float64".
+        name_sep: between the columns of a group in the default names.
+
+    Source: D. Micci-Barreca, "A Preprocessing Scheme for High-Cardinality Categorical Attributes
+    in Classification and Prediction Problems", 2001; out of fold as in scikit-learn's
+    `TargetEncoder.fit_transform`.
+
+    Example:
+        >>> encoded = [["userId", "genre"], "userId"] >> TargetEncoding("rating", p_smooth=10)
+    """
+
+    target: str | Sequence[str] | Selectable
+    target_mean: float | None = None
+    kfold: int = 3
+    fold_seed: int = 42
+    p_smooth: float = 20
+    out_col: str | Sequence[str] | None = None
+    out_dtype: str = "float32"
+    name_sep: str = "_"
+
+    learns: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
+    depends_on: ClassVar[str | None] = "target"
+
+    def __post_init__(self) -> None:
+        require(
+            type(self.kfold) is int and 1 <= self.kfold <= 1000,
+            f"TargetEncoding needs kfold as a whole number from 1 to 1000. Received: {self.kfold!r}.",
+        )
+        require(
+            type(self.fold_seed) is int and 0 <= self.fold_seed < 2**32,
+            f"TargetEncoding needs fold_seed as a whole number from 0. Received: {self.fold_seed!r}.",
+        )
+        require(
+            isinstance(self.p_smooth, int | float) and 0 <= self.p_smooth < math.inf,
+            f"TargetEncoding needs p_smooth as a number from 0. Received: {self.p_smooth!r}.",
+        )
+        require(
+            self.target_mean is None or math.isfinite(self.target_mean),
+            f"TargetEncoding needs target_mean as a finite number. Received: {self.target_mean!r}.",
+        )
+        require(
+            dtype_of(self.out_dtype).kind == "float",
+            f"TargetEncoding makes float32 or float64. Received: out_dtype={self.out_dtype!r}.",
+        )
+        object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """One and several columns, targets and groups; nulls everywhere."""
+        rows = {
+            "user": [7, 7, 9, None, 9, 7, None, 2**60],
+            "city": ["a", "b", "a", None, "b", "a", "", None],
+            "rating": [5.0, 1.0, None, 3.0, 4.0, 2.0, 1.0, 0.5],
+            "bought": [True, False, True, None, True, False, False, True],
+        }
+        unseen = {"user": [1, None, 7], "city": ["zz", "a", "b"], "rating": [None] * 3, "bought": [None] * 3}
+        pair = [["user", "city"], "user"]
+        return [
+            Example(cls("rating"), rows, unseen, left=["user", "city"]),
+            Example(cls(["rating", "bought"], p_smooth=2.5, out_dtype="float64"), rows, unseen, left=pair),
+            Example(cls("bought", target_mean=0.25, kfold=1, out_col="x"), rows, unseen, left=["city"]),
+            Example(cls("rating", p_smooth=0), rows, unseen, left=[["city", "bought", "user"]]),
+        ]
+
+    def fold(self, row: pl.Expr) -> pl.Expr:
+        """The fold of a row by its number."""
+        return fold_of(row, self.kfold, self.fold_seed)
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """Sum and count of each target, by group."""
+        self._expect(columns)
+        groups = self.groups(columns)
+        return {f"{GROUP}{n}": self._sums(frame, group, []) for n, group in enumerate(groups)}
+
+    def _sums(self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]) -> pl.LazyFrame:
+        targets = [pl.col(name).cast(pl.Float64) for name in self.dependency_names()]
+        totals = [t.sum().alias(f"sum{n}") for n, t in enumerate(targets)]
+        totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
+        keys = tables.key_columns(group) + [pl.col(name).alias(f"further.{name}") for name in further]
+        return frame.group_by(keys).agg(totals)
+
+    def _expect(self, columns: Schema) -> None:
+        targets = self.dependency_names()
+        require(bool(targets), f"TargetEncoding needs a target. Received: {self.target!r}.")
+        for name in targets:
+            require(name in columns, f"The target {name!r} is not in the data to fit to.")
+            column = columns[name]
+            require(
+                column.info.kind != "string" and not column.is_list,
+                f"TargetEncoding needs targets that are numbers or booleans. Received: {name!r}, {column}.",
+            )
+        require(
+            self.target_mean is None or len(targets) == 1,
+            f"target_mean is for one target. Received: {', '.join(targets)}.",
+        )
+        tables.expect_keys("TargetEncoding", self.groups(columns), columns)
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:
+        """The sums of all parts together."""
+        groups = self.groups(columns)
+        return {
+            f"{GROUP}{n}": tables.merge_groups(
+                partials[f"{GROUP}{n}"], group, [pl.exclude(tables.key_names(group)).sum()]
+            )
+            for n, group in enumerate(groups)
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """The table of each group, and the mean of each target."""
+        state: dict[str, Column] = {}
+        for n, group in enumerate(self.groups(columns)):
+            prefix = f"{GROUP}{n}"
+            keys, table = tables.keys_state(prefix, group, partials[prefix])
+            state |= keys
+            means = [self._mean(table, t) for t in range(len(self.dependency_names()))]
+            for t, mean in enumerate(means):
+                sums, counts = _arrays(table, t)
+                state[f"{prefix}.target{t}"] = Column(self._smooth(sums, counts, mean))
+            state[f"{prefix}.means"] = Column(np.array(means))
+        return state
+
+    def _mean(self, table: pl.DataFrame, target: int) -> float:
+        if self.target_mean is not None:
+            return float(self.target_mean)
+        sums, counts = _arrays(table, target)
+        # Without a single target there is no mean; a value is needed all the same.
+        mean = float(sums.sum() / counts.sum()) if counts.sum() else 0.0
+        name = self.dependency_names()[target]
+        require(math.isfinite(mean), f"The target {name!r} holds infinite or too large values. Clip them first.")
+        return mean
+
+    def _smooth(self, sums: Array, counts: Array, mean: float | Array) -> Array:
+        weights = counts + self.p_smooth
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(weights > 0, (sums + self.p_smooth * mean) / weights, mean)
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The encodings, by the tables of all rows."""
+        groups, targets = self._checked(columns, state)
+        names = iter(self._names(groups, targets))
+        made: Features = {}
+        for n, group in enumerate(groups):
+            prefix = f"{GROUP}{n}"
+            row = tables.find_row(prefix, group, columns, state, state[f"{prefix}.target0"].rows)
+            for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
+                value = row.gather(state[f"{prefix}.target{t}"]).fill_null(mean)
+                name = next(names)
+                made[name] = Feature.of(name, value.cast(self.out_dtype), tags=(Tags.CONTINUOUS,))
+        return made
+
+    def _checked(self, columns: Features, state: State) -> tuple[Groups, Sequence[str]]:
+        groups, targets = self.groups(columns), self.dependency_names()
+        tables.expect_keys("TargetEncoding", groups, columns)
+        means = {f"{GROUP}{n}.means" for n in range(len(groups))}
+        prefixes = {f"{GROUP}{n}": group for n, group in enumerate(groups)}
+        rest = {name: column for name, column in state.items() if name not in means}
+        tables.check_tables(rest, prefixes, [f"target{t}" for t in range(len(targets))])
+        numbers = [c for n, c in state.items() if n in means or ".target" in n]
+        plain = all(c.valid is None and not c.is_list and c.array.dtype == np.float64 for c in numbers)
+        sized = all(name in state and state[name].rows == len(targets) for name in means)
+        require(plain and sized and bool(targets), "Expected float64 tables and a mean for each target.")
+        return groups, targets
+
+    def _names(self, groups: Groups, targets: Sequence[str]) -> list[str]:
+        if self.out_col is None:
+            made = ["_".join(["TE", self.name_sep.join(g), t]) for g in groups for t in targets]
+        else:
+            made = [self.out_col] if isinstance(self.out_col, str) else list(self.out_col)
+        wanted = len(groups) * len(targets)
+        require(
+            len(made) == wanted == len(set(made)),
+            f"TargetEncoding makes {wanted} columns of {len(groups)} groups and {len(targets)} targets, which need "
+            f"names of their own. Received: {', '.join(made)}.",
+        )
+        return made
+
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+        """The tables of the groups that remain; names that were given belong to all of them."""
+        if self.out_col is not None:
+            return None
+        return tables.restrict_groups(state, self.groups(columns), names, GROUP)
+
+    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> dict[str, pl.LazyFrame]:
+        """Sum and count of each target, by group and fold."""
+        groups = self.groups(columns)
+        return {f"{GROUP}{n}": self._sums(frame, group, [fold]) for n, group in enumerate(groups)}
+
+    def lower_out_of_fold(
+        self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
+    ) -> Features:
+        """The encodings of each row, by the rows of the other folds."""
+        made = self.lower(columns, state)
+        if self.kfold == 1:
+            return made
+        names = iter(made.items())
+        for n, group in enumerate(self.groups(columns)):
+            prefix = f"{GROUP}{n}"
+            rows = state[f"{prefix}.target0"].rows
+            row = tables.find_row(prefix, group, columns, state, rows)
+            cell = row * self.kfold + fold.expression
+            table = folds[prefix].rename({f"further.{fold.schema.name}": "fold"})
+            places = tables.rows_of(prefix, group, table, columns, state, rows), table["fold"].to_numpy()
+            for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
+                sums, counts = (of_other_folds(v, *places, (rows, self.kfold)) for v in _arrays(table, t))
+                values = self._smooth(sums, counts, self._means(sums, counts))
+                name, feature = next(names)
+                value = cell.gather(Column(values.reshape(-1))).fill_null(mean)
+                made[name] = Feature(value.cast(self.out_dtype), feature.schema)
+        return made
+
+    def _means(self, sums: Array, counts: Array) -> Array:
+        """The mean of the target in all folds but one, for each."""
+        if self.target_mean is not None:
+            return np.full(self.kfold, float(self.target_mean))
+        totals = counts.sum(axis=0)
+        return np.divide(sums.sum(axis=0), totals, out=np.zeros(self.kfold), where=totals > 0)
+
+
+def _arrays(table: pl.DataFrame, target: int) -> tuple[Array, Array]:
+    return table[f"sum{target}"].to_numpy(), table[f"count{target}"].to_numpy().astype(np.float64)

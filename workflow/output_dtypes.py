@@ -1,0 +1,68 @@
+"""The dtypes of a workflow's outputs, which the user may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import WorkflowError
+from .schema import ColumnSchema, dtype_of
+
+if TYPE_CHECKING:
+    from .workflow import Workflow
+
+
+class OutputDtypes(MutableMapping[str, str]):
+    """The dtype of each output, for a list column that of its elements; assign one to change it.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
+        >>> workflow.output_dtypes["userId"] = "int32"
+        >>> workflow.transform({"userId": [7]}).collect().schema["userId"]
+        Int32
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self.assigned: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        made = self._column(name).dtype
+        return self.assigned.get(name, made)
+
+    def _column(self, name: str) -> ColumnSchema:
+        outputs = self._workflow.outputs()
+        if name not in outputs:
+            raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
+        return outputs[name].schema
+
+    def __setitem__(self, name: str, dtype: Any) -> None:
+        column, wanted = self._column(name), dtype_of(dtype)
+        if (column.info.kind == "string") != (wanted.kind == "string"):
+            raise WorkflowError(
+                f"Output {name!r} is {column.dtype} and cannot become {wanted.name}."
+            )
+        largest = column.properties.get("domain", {}).get("max", 0)
+        if wanted.is_integer and largest > np.iinfo(wanted.numpy).max:
+            raise WorkflowError(
+                f"Output {name!r} has values up to {largest}, which {wanted.name} does not hold."
+            )
+        self.assigned[name] = wanted.name
+        self._workflow.forget_program()
+
+    def __delitem__(self, name: str) -> None:
+        self._column(name)
+        self.assigned.pop(name, None)
+        self._workflow.forget_program()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workflow.outputs())
+
+    def __len__(self) -> int:
+        return len(self._workflow.outputs())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
