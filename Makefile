@@ -15,7 +15,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests lock bench clean
+.PHONY: help env demo test lint types contracts tests bench lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,10 +42,14 @@ types: env
 	$(BIN)/mypy $(PACKAGES) examples benchmarks
 
 contracts: env
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 tests: env
 	$(BIN)/pytest -n 2 --dist loadgroup tests
+
+bench: env  ## Measure workflow and loader against their alternatives
+	$(BIN)/python -m benchmarks.workflow
+	$(BIN)/python -m benchmarks.loader
 
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \

@@ -29,12 +29,8 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
 
 
 def test_row_groups_of_all_files_are_mixed(make, users):
-    """Rows stay within their chunk, whose place in the epoch is drawn over all files."""
-    seen = users(make(batch_size=100))
-    groups = [user // 50 for user in seen]
-    starts = [group for group, _ in itertools.groupby(np.array(seen)[::100] // 400)]
-    assert len(starts) > 2, "the files came one after another"
-    assert groups != sorted(groups)
+    files = np.searchsorted([0, 400, 750], users(make()), side="right")
+    assert len(list(itertools.groupby(files))) > 3, "the files came one after another"
 
 
 def test_larger_chunks_mix_more(make, users):
@@ -144,9 +140,14 @@ def test_chunks_and_epochs_differ_in_row_order(make, ratings, users):
 
 
 def test_the_order_of_row_groups_changes_with_the_epoch(make, users):
-    loader = make(batch_size=100)
-    orders = {tuple(user // 400 for user in users(loader)[::100]) for _ in range(4)}
-    assert len(orders) > 1
+    loader = make()
+    starts = [0, 100, 200, 300, 400, 500, 600, 700, 750, 850, 950]
+    orders = set()
+    for _ in range(4):
+        groups = np.searchsorted(starts, users(loader), side="right")
+        orders.add(tuple(group for group, _ in itertools.groupby(groups)))
+    assert all(sorted(order) == list(range(1, 12)) for order in orders)
+    assert len(orders) == 4
 
 
 def test_peek_asks_seed_fn_no_more_than_the_epoch_does(make, users):
