@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec, Tensor
 from workflow.schema import DTYPES
 
@@ -54,3 +56,15 @@ def parse_config(text: str) -> Any:
         google.protobuf.text_format.ParseError: text that is no config; it names line and field.
     """
     return text_format.Parse(text, pb.ModelConfig())
+
+
+def read_config(path: Path) -> Any:
+    """The `ModelConfig` message of a config.pbtxt that lies in a repository.
+
+    Raises:
+        ExportError: the file is no config; the text names line and field.
+    """
+    try:
+        return parse_config(path.read_text(encoding="utf-8"))
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise ExportError(f"Expected a model's config in {path}. Received: {error}.") from error

@@ -12,6 +12,7 @@ from typing import Any
 import triton_models.preprocess
 import workflow as workflow_package
 from exporter.config import config_text
+from exporter.content import file_hash, file_hashes, generation_of
 from exporter.errors import ExportError
 from exporter.features import select_features
 from exporter.options import ServingOptions
@@ -21,13 +22,12 @@ from exporter.publish import (
     MANIFEST,
     compatible_versions,
     expect_free,
-    file_hashes,
-    generation_of,
     publish,
-    staging,
+    recover,
 )
 from exporter.report import ExportReport
 from exporter.runtimes import tensorflow
+from exporter.staging import exclusive, staging, write_errors
 from training.errors import TrainingError
 from training.signature import model_signature
 from workflow import Workflow, WorkflowError
@@ -53,7 +53,9 @@ def export_tensorflow_ensemble(
     """Write a Triton ensemble: preprocessing as `<name>_nvt`, network as `<name>_tf`, both as `<name>`.
 
     Everything is planned and proven to fit before the first byte is written, and the repository
-    gets the new version whole or not at all. The model and the workflow are not changed.
+    gets the new version whole or not at all. What a killed export left is cleaned up by the next
+    one of that name. A second export into the same repository waits for the first. The model and
+    the workflow are not changed.
 
     Args:
         model: a Keras model with named inputs; a list column `x` is the pair of inputs
@@ -86,15 +88,14 @@ def export_tensorflow_ensemble(
     _expect_known_arguments(sparse_max, nvtabular_backend, cats, conts)
     plan = _plan(model, workflow, name, label_columns, version, serving or ServingOptions())
     repository = Path(model_path)
-    expect_free(repository, [m.name for m in plan.models], version)
-    with staging(repository, name) as stage:
-        try:
+    models = [spec.name for spec in plan.models]
+    with write_errors(repository), exclusive(repository) as alone:
+        if alone:
+            recover(repository, name)
+        expect_free(repository, models, version)
+        with staging(repository, name) as stage:
             generation = _write(stage, repository, plan, model)
-        except OSError as error:
-            raise ExportError(
-                f"Expected to be able to write to {repository}. Received: {error}."
-            ) from error
-        publish(stage, repository, [m.name for m in plan.models], version)
+            publish(stage, repository, models, version)
     return ExportReport(repository, plan.of_generation(generation), generation)
 
 
@@ -134,12 +135,15 @@ def _write(stage: Path, repository: Path, plan: Plan, model: Any) -> str:
         folder.mkdir(parents=True)
     _write_preprocess(folders[plan.preprocess.name], plan)
     tensorflow.write(model, folders[plan.network.name])
-    generation = generation_of(stage)
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
+    generation = generation_of(hashes)
+    configs = {}
     for spec in plan.of_generation(generation).models:
         older = [] if spec.steps else compatible_versions(repository, config_text(spec))
-        (stage / spec.name / CONFIG).write_text(config_text(spec, older))
-    manifest = {"generation": generation, "models": hashes}
+        path = stage / spec.name / CONFIG
+        path.write_text(config_text(spec, older))
+        configs[spec.name] = file_hash(path)
+    manifest = {"generation": generation, "models": hashes, "configs": configs}
     (folders[plan.ensemble.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return generation
 

@@ -67,7 +67,7 @@ def select_features(
     wanted = _wanted_columns(signature, schema.names)
     _expect_no_label(wanted, labels)
     columns, casts = [], []
-    expressions = workflow.features()[workflow.nodes[-1]]
+    expressions = workflow.served(wire.name for wire in wanted)
     for wire in wanted:
         made = schema[wire.name]
         _check_column(made, wire)
@@ -92,6 +92,10 @@ def select_features(
 def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
     if label_columns is None:
         return tuple(workflow.output_schema.tagged(Tags.TARGET))
+    if isinstance(label_columns, str):
+        raise ExportError(
+            f"Expected label_columns as a list of names. Received: {label_columns!r}. Use [{label_columns!r}]."
+        )
     known = [*workflow.output_schema, *workflow.input_schema]
     for name in label_columns:
         if name not in known:

@@ -108,8 +108,11 @@ def _preprocess(name: str, version: int, features: Features, options: ServingOpt
 def _ensemble(
     name: str, preprocess: ModelSpec, network: ModelSpec, features: Features
 ) -> ModelSpec:
-    inside = {tensor.name: f"{tensor.name}_nvt" for tensor in preprocess.outputs}
     own = {tensor.name: tensor.name for tensor in (*preprocess.inputs, *network.outputs)}
+    suffix = "_nvt"
+    while any(f"{tensor.name}{suffix}" in own for tensor in preprocess.outputs):
+        suffix += "_"
+    inside = {tensor.name: f"{tensor.name}{suffix}" for tensor in preprocess.outputs}
     outputs = [WireColumn(tensor.name, tensor.dtype) for tensor in network.outputs]
     return ModelSpec(
         name=name,

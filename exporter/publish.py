@@ -1,144 +1,163 @@
-"""Putting a new version into a model repository: all of it, or nothing."""
+"""Putting a new version into a model repository: all of it, or nothing.
+
+What is prepared lies in a staging folder, with a journal: what was there before. When a step
+fails, the journal is used to put everything back; when the process is killed, the next export
+does it. The version folders come first, since nobody reads them until a config names them; then
+the configs follow, the ensemble's last: with it the new version counts.
+
+Old and new steps can stand side by side, so the ensemble is whole at every moment. Only where
+the steps' inputs or outputs have changed, there is a moment between their configs and the
+ensemble's in which a server that starts refuses the ensemble: Triton has one config for all
+versions of a model.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from exporter.config import parse_config
+from exporter.config import parse_config, read_config
 from exporter.errors import ExportError
+from exporter.staging import JOURNAL, leftovers
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
+# In a staging folder, beside the models, whose names begin with no dot.
+BEFORE, AFTER, DRAFT = ".before", ".after.pbtxt", ".draft"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
-    """Check that no model holds the version yet.
+    """Check that no model holds the version yet, and that no name is taken by another kind.
+
+    Args:
+        repository: the model repository; may be missing.
+        models: the steps, and the ensemble last.
+        version: the version to come.
 
     Raises:
-        ExportError: one does, or the repository is not a folder.
+        ExportError: a model holds it, or the name belongs to another ensemble or its step.
     """
-    if repository.exists() and not repository.is_dir():
+    held = [repository / model / str(version) for model in models]
+    if found := [str(folder) for folder in held if folder.exists()]:
         raise ExportError(
-            f"Expected a folder as the model repository. Received: the file {repository}."
+            f"Version {version} is there already: {', '.join(found)}. Export the next version, or remove this one."
         )
-    held = [
-        str(repository / model / str(version))
-        for model in models
-        if (repository / model / str(version)).exists()
-    ]
-    if held:
-        raise ExportError(
-            f"Version {version} is there already: {', '.join(held)}. Export the next version, or remove this one."
-        )
-
-
-@contextmanager
-def staging(repository: Path, name: str) -> Iterator[Path]:
-    """A folder inside the repository to prepare an export in; it is gone afterwards.
-
-    Raises:
-        ExportError: the repository cannot be written.
-    """
-    made = [p for p in (repository, *repository.parents) if not p.exists()]
-    try:
-        repository.mkdir(parents=True, exist_ok=True)
-        # Inside, since only a rename within one file system is atomic.
-        folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=repository))
-    except OSError as error:
-        raise ExportError(
-            f"Expected to be able to write to {repository}. Received: {error}."
-        ) from error
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        for parent in made:
-            _remove_if_empty(parent)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def file_hashes(folder: Path) -> dict[str, str]:
-    """The sha256 of every file under a folder, by relative path."""
-    hashes = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        with path.open("rb") as file:
-            hashes[path.relative_to(folder).as_posix()] = hashlib.file_digest(
-                file, "sha256"
-            ).hexdigest()
-    return hashes
-
-
-def generation_of(folder: Path) -> str:
-    """A name for what is staged, made of its content: another content has another name."""
-    text = json.dumps(file_hashes(folder), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    for model in models:
+        path = repository / model / CONFIG
+        is_ensemble = model == models[-1]
+        if path.exists() and (read_config(path).platform == "ensemble") != is_ensemble:
+            raise ExportError(
+                f"Expected {model} to be {'an ensemble' if is_ensemble else 'a step'}, as it will be. "
+                f"Received: {path}, which says otherwise. Export under another name."
+            )
 
 
 def publish(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
     """Move staged models into the repository, the ensemble, which is the last of them, last.
 
-    Until the ensemble's config is replaced, a server that reads the repository sees the old
-    ensemble. When a step fails the repository is put back as it was.
-
     Raises:
-        ExportError: the file system refused.
+        OSError: the file system refused; the repository is as it was.
     """
+    _write_journal(stage, repository, models, version)
     _sync_tree(stage)
-    undo: list[Callable[[], Any]] = []
+    _sync(stage.parent)
     try:
+        fresh = [model for model in models if not (repository / model).exists()]
         for model in models:
-            _publish_model(stage / model, repository / model, version, undo)
-        _sync(repository)
-    except OSError as error:
-        for action in reversed(undo):
-            action()
-        raise ExportError(
-            f"Expected to be able to write to {repository}. Received: {error}."
-        ) from error
+            if model not in fresh:
+                _move(stage / model / str(version), repository / model / str(version))
+        for model in models:
+            if model in fresh:
+                _move(stage / model, repository / model)
+            else:
+                _move(stage / model / CONFIG, repository / model / CONFIG)
+        (stage / JOURNAL).unlink()
+    except BaseException:
+        _roll_back(stage, repository)
+        raise
 
 
-def _publish_model(source: Path, target: Path, version: int, undo: list[Callable[[], Any]]) -> None:
-    if not target.exists():
-        source.rename(target)
-        undo.append(lambda: shutil.rmtree(target))
-        return
-    (source / str(version)).rename(target / str(version))
-    undo.append(lambda: shutil.rmtree(target / str(version)))
-    old = (target / CONFIG).read_bytes() if (target / CONFIG).exists() else None
-    os.replace(source / CONFIG, target / CONFIG)  # noqa: PTH105 - the atomic call by its name
-    if old is not None:
-        undo.append(lambda: (target / CONFIG).write_bytes(old))
-    _sync(target)
+def recover(repository: Path, name: str) -> None:
+    """Clean up what killed exports of an ensemble left. No other export may be at work.
+
+    An export that was killed before its ensemble's config was in place is undone.
+    """
+    for stage in leftovers(repository, name):
+        if (stage / JOURNAL).exists() and not _is_published(stage, repository, name):
+            _roll_back(stage, repository)
+        # First of all, since what is left of a stage without it could be taken for moved.
+        (stage / JOURNAL).unlink(missing_ok=True)
+        shutil.rmtree(stage)
+
+
+def _write_journal(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
+    """What going back needs, so that it writes nothing: the disk may be full."""
+    # What decides, after a kill, whether the new version counts.
+    shutil.copyfile(stage / models[-1] / CONFIG, stage / AFTER)
+    (stage / BEFORE).mkdir()
+    configured = []
+    for model in models:
+        if (repository / model / CONFIG).exists():
+            shutil.copyfile(repository / model / CONFIG, stage / BEFORE / model)
+            configured.append(model)
+    journal = {"version": version, "models": list(models), "configured": configured}
+    # Under another name until it is whole: a torn journal would be none.
+    draft = stage / DRAFT
+    draft.write_text(json.dumps(journal))
+    draft.rename(stage / JOURNAL)
+
+
+def _is_published(stage: Path, repository: Path, name: str) -> bool:
+    path = repository / name / CONFIG
+    return path.exists() and path.read_bytes() == (stage / AFTER).read_bytes()
+
+
+def _roll_back(stage: Path, repository: Path) -> None:
+    """Put everything back as the journal says, in the opposite order; can be done twice."""
+    journal = json.loads((stage / JOURNAL).read_text())
+    version, models = str(journal["version"]), journal["models"][::-1]
+    for model in models:
+        moved = not (stage / model / CONFIG).exists()
+        if moved and model not in journal["configured"]:
+            (repository / model / CONFIG).unlink(missing_ok=True)
+        elif moved and (stage / BEFORE / model).exists():
+            (stage / BEFORE / model).replace(repository / model / CONFIG)
+    for model in models:
+        folder = repository / model
+        if not (stage / model / version).exists() and (folder / version).exists():
+            shutil.rmtree(folder / version)
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    _sync(repository)
+    (stage / JOURNAL).unlink()
+
+
+def _move(source: Path, target: Path) -> None:
+    source.replace(target)
+    _sync(target.parent)
 
 
 def compatible_versions(repository: Path, text: str) -> list[int]:
     """The versions of a model that its repository holds and that a new config describes as well.
 
     A config counts for all versions of a model, so an older one stays loadable only when
-    nothing but parameters and versions has changed.
+    nothing but the versions, the instances and the generation has changed.
+
+    Raises:
+        ExportError: the config that is there cannot be read.
     """
     new = parse_config(text)
-    path = repository / new.name / CONFIG
-    if not path.exists():
+    folder = repository / new.name
+    if not (folder / CONFIG).exists():
         return []
-    old = parse_config(path.read_text())
-    versions = list(old.version_policy.specific.versions)
+    old = read_config(folder / CONFIG)
+    versions = [v for v in old.version_policy.specific.versions if (folder / str(v)).is_dir()]
     for config in (old, new):
-        for field in ("version_policy", "parameters", "instance_group", "ensemble_scheduling"):
-            config.ClearField(field)
+        config.ClearField("version_policy")
+        config.ClearField("instance_group")
+        config.parameters.pop("generation", None)
     return versions if old == new else []
 
 

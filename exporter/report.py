@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +55,16 @@ def _tensors(verb: str, model: ModelSpec) -> list[str]:
     return [f"    {verb if number == 0 else '':6}{tensor}" for number, tensor in enumerate(tensors)]
 
 
-def _list(title: str, items: object) -> list[str]:
-    words = list(items)  # type: ignore[call-overload]
-    return [f"  {title}: {', '.join(words)}"] if words else []
+def _list(title: str, items: Iterable[str]) -> list[str]:
+    words = list(items)
+    if not words:
+        return []
+    text = f"{title}: {', '.join(words)}"
+    return textwrap.wrap(
+        text,
+        80,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
-from exporter.config import parse_config
+from exporter.config import read_config
+from exporter.content import file_hash, generation_of
 from exporter.errors import ExportError
 from exporter.publish import CONFIG, MANIFEST
 
@@ -18,7 +19,8 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
     Args:
         repository: the model repository.
         name: the ensemble.
-        version: the version; by default the one that the ensemble's config pins.
+        version: the version; by default the one that the ensemble's config pins. The configs
+            belong to that one, and are checked with it alone.
 
     Returns:
         the generation.
@@ -31,40 +33,62 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
         '5f1d0c8ab6c3e7a2'
     """
     root = Path(repository)
-    version = version or _pinned_version(root, name)
-    path = root / name / str(version) / MANIFEST
+    pinned = _pinned_version(root / name / CONFIG)
+    version = pinned if version is None else version
+    manifest = _read_manifest(root / name / str(version) / MANIFEST)
+    for model, files in manifest["models"].items():
+        _verify_folder(root / model / str(version), files)
+    if version == pinned:
+        for model, expected in manifest["configs"].items():
+            _verify_file(root / model / CONFIG, expected)
+    return str(manifest["generation"])
+
+
+def _pinned_version(path: Path) -> int:
+    if not path.is_file():
+        raise ExportError(f"Expected the ensemble's config {path}. Received: no such file.")
+    versions = {step.model_version for step in read_config(path).ensemble_scheduling.step}
+    if len(versions) != 1:
+        raise ExportError(
+            f"Expected {path} to pin one version of all steps. Received: {sorted(versions) or 'none'}."
+        )
+    return int(versions.pop())
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest, which vouches for itself: the generation is made of the hashes in it."""
     if not path.is_file():
         raise ExportError(
             f"Expected the manifest {path}. Export the model, or name another version."
         )
-    manifest = json.loads(path.read_text())
-    for model, files in manifest["models"].items():
-        _verify_model(root / model / str(version), files)
-    return str(manifest["generation"])
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        whole = (
+            manifest.keys() == {"generation", "models", "configs"}
+            and manifest["configs"].keys() == manifest["models"].keys()
+            and manifest["generation"] == generation_of(manifest["models"])
+        )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ExportError(f"Expected a manifest in {path}. Received: {error}.") from error
+    if not whole:
+        raise ExportError(f"{path} is not what the export wrote.")
+    return dict(manifest)
 
 
-def _pinned_version(root: Path, name: str) -> int:
-    path = root / name / CONFIG
-    if not path.is_file():
-        raise ExportError(f"Expected the ensemble's config {path}.")
-    return max(
-        step.model_version for step in parse_config(path.read_text()).ensemble_scheduling.step
-    )
-
-
-def _verify_model(folder: Path, files: dict[str, str]) -> None:
-    present = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+def _verify_folder(folder: Path, files: dict[str, str]) -> None:
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     # Python may leave its caches where the server could write; they are not loaded from elsewhere.
-    extra = sorted(
-        n for n in present.keys() - files.keys() if n != MANIFEST and "__pycache__" not in n
-    )
+    extra = sorted(n for n in present - files.keys() if n != MANIFEST and "__pycache__" not in n)
     if extra:
         raise ExportError(
             f"{folder} holds files that the export did not write: {', '.join(extra)}."
         )
     for name, expected in files.items():
-        if name not in present:
-            raise ExportError(f"{folder / name} is missing.")
-        with present[name].open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != expected:
-                raise ExportError(f"{folder / name} is not what the export wrote.")
+        _verify_file(folder / name, expected)
+
+
+def _verify_file(path: Path, expected: str) -> None:
+    if not path.is_file():
+        raise ExportError(f"{path} is missing.")
+    if file_hash(path) != expected:
+        raise ExportError(f"{path} is not what the export wrote.")

@@ -38,7 +38,8 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
         for wire, tensor in _ends(step, model, "output", step.outputs, model.outputs).items():
             if wire in made:
                 raise ExportError(
-                    f"Tensor {wire!r} is made twice: by {made[wire][0]} and by {model.name}."
+                    f"Tensor {wire!r} is made twice: by {made[wire][0]} and by {model.name}. "
+                    "Give one of them another name."
                 )
             made[wire] = (f"the output {tensor.name!r} of {model.name}", tensor)
     for tensor in ensemble.outputs:

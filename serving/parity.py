@@ -140,14 +140,14 @@ def check_parity(
         batch_size: the rows of one request.
 
     Raises:
-        ClientError: the server refused a request.
+        ClientError: there are no rows or a column is missing, or the server refused a request.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
         Parity passed: movielens, 10,000 rows, tolerance 1e-05
     """
     contract = client.contract
-    frame = as_lazy_frame(rows).select([column.name for column in contract.inputs]).collect()
+    frame = _raw_rows(rows, [column.name for column in contract.inputs])
     with EnsembleClient(client.url, f"{client.model_name}_nvt", timeout=client.timeout) as step:
         features = [column.name for column in step.contract.outputs]
         offline = _transform(workflow, frame, features)
@@ -172,6 +172,20 @@ def check_parity(
     )
 
 
+def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
+    lazy = as_lazy_frame(rows)
+    have = lazy.collect_schema().names()
+    if missing := [name for name in names if name not in have]:
+        raise ClientError(
+            "PARITY",
+            f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}.",
+        )
+    frame = lazy.select(names).collect()
+    if not frame.height:
+        raise ClientError("PARITY", "Expected rows to compare. Received: none.")
+    return frame
+
+
 def _slices(rows: int, size: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, rows, size))
 
@@ -192,7 +206,9 @@ def _call(model: Any, columns: Mapping[str, Column], names: list[str]) -> dict[s
         else:
             tensors[name + VALUES] = column.array.reshape(-1, 1)
             tensors[name + NNZS] = column.lengths.reshape(-1, 1)
-    answer = model.predict_on_batch(_fill(model.input, tensors))
+    # A sequential model that was never called has no `input`; then it takes one tensor.
+    structure = getattr(model, "input", model.inputs[0])
+    answer = model.predict_on_batch(_fill(structure, tensors))
     if isinstance(answer, Mapping):
         return {name: np.asarray(answer[name]) for name in names}
     answers = answer if isinstance(answer, list | tuple) else [answer]

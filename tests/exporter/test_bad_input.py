@@ -4,8 +4,9 @@ import keras
 import pytest
 from small_export import rows, tree
 
-from exporter import ExportError
+from exporter import ExportError, export_tensorflow_ensemble
 from workflow import Workflow, ops
+from workflow.ops.difference_lag import DifferenceLag
 
 IDS = ["userId", "genres"] >> ops.Categorify()
 PRICE = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
@@ -87,6 +88,13 @@ REFUSED = {
         lambda: (network(weight="float32"), fitted(joined())),
         "'weight' can be null.*FillMissing",
     ),
+    "what one row cannot tell": (
+        lambda: (
+            network(price_difference_lag_1="float32"),
+            fitted(["price"] >> DifferenceLag("userId") >> ops.FillMissing(0.0)),
+        ),
+        "DifferenceLag over price, userId needs more than one row",
+    ),
     "a model without inputs": (
         lambda: (keras.Sequential([keras.layers.Dense(1)]), fitted(IDS)),
         "functional model",
@@ -133,6 +141,27 @@ def test_arguments_of_the_past_are_explained(arguments, export):
 def test_a_label_that_is_no_column(export):
     with pytest.raises(ExportError, match="Label 'stars' is no column of the workflow"):
         export(labels=["stars"])
+
+
+def test_a_label_given_as_a_word(model, workflow, tmp_path):
+    with pytest.raises(ExportError, match=r"Received: 'rating'\. Use \['rating'\]"):
+        export_tensorflow_ensemble(model, workflow, "movies", tmp_path / "models", "rating")
+
+
+@pytest.mark.parametrize("name", ["movies_tf", "movies"])
+def test_a_file_in_the_place_of_a_model(name, export, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / name).write_text("mine")
+    with pytest.raises(ExportError, match=f"Expected to be able to write to .*{name}"):
+        export()
+    assert list(tree(tmp_path)) == ["models", f"models/{name}"]
+    assert (tmp_path / "models" / name).read_text() == "mine"
+
+
+def test_a_name_too_long_for_a_folder(export, tmp_path):
+    with pytest.raises(ExportError, match=r"Expected to be able to write to .*too long"):
+        export(name="m" * 300)
+    assert list(tree(tmp_path)) == []
 
 
 def test_a_repository_that_is_a_file(export, tmp_path):

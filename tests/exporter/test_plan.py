@@ -8,7 +8,8 @@ from small_export import rows
 
 from exporter import ExportError, ServingOptions
 from exporter.config import config_text, parse_config
-from workflow import Workflow, ops
+from training import models
+from workflow import Workflow, get_embedding_sizes, ops
 from workflow.wire import parse_columns
 
 
@@ -93,6 +94,17 @@ def test_the_report_fits_a_terminal(export):
         assert part in text
 
 
+def test_many_columns_are_folded_in_the_report(export):
+    names = [f"a_column_with_a_long_name_{n}" for n in range(9)]
+    data = {name: [1, 2] for name in names}
+    inputs = {n: keras.Input((1,), name=n, dtype="int32") for n in names}
+    total = keras.layers.Add(name="total")([keras.ops.cast(t, "float32") for t in inputs.values()])
+    text = str(export(keras.Model(inputs, total), Workflow(names).fit(data), labels=[]))
+    assert max(map(len, text.splitlines())) <= 80
+    for name in names:
+        assert f"{name}: int64 -> int32" in " ".join(text.split())
+
+
 def test_a_tagged_label_needs_no_naming(export):
     ids = ["userId", "genres"] >> ops.Categorify()
     price = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
@@ -129,11 +141,61 @@ def test_versions_that_are_none(version, export):
         export(version=version)
 
 
-def test_a_config_survives_the_text_form(export):
-    for model in export().plan.models:
-        text = config_text(model)
-        assert "max_batch_size: 0" in text
-        assert parse_config(text).name == model.name
+def test_what_is_on_disk_is_the_plan(export):
+    report = export()
+    for model in report.plan.models:
+        path = report.repository / model.name / "config.pbtxt"
+        assert path.read_text() == config_text(model)
+        assert "max_batch_size: 0" in path.read_text()
+
+
+def test_names_that_meet_inside_the_ensemble_are_kept_apart(export):
+    """A column of the data may be called as the step's output would be inside."""
+    data = {"price": [1.0, 2.0], "price_nvt": [1.0, 2.0]}
+    twice = ["price"] >> ops.LambdaOp(lambda p: p * 2)
+    inputs = {n: keras.Input((1,), name=n, dtype="float64") for n in data}
+    total = keras.layers.Add(name="total")([keras.ops.cast(t, "float32") for t in inputs.values()])
+    report = export(
+        keras.Model(inputs, total), Workflow(twice + ["price_nvt"]).fit(data), labels=[]
+    )
+    first, second = report.plan.ensemble.steps
+    assert first.outputs == second.inputs
+    assert not set(first.outputs.values()) & set(first.inputs.values())
+
+
+def test_an_output_named_as_an_input_is_refused(export, tmp_path):
+    price = keras.Input((1,), name="price", dtype="float64")
+    network = keras.Model(
+        {"price": price}, {"price": keras.layers.Identity(dtype="float64")(price)}
+    )
+    with pytest.raises(ExportError, match=r"'price' is made twice.*Give one of them another name"):
+        export(network, Workflow(["price"]).fit(rows()), labels=[])
+    assert not (tmp_path / "models").exists()
+
+
+def test_the_movielens_pipeline(export):
+    """The seeds' example: a join that the client never sees, and the int32 fix."""
+    movies = {"movieId": [1, 2, 3], "genres": [["a"], ["a", "b"], []]}
+    joined = ["movieId"] >> ops.JoinExternal(
+        movies, on="movieId", columns_ext=["movieId", "genres"]
+    )
+    ids = (["userId"] + joined) >> ops.Categorify()
+    label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
+    data = {"userId": [7, 8, 9], "movieId": [1, 2, 3], "rating": [1.0, 4.0, 5.0]}
+    workflow = Workflow(ids + label).fit(data)
+    workflow.output_dtypes["userId"] = workflow.output_dtypes["movieId"] = "int32"
+    network = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=4)
+    plan = export(network, workflow).plan
+    assert list(map(str, plan.ensemble.inputs)) == ["userId int64[N, 1]", "movieId int64[N, 1]"]
+    assert sorted(map(str, plan.network.inputs)) == [
+        "genres__nnzs int64[N, 1]",
+        "genres__values int64[N, 1]",
+        "movieId int32[N, 1]",
+        "userId int32[N, 1]",
+    ]
+    assert plan.features.casts == ()
+    assert plan.features.labels == ("rating",)
+    assert plan.features.unused == ()
 
 
 @pytest.mark.parametrize(

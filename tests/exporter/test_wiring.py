@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import ExportError
+from exporter.config import config_text, parse_config
 from exporter.model_spec import ModelSpec, Step, Tensor
 from exporter.wiring import prove
 
-DTYPES = ["int32", "int64", "float32", "string"]
+# The numbers of inference.DataType.
+TRITON = {"int32": 8, "int64": 9, "float32": 11, "string": 13}
+DTYPES = list(TRITON)
 
 
 @st.composite
@@ -77,6 +80,72 @@ def test_every_mutant_is_caught(mutation, which, made, side, position):
     models[which] = MUTATIONS[mutation](models[which], side, position)
     with pytest.raises(ExportError):
         prove(models[0], models[1:])
+
+
+def change_mapping(how):
+    def mutate(names, position):
+        key = sorted(names)[position % len(names)]
+        return how(dict(names), key)
+
+    return mutate
+
+
+MAPPING_MUTATIONS = {
+    "dropped": lambda names, key: {k: v for k, v in names.items() if k != key},
+    "key renamed": lambda names, key: {k + "x" * (k == key): v for k, v in names.items()},
+    "wire renamed": lambda names, key: {k: v + "x" * (k == key) for k, v in names.items()},
+    "doubled": lambda names, key: {**names, key + "x": names[key]},
+}
+
+
+@pytest.mark.parametrize("mutation", MAPPING_MUTATIONS)
+@given(
+    made=ensembles(),
+    number=st.integers(0, 1),
+    side=st.sampled_from(["inputs", "outputs"]),
+    position=st.integers(0, 3),
+)
+def test_every_mutant_of_a_mapping_is_caught(mutation, made, number, side, position):
+    ensemble, *models = made
+    steps = list(ensemble.steps)
+    change = change_mapping(MAPPING_MUTATIONS[mutation])
+    steps[number] = replace(steps[number], **{side: change(getattr(steps[number], side), position)})
+    with pytest.raises(ExportError):
+        prove(replace(ensemble, steps=tuple(steps)), models)
+
+
+@pytest.mark.parametrize("field", [{"model": "third"}, {"version": 2}, {"version": -1}])
+@given(made=ensembles(), number=st.integers(0, 1))
+def test_a_step_of_another_model_or_version_is_caught(field, made, number):
+    ensemble, *models = made
+    steps = list(ensemble.steps)
+    steps[number] = replace(steps[number], **field)
+    with pytest.raises(ExportError, match=r"third|version 1 is exported"):
+        prove(replace(ensemble, steps=tuple(steps)), models)
+
+
+@given(made=ensembles())
+def test_steps_in_the_wrong_order_or_left_out_are_caught(made):
+    ensemble, *models = made
+    for steps in (ensemble.steps[::-1], ensemble.steps[:1], ensemble.steps[1:], ()):
+        with pytest.raises(ExportError):
+            prove(replace(ensemble, steps=steps), models)
+
+
+@given(made=ensembles())
+def test_a_config_says_all_of_a_model(made):
+    """What is read back from the text is what was planned."""
+    for model in made:
+        config = parse_config(config_text(model))
+        for tensors, planned in ((config.input, model.inputs), (config.output, model.outputs)):
+            assert [(t.name, t.data_type, tuple(t.dims)) for t in tensors] == [
+                (p.name, TRITON[p.dtype], p.dims) for p in planned
+            ]
+        steps = config.ensemble_scheduling.step
+        assert [
+            (s.model_name, s.model_version, dict(s.input_map), dict(s.output_map)) for s in steps
+        ] == [(s.model, s.version, s.inputs, s.outputs) for s in model.steps]
+        assert list(config.version_policy.specific.versions) == [model.version]
 
 
 def test_the_text_names_both_sides():

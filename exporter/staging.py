@@ -1,0 +1,147 @@
+"""Where an export is prepared: beside the repository, one export at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from exporter.errors import ExportError
+
+# In a staging folder, what the repository was before; while it is there, something is to be settled.
+JOURNAL = ".journal.json"
+# What file systems without such locks answer; NFS locks no folder.
+_NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+@contextmanager
+def write_errors(repository: Path) -> Iterator[None]:
+    """Turn what the file system refuses into an `ExportError` that names the repository."""
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(
+            f"Expected to be able to write to {repository}. Received: {error}. "
+            "Nothing was published: mend it and export again."
+        ) from error
+
+
+@contextmanager
+def exclusive(repository: Path) -> Iterator[bool]:
+    """Make a repository if it is missing, and hold it: a second export waits for the first.
+
+    The lock ends with the process, a killed one too. A repository made here is removed when it
+    is left empty.
+
+    Returns:
+        whether it is held; not so where the file system has no locks.
+    """
+    made = [p for p in (repository, *repository.parents) if not p.exists()]
+    descriptor = None
+    try:
+        descriptor = _open_folder(repository)
+        held = _lock(descriptor)
+        # The export that was waited for may have removed the empty folder that it had made.
+        while not _is_same(descriptor, repository):
+            os.close(descriptor)
+            descriptor = _open_folder(repository)
+            held = _lock(descriptor)
+        yield held
+    except BaseException:
+        for folder in made:
+            _remove_if_empty(folder)
+        raise
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open_folder(folder: Path) -> int:
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(
+            f"Expected a folder as the model repository. Received: the file {folder}."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise
+    return True
+
+
+def _is_same(descriptor: int, folder: Path) -> bool:
+    return folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+@contextmanager
+def staging(repository: Path, name: str) -> Iterator[Path]:
+    """A folder to prepare an export in; it is gone afterwards, unless a journal is left in it.
+
+    It lies beside the repository, since a server started without a list of models takes every
+    folder inside for a model, and stops at one that is none. Where a rename from beside is
+    impossible (the repository is a mount, or its parent cannot be written) it lies inside.
+    """
+    folder = _beside(repository, name) or _make(repository.resolve(), repository, name)
+    try:
+        yield folder
+    finally:
+        if not (folder / JOURNAL).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def leftovers(repository: Path, name: str) -> list[Path]:
+    """The staging folders of an ensemble that killed exports left."""
+    root = repository.resolve()
+    pattern = re.compile(re.escape(_prefix(repository, name)) + "[a-z0-9_]{8}")
+    return [
+        path
+        for parent in (root.parent, root)
+        if os.access(parent, os.R_OK)
+        for path in sorted(parent.iterdir())
+        if pattern.fullmatch(path.name) and path.is_dir()
+    ]
+
+
+def _prefix(repository: Path, name: str) -> str:
+    # No model's name contains an @, so that no other ensemble's folder has this prefix.
+    return f".{name}@{repository.resolve().name}.staging-"
+
+
+def _make(parent: Path, repository: Path, name: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=_prefix(repository, name), dir=parent))
+
+
+def _beside(repository: Path, name: str) -> Path | None:
+    """A folder beside the repository, or None where nothing can be renamed from there."""
+    root = repository.resolve()
+    if not os.access(root.parent, os.W_OK | os.X_OK):
+        return None
+    folder = _make(root.parent, repository, name)
+    try:
+        # Of a file that is not there: Linux looks at the two mounts before it looks for the file.
+        (folder / "probe").rename(root / folder.name)
+    except FileNotFoundError:
+        return folder
+    except OSError as error:
+        folder.rmdir()
+        if error.errno == errno.EXDEV:
+            return None
+        raise
+    return folder

@@ -1,0 +1,74 @@
+"""verify names what was changed in a published version."""
+
+import pytest
+from small_export import rows
+
+from exporter import ExportError, verify
+
+
+# Protobuf reads a changed escape in a config, and warns.
+@pytest.mark.filterwarnings("ignore:.*invalid escape sequence:DeprecationWarning")
+def test_one_changed_byte_of_any_file_is_found(export):
+    """Every file of the repository: models, program, configs and the manifest itself."""
+    report = export()
+    files = [p for p in report.repository.rglob("*") if p.is_file()]
+    assert len(files) > 20
+    for path in files:
+        content = path.read_bytes()
+        for position in {0, len(content) // 2, len(content) - 1}:
+            changed = bytearray(content)
+            changed[position] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(ExportError, match=path.name.replace(".", r"\.")):
+                verify(report.repository, "movies")
+        path.write_bytes(content)
+    assert verify(report.repository, "movies") == report.generation
+
+
+def test_every_missing_file_is_found(export):
+    report = export()
+    for path in [p for p in report.repository.rglob("*") if p.is_file()]:
+        content = path.read_bytes()
+        path.unlink()
+        with pytest.raises(ExportError, match=path.name.replace(".", r"\.")):
+            verify(report.repository, "movies")
+        path.write_bytes(content)
+
+
+def test_a_new_file_is_found(export):
+    report = export()
+    for model in report.paths:
+        path = report.paths[model] / "extra.py"
+        path.write_text("")
+        with pytest.raises(ExportError, match=r"did not write: extra\.py"):
+            verify(report.repository, "movies")
+        path.unlink()
+
+
+def test_what_python_caches_is_not_held_against_a_version(export):
+    report = export()
+    cache = report.paths["movies_nvt"] / "__pycache__"
+    cache.mkdir()
+    (cache / "model.cpython-310.pyc").write_bytes(b"")
+    assert verify(report.repository, "movies")
+
+
+def test_the_manifest_of_another_export_is_found(export, tmp_path, workflow):
+    report = export()
+    other = export(
+        pipeline=type(workflow)(workflow.nodes[-1]).fit(rows().head(3)), path=tmp_path / "b"
+    )
+    ours, theirs = (r.paths["movies"] / "manifest.json" for r in (report, other))
+    ours.write_bytes(theirs.read_bytes())
+    with pytest.raises(ExportError, match="is not what the export wrote"):
+        verify(report.repository, "movies")
+
+
+def test_what_is_not_there_is_named(export):
+    report = export()
+    with pytest.raises(ExportError, match="Expected the manifest"):
+        verify(report.repository, "movies", 7)
+    with pytest.raises(ExportError, match="Expected the ensemble's config"):
+        verify(report.repository, "none")
+    with pytest.raises(ExportError, match=r"to pin one version of all steps\. Received: none"):
+        verify(report.repository, "movies_tf")
