@@ -45,7 +45,7 @@ class FrameOperator(Operator, abstract=True):
     def needs(self, columns: Schema) -> set[str]:
         """The input columns without which it cannot work, the names of others only passing through."""
 
-    def lower(self, columns: Features, state: State) -> Features:
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """There is no expression for it.
 
         Raises:
@@ -80,7 +80,7 @@ class WindowOperator(Operator, abstract=True):
             values: the expression of each.
         """
 
-    def lower(self, columns: Features, state: State) -> Features:
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """There is no expression for it.
 
         Raises:
@@ -102,7 +102,9 @@ class OutOfFoldOperator(Operator, abstract=True):
         """The fold of a row by its number in the data, from 0."""
 
     @abstractmethod
-    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> dict[str, pl.LazyFrame]:
+    def fold_partial(
+        self, frame: pl.LazyFrame, columns: Schema, fold: str
+    ) -> dict[str, pl.LazyFrame]:
         """What `partial` makes, for each fold; the column `fold` of the frame says which."""
 
     @abstractmethod

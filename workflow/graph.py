@@ -77,14 +77,16 @@ class ColumnSelector(Node):
     Example:
         >>> from workflow import ops
         >>> scaled = ColumnSelector(tags=["continuous"]) >> ops.Normalize()
-        >>> crossed = ColumnSelector([["userId", "genre"], "userId"]) >> ops.JoinGroupby()
+        >>> crossed = ColumnSelector([["userId", "genre"], "userId"]) >> ops.JoinGroupby()  # doctest: +SKIP
     """
 
     def __init__(
         self, names: Any = (), tags: Any = (), subgroups: Iterable[Iterable[str]] = ()
     ) -> None:
         super().__init__()
-        self.selection = names if isinstance(names, Selection) else Selection.of(names, tags, subgroups)
+        self.selection = (
+            names if isinstance(names, Selection) else Selection.of(names, tags, subgroups)
+        )
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """The chosen columns; the workflow gives the data's as the one input."""
@@ -247,9 +249,7 @@ def as_node(value: Any) -> Node:
         if items and not any(isinstance(item, Node) for item in items):
             return ColumnSelector(items)
         if items and all(isinstance(item, str | list | tuple | Node) for item in items):
-            return ConcatNode(
-                *(i if isinstance(i, Node) else ColumnSelector([i]) for i in items)
-            )
+            return ConcatNode(*(i if isinstance(i, Node) else ColumnSelector([i]) for i in items))
     raise WorkflowError(f"Expected a column name, a list of them or a node. Received: {value!r}.")
 
 
@@ -262,7 +262,9 @@ def as_selection(value: Any) -> Selection:
     if isinstance(value, ColumnSelector):
         return value.selection
     if isinstance(value, Node):
-        raise WorkflowError(f"Expected column names or a ColumnSelector. Received: the node {value}.")
+        raise WorkflowError(
+            f"Expected column names or a ColumnSelector. Received: the node {value}."
+        )
     return Selection.of(value)
 
 
@@ -297,7 +299,9 @@ def _as_operator(value: Any) -> Operator:
         try:
             return value()
         except TypeError as error:
-            raise WorkflowError(f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error}).") from error
+            raise WorkflowError(
+                f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error})."
+            ) from error
     if callable(value) and not isinstance(value, type):
         from .ops.lambda_op import LambdaOp  # noqa: PLC0415 - operators know the graph
 

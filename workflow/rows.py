@@ -76,7 +76,9 @@ class RowSet:
 
         return self._extended(operator, columns, made, keys, extend)
 
-    def numbered(self, operator: Operator, name: str, value: Callable[[pl.Expr], pl.Expr]) -> Feature:
+    def numbered(
+        self, operator: Operator, name: str, value: Callable[[pl.Expr], pl.Expr]
+    ) -> Feature:
         """Add a column, int64, that is computed from the number of the row."""
         row, key = self._free_key("row"), self._free_key(name)
 
@@ -94,7 +96,12 @@ class RowSet:
         return key
 
     def _extended(
-        self, operator: Operator, columns: Features, made: Schema, keys: Mapping[str, str], extend: Extend
+        self,
+        operator: Operator,
+        columns: Features,
+        made: Schema,
+        keys: Mapping[str, str],
+        extend: Extend,
     ) -> Features:
         self._sources |= {keys[column.name]: column for column in made.columns}
         self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))

@@ -44,7 +44,9 @@ class Selection:
         Raises:
             WorkflowError: something else, or groups within groups.
         """
-        items = _items(names) + [[group] if isinstance(group, str) else group for group in subgroups]
+        items = _items(names) + [
+            [group] if isinstance(group, str) else group for group in subgroups
+        ]
         named = [item for item in items if item != EVERY]
         groups = tuple(dict.fromkeys(_group(item) for item in named))
         chosen = tuple(str(tag.value if isinstance(tag, Tags) else tag) for tag in _items(tags))
@@ -131,7 +133,11 @@ def _items(value: Any) -> list[Any]:
 
 def _group(item: Any) -> tuple[str, ...]:
     names = (item,) if isinstance(item, str) else item
-    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+    if (
+        not isinstance(names, list | tuple)
+        or not names
+        or not all(isinstance(n, str) for n in names)
+    ):
         raise WorkflowError(
             f"Expected a column name, or a group of them as in [['a', 'b'], 'c'], one level deep. Received: {item!r}."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from .errors import WorkflowError
 from .expressions.program import Program
 from .expressions.series import column_schema
 from .fit import fit_graph
-from .graph import ColumnSelector, Node, OperatorNode, Subgraph, as_node, topological
+from .graph import ColumnSelector, Node, OperatorNode, as_node, topological
 from .operator import Feature, Features, State
 from .output_dtypes import OutputDtypes
 from .resolution import resolve_graph
@@ -83,7 +83,9 @@ class Workflow:
             wanted = [name for name in have if name in set(wanted)]
         columns = [column_schema(name, have[name]) for name in dict.fromkeys(wanted)]
         return Schema(
-            c.with_(tags=tags[c.name], properties=facts[c.name].properties if c.name in facts else {})
+            c.with_(
+                tags=tags[c.name], properties=facts[c.name].properties if c.name in facts else {}
+            )
             for c in columns
         )
 
@@ -174,7 +176,9 @@ class Workflow:
             _expect_kind(column, have[column.name])
         return rows.select(frame, self._steps)
 
-    def fit_transform(self, data: Any, *, schema: Schema | None = None, engine: str = "auto") -> pl.LazyFrame:
+    def fit_transform(
+        self, data: Any, *, schema: Schema | None = None, engine: str = "auto"
+    ) -> pl.LazyFrame:
         """Fit, then transform the same data: the way to make training data.
 
         It differs from `fit` and then `transform` where an operator must not learn a row's value

@@ -87,7 +87,7 @@ def loop(c):
         (lambda _: 1, "Expected a column from"),
         (lambda _: None, "Expected a column from"),
         (lambda c: (c, c), "Expected a column from"),
-        (lambda c, d: c + d, "missing 1 required"),
+        (lambda c, frame: c + frame, "Expected a column, a number"),
     ],
 )
 def test_what_cannot_be_traced_says_what_to_use(function, advice):

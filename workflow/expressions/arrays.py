@@ -126,9 +126,13 @@ def _check_entry(
     # Few dimensions, since the product of a million large numbers takes minutes.
     integers = [*shape, *offsets] if lists and len(shape) <= 8 else [None]
     if any(type(n) is not int or not 0 <= n < 2**63 for n in integers) or len(offsets) != 2:
-        raise FormatError(f"{path}: array {name!r:.100} needs a shape and two offsets of whole numbers.")
+        raise FormatError(
+            f"{path}: array {name!r:.100} needs a shape and two offsets of whole numbers."
+        )
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
-        raise FormatError(f"{path}: array {name!r:.100} has the unknown dtype {entry['dtype']!r:.200}.")
+        raise FormatError(
+            f"{path}: array {name!r:.100} has the unknown dtype {entry['dtype']!r:.200}."
+        )
     dtype = np.dtype(_DTYPES[entry["dtype"]])
     end = start + math.prod(shape) * dtype.itemsize
     if offsets != [start, end] or end > size:
@@ -226,7 +230,9 @@ def columns_from_arrays(arrays: Mapping[str, Array], where: str) -> dict[str, Co
     for key, array in arrays.items():
         name, _, part = key.rpartition(".")
         groups.setdefault(name, {})[part] = array
-    return {name: _column(f"{where}: column {name!r:.100}", parts) for name, parts in groups.items()}
+    return {
+        name: _column(f"{where}: column {name!r:.100}", parts) for name, parts in groups.items()
+    }
 
 
 def _column(where: str, parts: dict[str, Array]) -> Column:

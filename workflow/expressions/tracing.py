@@ -25,7 +25,9 @@ class Frame(Mapping[str, Expression]):
 
     def __getitem__(self, name: str) -> Expression:
         if name not in self._columns:
-            raise ExpressionError(f"No column {name!r}. There are: {', '.join(self._columns) or 'none'}.")
+            raise ExpressionError(
+                f"No column {name!r}. There are: {', '.join(self._columns) or 'none'}."
+            )
         return self._columns[name]
 
     def __getattr__(self, name: str) -> Expression:
@@ -70,7 +72,9 @@ def inline(program: Program, columns: Mapping[str, Expression]) -> dict[str, Exp
         if step.verb == "source":
             name = step.parameters["name"]
             if name not in columns:
-                raise ExpressionError(f"No column {name!r}. There are: {', '.join(columns) or 'none'}.")
+                raise ExpressionError(
+                    f"No column {name!r}. There are: {', '.join(columns) or 'none'}."
+                )
             made.append(columns[name])
         elif step.verb == "constant":
             made.append(Expression("constant", (), step.parameters, step.type))

@@ -43,4 +43,6 @@ def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, i
     cells = np.zeros(shape)
     cells[rows, folds] = values
     # Added up rather than subtracted from the total, which would leave rounding behind.
-    return np.stack([np.delete(cells, fold, axis=1).sum(axis=1) for fold in range(shape[1])], axis=1)
+    return np.stack(
+        [np.delete(cells, fold, axis=1).sum(axis=1) for fold in range(shape[1])], axis=1
+    )

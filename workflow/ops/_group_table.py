@@ -1,7 +1,7 @@
 """Tables with one row for each group of keys: found by expressions over lookup and gather.
 
-A key of one column is looked up among its distinct values; null is a group like any other. For more columns each is looked up,
-the positions i and j are combined to i * n + j, which is looked up among the combinations that
+A key of one column is looked up among its distinct values; null is a group like any other. For more
+columns each is looked up, the positions i and j are combined to i * n + j, which is looked up among the combinations that
 occur, and so on with the next column; numbers never exceed rows times distinct values.
 """
 
@@ -51,7 +51,9 @@ def key_columns(group: Sequence[str]) -> list[pl.Expr]:
     return [pl.col(n).alias(k) for n, k in zip(group, key_names(group), strict=True)]
 
 
-def keys_state(prefix: str, group: Sequence[str], table: pl.DataFrame) -> tuple[State, pl.DataFrame]:
+def keys_state(
+    prefix: str, group: Sequence[str], table: pl.DataFrame
+) -> tuple[State, pl.DataFrame]:
     """What finds the rows of a table.
 
     Args:
@@ -111,7 +113,8 @@ def find_row(
         null_row = rows - 1 if rows > keys[0].rows else -1
         return values[0].lookup(keys[0], first=0, missing=-1).fill_null(null_row)
     row, *places = (
-        v.lookup(k, first=FIRST, missing=UNSEEN).fill_null(NULL) for v, k in zip(values, keys, strict=True)
+        v.lookup(k, first=FIRST, missing=UNSEEN).fill_null(NULL)
+        for v, k in zip(values, keys, strict=True)
     )
     for number, place in enumerate(places, 1):
         combined = row * (keys[number].rows + FIRST) + place
@@ -122,7 +125,12 @@ def find_row(
 
 
 def rows_of(
-    prefix: str, group: Sequence[str], table: pl.DataFrame, columns: Features, state: State, rows: int
+    prefix: str,
+    group: Sequence[str],
+    table: pl.DataFrame,
+    columns: Features,
+    state: State,
+    rows: int,
 ) -> Array:
     """The row of a group's table for each row of another table with the same keys."""
     schemas = Schema(columns[name].schema for name in group)
@@ -133,12 +141,16 @@ def rows_of(
     return apply(named, program).collect()["row"].to_numpy()
 
 
-def merge_groups(parts: pl.LazyFrame, group: Sequence[str], merged: Iterable[pl.Expr]) -> pl.LazyFrame:
+def merge_groups(
+    parts: pl.LazyFrame, group: Sequence[str], merged: Iterable[pl.Expr]
+) -> pl.LazyFrame:
     """The groups of several parts, one row for each."""
     return parts.group_by(key_names(group)).agg(*merged)
 
 
-def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: str) -> State | None:
+def restrict_groups(
+    state: State, groups: Groups, names: Iterable[str], prefix: str
+) -> State | None:
     """The state of the groups that remain whole, or None where one is broken up.
 
     Groups are numbered in the state, so those that remain are numbered anew.
@@ -150,7 +162,11 @@ def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: 
     renamed: dict[str, Column] = {}
     for new, old in enumerate(kept):
         start = f"{prefix}{old}."
-        renamed |= {f"{prefix}{new}.{k.removeprefix(start)}": c for k, c in state.items() if k.startswith(start)}
+        renamed |= {
+            f"{prefix}{new}.{k.removeprefix(start)}": c
+            for k, c in state.items()
+            if k.startswith(start)
+        }
     return renamed
 
 

@@ -41,7 +41,9 @@ class DifferenceLag(WindowOperator):
     def __post_init__(self) -> None:
         shifts = [self.shift] if isinstance(self.shift, int) else list(self.shift)
         require(
-            bool(shifts) and all(type(k) is int and k for k in shifts) and len(set(shifts)) == len(shifts),
+            bool(shifts)
+            and all(type(k) is int and k for k in shifts)
+            and len(set(shifts)) == len(shifts),
             f"DifferenceLag needs shift as distinct whole numbers other than 0. Received: {self.shift!r}.",
         )
         object.__setattr__(self, "shift", shifts)
@@ -63,9 +65,15 @@ class DifferenceLag(WindowOperator):
 
     def frame_schema(self, columns: Schema) -> Schema:
         """The differences, for each column and shift."""
-        require(bool(self.dependency_names()), f"DifferenceLag needs partition_cols. Received: {self.partition_cols!r}.")
+        require(
+            bool(self.dependency_names()),
+            f"DifferenceLag needs partition_cols. Received: {self.partition_cols!r}.",
+        )
         for name in self.dependency_names():
-            require(not columns[name].is_list, f"Lists make no partitions. Received: column {columns[name]!r}.")
+            require(
+                not columns[name].is_list,
+                f"Lists make no partitions. Received: column {columns[name]!r}.",
+            )
         for name in self.own_columns(columns):
             column = columns[name]
             require(
@@ -86,12 +94,16 @@ class DifferenceLag(WindowOperator):
             if columns[name].info.is_integer:
                 # Exact where both are near each other, however large they are.
                 value = value.cast(pl.Int128)
-            difference = value - value.shift(shift) if columns[name].info.kind != "bool" else (
-                value.cast(pl.Int8) - value.cast(pl.Int8).shift(shift)
+            difference = (
+                value - value.shift(shift)
+                if columns[name].info.kind != "bool"
+                else (value.cast(pl.Int8) - value.cast(pl.Int8).shift(shift))
             )
             made[output] = difference.over(keys).cast(pl.Float64).cast(pl.Float32)
         return made
 
     def _made(self, columns: Schema) -> list[tuple[str, str, int]]:
         shifts = [self.shift] if isinstance(self.shift, int) else self.shift
-        return [(f"{n}_difference_lag_{k}", n, k) for n in self.own_columns(columns) for k in shifts]
+        return [
+            (f"{n}_difference_lag_{k}", n, k) for n in self.own_columns(columns) for k in shifts
+        ]

@@ -53,14 +53,16 @@ class Dropna(FrameOperator):
         """The columns as they are, those that were looked at without nulls."""
         looked_at = self.needs(columns)
         return Schema(
-            c.with_(nullable=False) if c.name in looked_at and not c.is_list else c for c in columns.columns
+            c.with_(nullable=False) if c.name in looked_at and not c.is_list else c
+            for c in columns.columns
         )
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         """The rows without a missing value."""
         names = [name for name in columns if name in self.needs(columns)]
         return frame.filter(
-            pl.col(n).list.len() > 0 if columns[n].is_list else pl.col(n).is_not_null() for n in names
+            pl.col(n).list.len() > 0 if columns[n].is_list else pl.col(n).is_not_null()
+            for n in names
         )
 
     def needs(self, columns: Schema) -> set[str]:

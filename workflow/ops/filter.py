@@ -75,14 +75,18 @@ class Filter(FrameOperator):
         return set(self._condition(columns).inputs)
 
     def _condition(self, columns: Schema) -> Program:
-        sources = {c.name: source(c.name, Type(c.dtype, c.is_list, c.nullable)) for c in columns.columns}
+        sources = {
+            c.name: source(c.name, Type(c.dtype, c.is_list, c.nullable)) for c in columns.columns
+        }
         condition = self._trace(sources)
         type_ = condition.type
         require(
             type_.kind == "bool" and not type_.is_list,
             f"Filter needs a condition, one bool for each row. Received: {condition!r:.200}, {type_}.",
         )
-        return build([(ColumnSchema(CONDITION, "bool", nullable=type_.nullable), condition)], columns)
+        return build(
+            [(ColumnSchema(CONDITION, "bool", nullable=type_.nullable), condition)], columns
+        )
 
     def _trace(self, columns: Mapping[str, Expression]) -> Expression:
         if callable(self.f):
@@ -99,4 +103,6 @@ class Filter(FrameOperator):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Filter:  # noqa: ARG003
         """The operator over its saved trace."""
-        return cls({name: Program.from_json(document, {}) for name, document in config["f"].items()})
+        return cls(
+            {name: Program.from_json(document, {}) for name, document in config["f"].items()}
+        )

@@ -11,7 +11,20 @@ from workflow.frame_operator import FrameOperator
 from workflow.operator import Example, require
 from workflow.schema import ColumnSchema, Schema
 
-AGGREGATES = ("list", "first", "last", "count", "nunique", "mean", "sum", "std", "var", "median", "min", "max")
+AGGREGATES = (
+    "list",
+    "first",
+    "last",
+    "count",
+    "nunique",
+    "mean",
+    "sum",
+    "std",
+    "var",
+    "median",
+    "min",
+    "max",
+)
 _COUNTS, _REAL = ("count", "nunique"), ("mean", "std", "var", "median")
 
 
@@ -65,7 +78,9 @@ class Groupby(FrameOperator):
                 aggregate in AGGREGATES,
                 f"Groupby needs aggs among {', '.join(AGGREGATES)}. Received: {aggregate!r}.",
             )
-        require(bool(named) and all(named.values()), f"Groupby needs aggs. Received: {self.aggs!r}.")
+        require(
+            bool(named) and all(named.values()), f"Groupby needs aggs. Received: {self.aggs!r}."
+        )
         object.__setattr__(self, "aggs", named if isinstance(self.aggs, Mapping) else named[""])
 
     @classmethod
@@ -82,14 +97,19 @@ class Groupby(FrameOperator):
         lists = {"genres": ["first", "last", "count"]}
         return [
             Example(cls("user", "time", {"price": every, "time": ["first", "last"]}), rows),
-            Example(cls(["user", "day"], "time", {**lists, "price": "list"}, "-", ascending=False), rows),
+            Example(
+                cls(["user", "day"], "time", {**lists, "price": "list"}, "-", ascending=False), rows
+            ),
             Example(cls("day"), {"day": rows["day"], "time": rows["time"]}),
         ]
 
     def frame_schema(self, columns: Schema) -> Schema:
         """The keys and the aggregates."""
         for name in self.needs(columns):
-            require(not columns[name].is_list, f"Groupby takes no list as a key or to sort by. Received: {name!r}.")
+            require(
+                not columns[name].is_list,
+                f"Groupby takes no list as a key or to sort by. Received: {name!r}.",
+            )
         made = [columns[name] for name in _names(self.groupby_cols)]
         for name, aggregate in self._chosen(columns):
             made.append(self._aggregate_schema(columns[name], aggregate))
@@ -98,7 +118,9 @@ class Groupby(FrameOperator):
     def _chosen(self, columns: Schema) -> list[tuple[str, str]]:
         """The column of each output, and what becomes of it."""
         if isinstance(self.aggs, Mapping):
-            return [(columns[name].name, a) for name, aggs in self.aggs.items() for a in _names(aggs)]
+            return [
+                (columns[name].name, a) for name, aggs in self.aggs.items() for a in _names(aggs)
+            ]
         others = [name for name in columns if name not in _names(self.groupby_cols)]
         return [(name, aggregate) for name in others for aggregate in _names(self.aggs)]
 
@@ -107,21 +129,32 @@ class Groupby(FrameOperator):
         takes = not column.is_list or aggregate in ("first", "last", "count")
         takes = takes and (number or aggregate not in ("sum", *_REAL))
         require(takes, f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}.")
-        dtype = "int32" if aggregate in _COUNTS else "float32" if aggregate in _REAL else column.dtype
+        dtype = (
+            "int32" if aggregate in _COUNTS else "float32" if aggregate in _REAL else column.dtype
+        )
         if aggregate == "sum":
             dtype = "int64" if column.info.is_integer else "float64"
         is_list = aggregate == "list" or (column.is_list and aggregate != "count")
         name = f"{column.name}{self.name_sep}{aggregate}"
-        return ColumnSchema(name, dtype, is_list, nullable=aggregate not in (*_COUNTS, "sum"), tags=column.tags)
+        return ColumnSchema(
+            name, dtype, is_list, nullable=aggregate not in (*_COUNTS, "sum"), tags=column.tags
+        )
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         """One row for each key."""
         keys = _names(self.groupby_cols)
         if by := _names(self.sort_cols):
             # Nulls first ascending, last descending: as small as can be.
-            frame = frame.sort(by, descending=not self.ascending, nulls_last=not self.ascending, maintain_order=True)
+            frame = frame.sort(
+                by,
+                descending=not self.ascending,
+                nulls_last=not self.ascending,
+                maintain_order=True,
+            )
         made = [
-            _aggregate(pl.col(name), aggregate, is_list=columns[name].is_list).alias(self._output(name, aggregate))
+            _aggregate(pl.col(name), aggregate, is_list=columns[name].is_list).alias(
+                self._output(name, aggregate)
+            )
             for name, aggregate in self._chosen(columns)
         ]
         grouped = frame.group_by(keys, maintain_order=True).agg(made)

@@ -83,7 +83,12 @@ class JoinGroupby(Operator):
             "price": [1e8, 1e8 + 2, None, 3.0, float("nan"), float("inf"), 1.0, 0.5],
             "clicks": pl.Series([1, None, 3, 4, 5, 6, 7, 255], dtype=pl.UInt8),
         }
-        unseen = {"user": [1, None, 7], "city": ["zz", "a", "b"], "price": [None] * 3, "clicks": [None] * 3}
+        unseen = {
+            "user": [1, None, 7],
+            "city": ["zz", "a", "b"],
+            "price": [None] * 3,
+            "clicks": [None] * 3,
+        }
         pair = [["user", "city"], "city"]
         return [
             Example(cls(), rows, unseen, left=["user", "city"]),
@@ -96,14 +101,20 @@ class JoinGroupby(Operator):
         groups, described = self.groups(columns), self.dependency_names()
         tables.expect_keys("JoinGroupby", groups, columns)
         for name in described:
-            require(name in columns, f"Column {name!r}, to be described, is not in the data to fit to.")
+            require(
+                name in columns, f"Column {name!r}, to be described, is not in the data to fit to."
+            )
             column = columns[name]
             require(
                 column.info.kind != "string" and not column.is_list,
                 f"JoinGroupby describes numbers and booleans. Received: column {name!r}, {column}.",
             )
         wanted = [pl.len().cast(pl.Int64).alias("rows")]
-        wanted += [e for n, name in enumerate(described) for e in _moments(n, columns[name].info.kind, name)]
+        wanted += [
+            e
+            for n, name in enumerate(described)
+            for e in _moments(n, columns[name].info.kind, name)
+        ]
         return {
             f"{GROUP}{n}": frame.group_by(tables.key_columns(group)).agg(wanted)
             for n, group in enumerate(groups)
@@ -151,7 +162,9 @@ class JoinGroupby(Operator):
                 parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
                 name = self.name_sep.join(parts)
                 require(name not in made, f"JoinGroupby makes two columns {name!r}. Set name_sep.")
-                made[name] = Feature.of(name, row.gather(state[f"{prefix}.{key}"]), tags=(Tags.CONTINUOUS,))
+                made[name] = Feature.of(
+                    name, row.gather(state[f"{prefix}.{key}"]), tags=(Tags.CONTINUOUS,)
+                )
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
@@ -177,14 +190,18 @@ def _moments(number: int, kind: str, name: str) -> list[pl.Expr]:
 
 
 def _merged(number: int) -> list[pl.Expr]:
-    column = {k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")}
+    column = {
+        k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")
+    }
     count = column["values"]
     mean = (count * column["mean"]).sum() / count.sum()
     moments = {
         "values": count.sum(),
         "sum": column["sum"].sum(),
         "mean": mean,
-        "squares": (column["squares"].fill_null(0) + (count * (column["mean"] - mean) ** 2).fill_null(0)).sum(),
+        "squares": (
+            column["squares"].fill_null(0) + (count * (column["mean"] - mean) ** 2).fill_null(0)
+        ).sum(),
         "min": column["min"].min(),
         "max": column["max"].max(),
     }

@@ -104,7 +104,9 @@ class LambdaOp(Operator):
         for name in self.own_columns(columns):
             result = self._apply(name, sources)
             tables: dict[str, Array] = {}
-            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json(tables)
+            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json(
+                tables
+            )
             require(
                 not tables,
                 f"LambdaOp saves no tables, and its function uses one on column {name!r}. Write an operator.",

@@ -111,12 +111,24 @@ class TargetEncoding(OutOfFoldOperator):
             "rating": [5.0, 1.0, None, 3.0, 4.0, 2.0, 1.0, 0.5],
             "bought": [True, False, True, None, True, False, False, True],
         }
-        unseen = {"user": [1, None, 7], "city": ["zz", "a", "b"], "rating": [None] * 3, "bought": [None] * 3}
+        unseen = {
+            "user": [1, None, 7],
+            "city": ["zz", "a", "b"],
+            "rating": [None] * 3,
+            "bought": [None] * 3,
+        }
         pair = [["user", "city"], "user"]
         return [
             Example(cls("rating"), rows, unseen, left=["user", "city"]),
-            Example(cls(["rating", "bought"], p_smooth=2.5, out_dtype="float64"), rows, unseen, left=pair),
-            Example(cls("bought", target_mean=0.25, kfold=1, out_col="x"), rows, unseen, left=["city"]),
+            Example(
+                cls(["rating", "bought"], p_smooth=2.5, out_dtype="float64"),
+                rows,
+                unseen,
+                left=pair,
+            ),
+            Example(
+                cls("bought", target_mean=0.25, kfold=1, out_col="x"), rows, unseen, left=["city"]
+            ),
             Example(cls("rating", p_smooth=0), rows, unseen, left=[["city", "bought", "user"]]),
         ]
 
@@ -130,11 +142,15 @@ class TargetEncoding(OutOfFoldOperator):
         groups = self.groups(columns)
         return {f"{GROUP}{n}": self._sums(frame, group, []) for n, group in enumerate(groups)}
 
-    def _sums(self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]) -> pl.LazyFrame:
+    def _sums(
+        self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]
+    ) -> pl.LazyFrame:
         targets = [pl.col(name).cast(pl.Float64) for name in self.dependency_names()]
         totals = [t.sum().alias(f"sum{n}") for n, t in enumerate(targets)]
         totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
-        keys = tables.key_columns(group) + [pl.col(name).alias(f"further.{name}") for name in further]
+        keys = tables.key_columns(group) + [
+            pl.col(name).alias(f"further.{name}") for name in further
+        ]
         return frame.group_by(keys).agg(totals)
 
     def _expect(self, columns: Schema) -> None:
@@ -184,7 +200,10 @@ class TargetEncoding(OutOfFoldOperator):
         # Without a single target there is no mean; a value is needed all the same.
         mean = float(sums.sum() / counts.sum()) if counts.sum() else 0.0
         name = self.dependency_names()[target]
-        require(math.isfinite(mean), f"The target {name!r} holds infinite or too large values. Clip them first.")
+        require(
+            math.isfinite(mean),
+            f"The target {name!r} holds infinite or too large values. Clip them first.",
+        )
         return mean
 
     def _smooth(self, sums: Array, counts: Array, mean: float | Array) -> Array:
@@ -214,9 +233,13 @@ class TargetEncoding(OutOfFoldOperator):
         rest = {name: column for name, column in state.items() if name not in means}
         tables.check_tables(rest, prefixes, [f"target{t}" for t in range(len(targets))])
         numbers = [c for n, c in state.items() if n in means or ".target" in n]
-        plain = all(c.valid is None and not c.is_list and c.array.dtype == np.float64 for c in numbers)
+        plain = all(
+            c.valid is None and not c.is_list and c.array.dtype == np.float64 for c in numbers
+        )
         sized = all(name in state and state[name].rows == len(targets) for name in means)
-        require(plain and sized and bool(targets), "Expected float64 tables and a mean for each target.")
+        require(
+            plain and sized and bool(targets), "Expected float64 tables and a mean for each target."
+        )
         return groups, targets
 
     def _names(self, groups: Groups, targets: Sequence[str]) -> list[str]:
@@ -238,7 +261,9 @@ class TargetEncoding(OutOfFoldOperator):
             return None
         return tables.restrict_groups(state, self.groups(columns), names, GROUP)
 
-    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> dict[str, pl.LazyFrame]:
+    def fold_partial(
+        self, frame: pl.LazyFrame, columns: Schema, fold: str
+    ) -> dict[str, pl.LazyFrame]:
         """Sum and count of each target, by group and fold."""
         groups = self.groups(columns)
         return {f"{GROUP}{n}": self._sums(frame, group, [fold]) for n, group in enumerate(groups)}
@@ -257,9 +282,14 @@ class TargetEncoding(OutOfFoldOperator):
             row = tables.find_row(prefix, group, columns, state, rows)
             cell = row * self.kfold + fold.expression
             table = folds[prefix].rename({f"further.{fold.schema.name}": "fold"})
-            places = tables.rows_of(prefix, group, table, columns, state, rows), table["fold"].to_numpy()
+            places = (
+                tables.rows_of(prefix, group, table, columns, state, rows),
+                table["fold"].to_numpy(),
+            )
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
-                sums, counts = (of_other_folds(v, *places, (rows, self.kfold)) for v in _arrays(table, t))
+                sums, counts = (
+                    of_other_folds(v, *places, (rows, self.kfold)) for v in _arrays(table, t)
+                )
                 values = self._smooth(sums, counts, self._means(sums, counts))
                 name, feature = next(names)
                 value = cell.gather(Column(values.reshape(-1))).fill_null(mean)
