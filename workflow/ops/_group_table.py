@@ -1,8 +1,9 @@
 """Tables with one row for each group of keys: found by expressions over lookup and gather.
 
-A key of one column is looked up among its distinct values; null is a group like any other. For more
-columns each is looked up, the positions i and j are combined to i * n + j, which is looked up among the combinations that
-occur, and so on with the next column; numbers never exceed rows times distinct values.
+A key of one column is looked up among its distinct values; null is a group like any other. For
+more columns each is looked up, the positions i and j are combined to i * n + j, which is looked
+up among the combinations that occur, and so on with the next column; numbers never exceed rows
+times distinct values.
 """
 
 from __future__ import annotations
