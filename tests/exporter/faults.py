@@ -26,11 +26,11 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-def strike_at(step, root, fault, *, reads=False, for_good=False):
+def strike_at(step, root, fault, *, reads=False, for_good=False, every=False):
     """Let a fault strike this process; it cannot be undone, so call it in a child.
 
     With `reads` every open file counts, and not only a new one; `for_good` lets the fault strike
-    again whenever something is to be created.
+    again whenever something is to be created, `every` whenever it is changed.
     """
     calls = 0
 
@@ -39,7 +39,8 @@ def strike_at(step, root, fault, *, reads=False, for_good=False):
         inside = event == "open" and str(arguments[0]).startswith(root)
         if event in CHANGES or (inside and (reads or creates(event, arguments))):
             calls += 1
-            if calls == step or (for_good and calls > step and creates(event, arguments)):
+            again = every or (for_good and creates(event, arguments))
+            if calls == step or (calls > step and again):
                 fault()
 
     sys.addaudithook(hook)

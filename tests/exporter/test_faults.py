@@ -41,23 +41,25 @@ def files_only(export, tmp_path_factory, monkeypatch):
 @pytest.fixture(params=["nothing", "version 1", "another version 1"])
 def repository(request, export, files_only, tmp_path):  # noqa: ARG001 - it changes the export
     """A repository that the export of version 2 meets: empty, compatible, or of other inputs."""
-    folder = tmp_path / "models"
+    folder = tmp_path / "place" / "models"
+    folder.parent.mkdir()
     if request.param == "version 1":
-        export()
+        export(path=folder)
     elif request.param == "another version 1":
         inputs = keras.Input((1,), name="clicks", dtype="int64")
         score = keras.layers.Dense(1, name="score")(keras.ops.cast(inputs, "float32"))
-        export(keras.Model({"clicks": inputs}, score), Workflow(["clicks"]).fit(rows()), labels=[])
+        network = keras.Model({"clicks": inputs}, score)
+        export(network, Workflow(["clicks"]).fit(rows()), path=folder, labels=[])
     return folder
 
 
 def each_step(export, repository, fault, **options):
     """Export version 2 once for each step, with the fault there; gives what came of each."""
-    original = repository.parent / "original"
-    shutil.copytree(repository, original) if repository.exists() else None
+    place = repository.parent
+    original = shutil.copytree(place, place.with_name(f"{place.name} before"))
     for step in range(1, MOST_STEPS):
-        shutil.rmtree(repository, ignore_errors=True)
-        shutil.copytree(original, repository) if original.exists() else None
+        shutil.rmtree(place)
+        shutil.copytree(original, place)
         struck = os.pipe()
 
         def strike(writer=struck[1]):
@@ -65,16 +67,17 @@ def each_step(export, repository, fault, **options):
             fault()
 
         def action(step=step, strike=strike):
-            strike_at(step, str(repository.parent), strike, **options)
-            export(version=2)
+            strike_at(step, str(place), strike, **options)
+            export(path=repository, version=2)
 
         outcome = in_child(action)
         os.close(struck[1])
         with os.fdopen(struck[0], "rb") as pipe:
             if not pipe.read():
-                assert outcome[0] == DONE, outcome[1]
-                return
+                assert outcome[0] in (DONE, REFUSED), outcome[1]
+                break
         yield step, *outcome
+    shutil.rmtree(original)
 
 
 def pinned(repository):
@@ -93,7 +96,7 @@ def pinned(repository):
 
 
 def strangers(repository):
-    beside = {path.name for path in repository.parent.iterdir()} - {"models", "original"}
+    beside = {path.name for path in repository.parent.iterdir()} - {"models"}
     inside = {p.name for p in repository.iterdir()} - MODELS if repository.exists() else set()
     return beside | inside
 
@@ -109,18 +112,47 @@ def test_killed_at_any_step_it_is_the_old_or_the_new_ensemble(export, repository
             seen.add(pinned(repository))
             assert seen <= {old, 2}, step
         expect_only_dot_folders_beside(repository)
-        again, reason = in_child(lambda: export(version=2))
-        if again == REFUSED:
-            # It was killed when all was done.
-            assert "Version 2 is there already" in reason
-        assert pinned(repository) == 2
-        assert verify(repository, "movies")
-        assert strangers(repository) == set()
+        expect_next_export_to_settle(export, repository)
         after = tree(repository)
         kept = [path for path in before if "/1" in path]
         assert [after[path] for path in kept] == [before[path] for path in kept]
     assert step > 50
     assert seen in ({old, 2}, set())
+
+
+def expect_next_export_to_settle(export, repository):
+    status, words = in_child(lambda: export(path=repository, version=2))
+    if status == REFUSED:
+        # The one before was killed or failed when all was published.
+        assert "Version 2 is there already" in words
+    assert pinned(repository) == 2
+    assert verify(repository, "movies")
+    assert strangers(repository) == set()
+
+
+@pytest.mark.parametrize("repository", ["version 1"], indirect=True)
+def test_killed_again_while_what_a_kill_left_is_put_back(export, repository, tmp_path):
+    """At each step of the next export, after kills before and after the new version counts."""
+    journal, kills = ".movies@models.staging-*/.journal.json", {}
+    for step, _, _ in each_step(export, repository, faults.kill):
+        if list(repository.parent.glob(journal)):
+            kills.setdefault(pinned(repository), []).append(step)
+            shutil.copytree(repository.parent, tmp_path / f"killed at {step}")
+    # One with every version folder and some configs in place, and one where all was done.
+    for step in (kills[1][-1], kills[2][0]):
+        shutil.rmtree(repository.parent)
+        shutil.copytree(tmp_path / f"killed at {step}", repository.parent)
+        for _ in each_step(export, repository, faults.kill):
+            assert pinned(repository) in (1, 2)
+            expect_next_export_to_settle(export, repository)
+
+
+@pytest.mark.parametrize("repository", ["version 1"], indirect=True)
+def test_when_putting_back_fails_too_the_next_export_does_it(export, repository):
+    for _, status, words in each_step(export, repository, faults.fail, every=True):
+        assert status in (DONE, REFUSED), words
+        assert pinned(repository) in (1, 2)
+        expect_next_export_to_settle(export, repository)
 
 
 def expect_only_dot_folders_beside(repository):

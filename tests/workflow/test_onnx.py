@@ -238,6 +238,7 @@ def test_null_arrives_by_its_code(dtype, is_list, tmp_path):
         keys = ["a", "z"] if dtype == "string" else np.array([1, code], dtype)
         table = Column(Strings.of(keys) if dtype == "string" else keys)
         outputs["id"] = x.lookup(table, first=3, missing=2).fill_null(1).cast("int32")
+        outputs["small"] = x.lookup(table, first=3, missing=2).fill_null(1000).cast("int8")
     program = program_over(x, outputs)
     answer = serve_program(program, tmp_path)(encode(wire_column(program.inputs["x"], True), data))
     expected = NumpyInterpreter(program)({"x": data})
