@@ -38,7 +38,7 @@ def flip(graph: Graph, name: str) -> str:
 def choose(graph: Graph, operator: str, a: str, b: str, dtype: str) -> str:
     """`Min` or `Max` of two numbers; NaN with anything is NaN.
 
-    Not by the kernels of these names for integers: onnxruntime 1.31 compares int64 by their
+    Not by the kernels of these names for integers: onnxruntime 1.23 to 1.31 compares int64 by their
     lower halves where the processor has AVX-512.
     """
     if DTYPES[dtype].kind == "float":

@@ -1,7 +1,6 @@
 """What each verb is in ONNX: a function from a step to nodes. A further verb is one entry of EMIT.
 
-Only operators and types are used that onnxruntime has on the CPU in opset 18, on every Triton
-image since 24.10.
+Only operators and types are used that onnxruntime has on the CPU in opset 18, from version 1.20 on.
 """
 
 from __future__ import annotations
@@ -210,7 +209,8 @@ EMIT: Mapping[str, Emit] = {
     "minimum": _extreme("Min"),
     "maximum": _extreme("Max"),
     "divide": _real("Div"),
-    "sqrt": _real("Sqrt"),
+    # Through float64, since onnxruntime 1.20 does not round a float32 root as IEEE 754 asks.
+    "sqrt": _transcendental(lambda graph, x: graph.add("Sqrt", x)),
     "floor": _real("Floor"),
     "ceil": _real("Ceil"),
     "log1p": _transcendental(_log1p),
