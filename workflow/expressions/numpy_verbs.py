@@ -106,7 +106,9 @@ def _fill_null(step: Step, _: Sequence[Type]) -> Function:
     def apply(a: Column, b: Column) -> Column:
         if a.valid is None:
             return Column(a.array.astype(dtype, copy=False), None, a.lengths)
-        values = np.where(a.valid, a.array, b.array).astype(dtype, copy=False)
+        # numpy 1 would give a float32 column's dtype to a float64 constant, so both are cast first.
+        kept, fill = (c.array.astype(dtype, copy=False) for c in (a, b))
+        values = np.where(a.valid, kept, fill)
         valid = None if b.valid is None else a.valid | b.valid
         return Column(values, valid, _lengths([a, b]))
 
