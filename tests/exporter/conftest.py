@@ -5,6 +5,7 @@ import pytest
 from small_export import make_workflow
 
 from exporter import export_tensorflow_ensemble
+from exporter.runtimes import tensorflow
 from training import models
 from workflow import get_embedding_sizes
 
@@ -33,3 +34,17 @@ def export(workflow, model, tmp_path):
         )
 
     return run
+
+
+@pytest.fixture
+def files_only(export, tmp_path_factory, monkeypatch):
+    """Exports without TensorFlow, which does not outlive a fork: the network's files are copied."""
+    saved = export(path=tmp_path_factory.mktemp("saved")).paths["movies_tf"]
+    files = {p.relative_to(saved): p.read_bytes() for p in saved.rglob("*") if p.is_file()}
+
+    def write(_, folder):
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+
+    monkeypatch.setattr(tensorflow, "write", write)

@@ -8,10 +8,12 @@ import traceback
 import warnings
 
 from exporter import ExportError
+from exporter.config import parse_config
 
 # What Python reports before it does it: the n-th of these is where the fault strikes.
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove"}
 DONE, REFUSED, CRASHED = 0, 3, 4
+MODELS = {"movies_nvt", "movies_tf", "movies"}
 
 
 def kill():
@@ -26,11 +28,11 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-def strike_at(step, root, fault, *, reads=False, for_good=False, every=False):
+def strike_at(step, root, fault, *, reads=False, for_good=False, times=1):
     """Let a fault strike this process; it cannot be undone, so call it in a child.
 
     With `reads` every open file counts, and not only a new one; `for_good` lets the fault strike
-    again whenever something is to be created, `every` whenever it is changed.
+    again whenever something is to be created, `times` at the steps that follow.
     """
     calls = 0
 
@@ -39,8 +41,8 @@ def strike_at(step, root, fault, *, reads=False, for_good=False, every=False):
         inside = event == "open" and str(arguments[0]).startswith(root)
         if event in CHANGES or (inside and (reads or creates(event, arguments))):
             calls += 1
-            again = every or (for_good and creates(event, arguments))
-            if calls == step or (calls > step and again):
+            again = for_good and calls > step and creates(event, arguments)
+            if step <= calls < step + times or again:
                 fault()
 
     sys.addaudithook(hook)
@@ -73,3 +75,25 @@ def in_child(action):
     with os.fdopen(reader, "rb") as pipe:
         words = pipe.read().decode()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), words
+
+
+def pinned(repository):
+    """The version that the ensemble serves, with all that it needs; None where there is none."""
+    path = repository / "movies" / "config.pbtxt"
+    if not path.exists():
+        return None
+    versions = {}
+    for step in parse_config(path.read_text()).ensemble_scheduling.step:
+        versions[step.model_name] = step.model_version
+        own = parse_config((repository / step.model_name / "config.pbtxt").read_text())
+        assert step.model_version in own.version_policy.specific.versions
+        assert (repository / step.model_name / str(step.model_version)).is_dir()
+    (version,) = set(versions.values())
+    return version
+
+
+def strangers(repository):
+    """The folders that belong to no model, beside the repository and inside."""
+    beside = {path.name for path in repository.parent.iterdir()} - {"models"}
+    inside = {p.name for p in repository.iterdir()} - MODELS if repository.exists() else set()
+    return beside | inside

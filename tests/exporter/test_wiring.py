@@ -179,6 +179,20 @@ def test_steps_that_do_not_fit(steps, reason):
         prove(ensemble, [one])
 
 
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_two_tensors_under_one_name_of_the_ensemble(side):
+    """The second one would hide that the first does not fit."""
+    a, b, c, d = (
+        Tensor(n, t) for n, t in zip("abcd", ("int8", "int64", "int8", "int64"), strict=True)
+    )
+    one = ModelSpec("one", 1, (a, b), (c, d))
+    maps = {"inputs": {"a": "a", "b": "b"}, "outputs": {"c": "c", "d": "d"}}
+    maps[side] = dict.fromkeys(maps[side], "b" if side == "inputs" else "d")
+    ensemble = ModelSpec("e", 1, (a, b), (d,), steps=(Step("one", 1, **maps),))
+    with pytest.raises(ExportError, match=f"Two {side} of one have one name in the ensemble"):
+        prove(ensemble, [one])
+
+
 def test_a_tensor_that_nobody_takes():
     a = Tensor("a", "int64")
     one = ModelSpec("one", 1, (a,), (a,))
