@@ -15,7 +15,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests bench lock clean
+.PHONY: help env demo test lint types contracts tests bench bench-serving bench-peers lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,11 +51,20 @@ bench: env  ## Measure workflow and loader against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
 
+bench-serving: env  ## Measure every runtime on the embedded server
+	$(BIN)/python -m benchmarks.serving
+
+bench-peers: env  ## The same beside NVTabular 23.08, in an environment of its own
+	$(UV) venv --quiet --allow-existing --python 3.11 $(VENV)-nvtabular
+	$(UV) pip install --quiet --python $(VENV)-nvtabular/bin/python -r requirements/peers.in
+	$(BIN)/python -m benchmarks.workflow --peers --rows 1000000
+	$(BIN)/python -m benchmarks.loader
+
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
-	  --extra cpu --extra serve --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
+	  --extra cpu --extra serve --extra onnx --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --extra gpu --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-uv demo_output models build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular demo_output models build .mypy_cache .ruff_cache .pytest_cache

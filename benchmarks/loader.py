@@ -15,7 +15,7 @@ import functools
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,96 +24,22 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 import tensorflow as tf
 
+from benchmarks.loader_data import CATS, CONTS, make_data
+from benchmarks.loader_memory import BUFFERS, peak_over_buffer
+from benchmarks.loader_peers import (
+    by_hand,
+    decode_only,
+    make_prebatched,
+    make_tfrecord,
+    merlin,
+    prebatched,
+    windowed,
+)
 from loader import KerasSequenceLoader
 
-CONTS = [f"I{number}" for number in range(1, 14)]
-CATS = [f"C{number}" for number in range(1, 27)]
-CARDINALITIES = np.geomspace(10, 1_000_000, len(CATS)).astype(int)
-FILES = 4
-ROW_GROUP = 500_000
-SAMPLE = 20_000  # of tf.train.Example, which take Python a millisecond each to write
 Epoch = Callable[[], Iterable[Any]]
-
-
-def make_data(folder: Path, rows: int) -> list[Path]:
-    """Write the parquet files, unless they are there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{rows}_{number}.parquet" for number in range(FILES)]
-    random = np.random.default_rng(0)
-    for file in files:
-        if not file.exists():
-            count = rows // FILES
-            columns = {name: random.standard_normal(count, np.float32) for name in CONTS}
-            for name, size in zip(CATS, CARDINALITIES, strict=True):
-                columns[name] = (random.pareto(1.0, count).astype(np.int64) % size).astype(np.int32)
-            columns["label"] = (random.random(count) < 0.25).astype(np.int32)
-            partial = file.with_suffix(".partial")
-            pl.DataFrame(columns).write_parquet(
-                partial, compression="snappy", row_group_size=ROW_GROUP
-            )
-            partial.rename(file)
-    return files
-
-
-def make_tfrecord(folder: Path, files: list[Path]) -> Path:
-    """Write a sample as tf.train.Example, as the windowed loader reads them."""
-    path = folder / "sample.tfrecord"
-    if not path.exists():
-        frame = pl.read_parquet(files[0], n_rows=SAMPLE)
-        partial = path.with_suffix(".partial")
-        with tf.io.TFRecordWriter(str(partial)) as writer:
-            for row in frame.iter_rows(named=True):
-                writer.write(_example(row).SerializeToString())
-        partial.rename(path)
-    return path
-
-
-def _example(row: dict[str, Any]) -> Any:
-    features = {}
-    for name, value in row.items():
-        if name in CONTS:
-            feature = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-        else:
-            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-        features[name] = feature
-    return tf.train.Example(features=tf.train.Features(feature=features))
-
-
-def decode_only(files: list[Path]) -> Iterator[pl.DataFrame]:
-    """The limit: Polars reads each file, and that is all."""
-    for file in files:
-        yield pl.read_parquet(file)
-
-
-def by_hand(files: list[Path], batch_size: int, *, shuffle: bool) -> Iterator[Any]:
-    """What one writes oneself: pyarrow, row group by row group. Drops no rows, mixes no groups."""
-    random = np.random.default_rng(0)
-    for file in files:
-        parquet = pq.ParquetFile(file)
-        for number in range(parquet.num_row_groups):
-            table = parquet.read_row_group(number)
-            columns = {name: table.column(name).to_numpy() for name in table.column_names}
-            if shuffle:
-                order = random.permutation(len(table))
-                columns = {name: column[order] for name, column in columns.items()}
-            for start in range(0, len(table), batch_size):
-                x = {
-                    name: tf.constant(column[start : start + batch_size, None])
-                    for name, column in columns.items()
-                }
-                yield x, x.pop("label")
-
-
-def windowed(path: Path, batch_size: int) -> Any:
-    """TensorFlow's own loader: TFRecord of tf.train.Example, shuffled in a window."""
-    spec = {name: tf.io.FixedLenFeature((1,), tf.float32) for name in CONTS}
-    spec |= {name: tf.io.FixedLenFeature((1,), tf.int64) for name in [*CATS, "label"]}
-    return tf.data.experimental.make_batched_features_dataset(
-        str(path), batch_size, spec, label_key="label", num_epochs=1, reader_num_threads=2
-    )
 
 
 def make_loader(files: list[Path], batch_size: int, *, shuffle: bool) -> KerasSequenceLoader:
@@ -148,7 +74,7 @@ def seconds(epoch: Epoch) -> float:
     return time.perf_counter() - start
 
 
-def contestants(files: list[Path], tfrecord: Path) -> dict[str, Epoch]:
+def contestants(folder: Path, files: list[Path]) -> dict[str, Epoch]:
     """Everything that is timed, by name."""
     found: dict[str, Epoch] = {"polars decode only (limit)": lambda: decode_only(files)}
     for batch_size in (65_536, 16_384):
@@ -158,6 +84,9 @@ def contestants(files: list[Path], tfrecord: Path) -> dict[str, Epoch]:
             found[f"KerasSequenceLoader {label}"] = ours.__iter__
             by = functools.partial(by_hand, files, batch_size, shuffle=shuffle)
             found[f"pyarrow by hand {label}"] = by
+            records = make_prebatched(folder, files, batch_size)
+            found[f"TFRecord prebatched {label}"] = prebatched(records, shuffle=shuffle).__iter__
+    tfrecord = make_tfrecord(folder, files)
     found["TFRecord windowed 16,384, shuffled"] = windowed(tfrecord, 16_384).__iter__
     return found
 
@@ -200,7 +129,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/benchmark_loader"))
     arguments = parser.parse_args()
     files = make_data(arguments.folder, arguments.rows)
-    racers = contestants(files, make_tfrecord(arguments.folder, files))
+    racers = contestants(arguments.folder, files)
     totals = {name: checksum(epoch()) for name, epoch in racers.items()}
     times: dict[str, list[float]] = {name: [] for name in racers}
     for _ in range(arguments.rounds):
@@ -215,6 +144,12 @@ def main() -> None:
         ratio = statistics.median(rate / most for rate, most in zip(rates, limit, strict=True))
         rate = statistics.median(rates) / 1e6
         print(f"{name:46}{rate:9.2f}{ratio:10.2f}{rows:11,}{f'{ids:,} {floats:,}':>32}")
+    for name, rate in merlin(files, arguments.rounds):
+        ratio = rate / statistics.median(limit)
+        print(f"{name:46}{rate / 1e6:9.2f}{ratio:10.2f}")
+    for buffer_size in BUFFERS:
+        over = peak_over_buffer(files, buffer_size)
+        print(f"\npeak memory: {over:.2f} of a buffer of {buffer_size / 1e6:.0f} MB", end="")
     print(f"\nmodel.fit with the loader: {fit_ratio(files, 16_384, 60):.2f} of the same steps")
     print("on a batch in memory (batch 16,384, an embedding table and three dense layers)")
 

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from exporter.errors import ExportError
-from exporter.model_spec import ModelSpec, Tensor
+from exporter.model_spec import ModelSpec, Queue, Tensor
 from workflow.schema import DTYPES
 
 
@@ -27,8 +27,22 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
     """
     config = pb.ModelConfig(name=model.name, platform=model.platform, backend=model.backend)
     config.version_policy.specific.versions.extend(sorted({*versions, model.version}))
-    config.input.extend(_tensor(pb.ModelInput, tensor) for tensor in model.inputs)
-    config.output.extend(_tensor(pb.ModelOutput, tensor) for tensor in model.outputs)
+    config.max_batch_size = model.max_batch_size
+    config.input.extend(_tensor(pb.ModelInput, tensor, model) for tensor in model.inputs)
+    for entry, tensor in zip(config.input, model.inputs, strict=True):
+        entry.allow_ragged_batch = tensor.ragged
+    config.output.extend(_tensor(pb.ModelOutput, tensor, model) for tensor in model.outputs)
+    for made, source in model.widths.items():
+        config.batch_input.add(
+            kind=pb.BatchInput.BATCH_ITEM_SHAPE_FLATTEN,
+            target_name=[made],
+            data_type=pb.TYPE_INT32,
+            source_input=[source],
+        )
+    if model.queue is not None and model.max_batch_size:
+        _set_queue(config.dynamic_batching, model.queue)
+    if model.response_cache:
+        config.response_cache.enable = True
     if model.instances:
         kind = pb.ModelInstanceGroup.Kind.Value(model.instance_kind)
         config.instance_group.add(name=model.name, count=model.instances, kind=kind)
@@ -40,13 +54,24 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
         )
         entry.input_map.update(step.inputs)
         entry.output_map.update(step.outputs)
+    text = str(text_format.MessageToString(config))
     # Protobuf leaves zeros out; a reader of the file should see that rows are a dimension of ours.
-    return str(text_format.MessageToString(config)) + "max_batch_size: 0\n"
+    return text if model.max_batch_size else f"{text}max_batch_size: 0\n"
 
 
-def _tensor(message: Any, tensor: Tensor) -> Any:
+def _tensor(message: Any, tensor: Tensor, model: ModelSpec) -> Any:
     data_type = pb.DataType.Value(DTYPES[tensor.dtype].triton_config)
-    return message(name=tensor.name, data_type=data_type, dims=tensor.dims)
+    dims = tensor.dims[1:] if model.max_batch_size else tensor.dims
+    return message(name=tensor.name, data_type=data_type, dims=dims)
+
+
+def _set_queue(batching: Any, queue: Queue) -> None:
+    # An empty message counts as well: it is what makes the server join requests.
+    batching.SetInParent()
+    batching.max_queue_delay_microseconds = queue.delay_us
+    if queue.size or queue.timeout_us:
+        batching.default_queue_policy.max_queue_size = queue.size
+        batching.default_queue_policy.default_timeout_microseconds = queue.timeout_us
 
 
 def parse_config(text: str) -> Any:

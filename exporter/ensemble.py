@@ -1,22 +1,20 @@
-"""export_tensorflow_ensemble: a workflow and a network as a Triton ensemble."""
+"""export_tensorflow_ensemble: a workflow and a network as a Triton model repository."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import triton_models.preprocess
-import workflow as workflow_package
 from exporter.config import config_text
 from exporter.content import file_hash, file_hashes, generation_of
 from exporter.errors import ExportError
 from exporter.features import select_features
 from exporter.options import ServingOptions
-from exporter.plan import Plan, make_plan
+from exporter.pipeline import Pipeline
+from exporter.plan import Plan, make_plan, runtime_of
 from exporter.publish import (
     CONFIG,
     MANIFEST,
@@ -26,14 +24,11 @@ from exporter.publish import (
     recover,
 )
 from exporter.report import ExportReport
-from exporter.runtimes import tensorflow
+from exporter.runtimes.runtime import Writer
 from exporter.staging import exclusive, staging, write_errors
 from training.errors import TrainingError
 from training.signature import model_signature
 from workflow import Workflow, WorkflowError
-from workflow.expressions import RUNTIME_FILES
-
-RUNTIME_PACKAGE = "preprocess_runtime"
 
 
 def export_tensorflow_ensemble(
@@ -52,6 +47,9 @@ def export_tensorflow_ensemble(
 ) -> ExportReport:
     """Write a Triton ensemble: preprocessing as `<name>_nvt`, network as `<name>_tf`, both as `<name>`.
 
+    That is the runtime "tensorflow"; `ServingOptions` tells of the others, of which some make one
+    model alone. Whichever it is, clients ask `<name>`.
+
     Everything is planned and proven to fit before the first byte is written, and the repository
     gets the new version whole or not at all. What a killed export left is cleaned up by the next
     one of that name. A second export into the same repository waits for the first. The model and
@@ -65,8 +63,11 @@ def export_tensorflow_ensemble(
         model_path: the model repository; made if missing.
         label_columns: columns that training had and a request has not; by default those tagged
             as target.
-        sparse_max: for lists of a fixed length; not supported yet.
-        version: the version folder of all three models. An older version stays on disk, and
+        sparse_max: the width of each list that the network takes as one input of a fixed width
+            (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
+            filled up with 0. Without it the network's input says the width as well; with it a
+            client's list that is cut anyway is sent cut.
+        version: the version folder of all models. An older version stays on disk, and
             stays loadable where its inputs and outputs are the same.
         nvtabular_backend: "python", the only one left.
         cats: not needed any more: the network's inputs say which columns it takes.
@@ -85,25 +86,23 @@ def export_tensorflow_ensemble(
         ...     model, workflow, "movielens", "models", ["rating"]
         ... )  # doctest: +SKIP
     """
-    _expect_known_arguments(sparse_max, nvtabular_backend, cats, conts)
-    plan = _plan(model, workflow, name, label_columns, version, serving or ServingOptions())
+    _expect_known_arguments(nvtabular_backend, cats, conts)
+    options = serving or ServingOptions()
+    plan = _plan(model, workflow, name, label_columns, sparse_max, version, options)
     repository = Path(model_path)
     models = [spec.name for spec in plan.models]
+    writers = runtime_of(plan.pipeline).prepare(model, plan.pipeline)
     with write_errors(repository), exclusive(repository) as alone:
         if alone:
             recover(repository, name)
         expect_free(repository, models, version)
         with staging(repository, name) as stage:
-            generation = _write(stage, repository, plan, model)
+            generation = _write(stage, repository, plan, writers)
             publish(stage, repository, models, version)
     return ExportReport(repository, plan.of_generation(generation), generation)
 
 
-def _expect_known_arguments(sparse_max: Any, backend: str, cats: Any, conts: Any) -> None:
-    if sparse_max:
-        raise ExportError(
-            "sparse_max is not supported yet. Serve the list as <name>__values and <name>__nnzs."
-        )
+def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
     if backend != "python":
         raise ExportError(f'Expected nvtabular_backend="python". Received: {backend!r}.')
     if cats is not None or conts is not None:
@@ -117,47 +116,35 @@ def _plan(
     workflow: Workflow,
     name: str,
     labels: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
     version: int,
     options: ServingOptions,
 ) -> Plan:
     try:
         signature = model_signature(model)
-        features = select_features(workflow, signature, labels)
+        features = select_features(workflow, signature, labels, sparse_max)
     except (TrainingError, WorkflowError) as error:
         raise ExportError(str(error)) from error
-    return make_plan(features, signature, name, version, options)
+    return make_plan(Pipeline(name, version, features, signature, options))
 
 
-def _write(stage: Path, repository: Path, plan: Plan, model: Any) -> str:
+def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
     """Write all files of an export into the staging folder; returns the generation."""
     folders = {m.name: stage / m.name / str(m.version) for m in plan.models}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    _write_preprocess(folders[plan.preprocess.name], plan)
-    tensorflow.write(model, folders[plan.network.name])
+    for name, write in writers.items():
+        write(folders[name])
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
     generation = generation_of(hashes)
     configs = {}
     for spec in plan.of_generation(generation).models:
         older = [] if spec.steps else compatible_versions(repository, config_text(spec))
+        if (keep := plan.pipeline.options.keep_versions) is not None:
+            older = sorted(older, reverse=True)[: keep - 1]
         path = stage / spec.name / CONFIG
         path.write_text(config_text(spec, older))
         configs[spec.name] = file_hash(path)
     manifest = {"generation": generation, "models": hashes, "configs": configs}
-    (folders[plan.ensemble.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (folders[plan.published.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return generation
-
-
-def _write_preprocess(folder: Path, plan: Plan) -> None:
-    """The program, the model that runs it, and the files of ours that this needs, word for word."""
-    plan.features.program.save(folder)
-    source = Path(triton_models.preprocess.__file__).parent
-    shutil.copyfile(source / "model.py", folder / "model.py")
-    package = Path(workflow_package.__file__).parent
-    for name in RUNTIME_FILES:
-        target = folder / RUNTIME_PACKAGE / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(package / name, target)
-    (folder / RUNTIME_PACKAGE / "__init__.py").write_text(
-        '"""What preprocessing needs, as it was when exported."""\n'
-    )

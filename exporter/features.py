@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from exporter.errors import ExportError
+from exporter.lists import cut_widths, expect_widths
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.expressions.program import Program, build, with_nullable_inputs
-from workflow.schema import DTYPES, ColumnSchema, Tags, dtype_of
+from workflow.schema import DTYPES, ColumnSchema, Schema, Tags, dtype_of
 from workflow.wire import NNZS, VALUES, WireColumn, wire_column
 
 
@@ -38,6 +39,7 @@ class Features:
         casts: where the network's dtype is not the workflow's.
         labels: the label columns.
         unused: the workflow's outputs that the network does not take.
+        cuts: lists of the client's of which nothing beyond some width reaches the network.
     """
 
     program: Program
@@ -46,10 +48,14 @@ class Features:
     casts: tuple[Cast, ...]
     labels: tuple[str, ...]
     unused: tuple[str, ...]
+    cuts: Mapping[str, int]
 
 
 def select_features(
-    workflow: Workflow, signature: ModelSignature, label_columns: Sequence[str] | None
+    workflow: Workflow,
+    signature: ModelSignature,
+    label_columns: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None = None,
 ) -> Features:
     """The part of a workflow that a network needs.
 
@@ -57,6 +63,7 @@ def select_features(
         workflow: fitted.
         signature: the network's inputs and outputs.
         label_columns: the labels; None for the columns tagged as target.
+        sparse_max: the width of lists that the network takes as one input each.
 
     Raises:
         ExportError: the network takes what the workflow does not make, or a label; or a dtype or
@@ -64,7 +71,8 @@ def select_features(
     """
     schema = workflow.output_schema
     labels = _labels(workflow, label_columns)
-    wanted = _wanted_columns(signature, schema.names)
+    wanted = _wanted_columns(signature, schema)
+    expect_widths(wanted, sparse_max or {})
     _expect_no_label(wanted, labels)
     columns, casts = [], []
     expressions = workflow.served(wire.name for wire in wanted)
@@ -86,6 +94,7 @@ def select_features(
         casts=tuple(casts),
         labels=labels,
         unused=tuple(n for n in schema if n not in {w.name for w in wanted} and n not in labels),
+        cuts=cut_widths(program, wanted) if sparse_max else {},
     )
 
 
@@ -105,13 +114,15 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     return tuple(label_columns)
 
 
-def _wanted_columns(signature: ModelSignature, outputs: Iterable[str]) -> list[WireColumn]:
+def _wanted_columns(signature: ModelSignature, produced: Schema) -> list[WireColumn]:
     """The network's inputs as columns: `x__values` and `x__nnzs` are the two halves of one."""
     specs = {spec.name: spec for spec in signature.inputs}
-    produced = set(outputs)
     columns: dict[str, WireColumn] = {}
     missing = []
     for name, spec in specs.items():
+        if name in produced and produced[name].is_list and (width := spec.shape[1]) != 1:
+            columns[name] = WireColumn(name, spec.dtype, "fixed", width=width)
+            continue
         if name in produced:
             columns[name] = WireColumn(name, spec.dtype)
         elif (
@@ -124,12 +135,12 @@ def _wanted_columns(signature: ModelSignature, outputs: Iterable[str]) -> list[W
         if spec.shape[1] != 1:
             raise ExportError(
                 f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
-                "Take a list as the pair of inputs <name>__values and <name>__nnzs."
+                "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width."
             )
     if missing:
         raise ExportError(
             f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
-            f"It makes {', '.join(outputs)}."
+            f"It makes {', '.join(produced)}."
         )
     return list(columns.values())
 
@@ -167,7 +178,7 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
 
 def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
     have, want = made.info, DTYPES[wire.dtype]
-    if made.is_list != (wire.layout == "flat"):
+    if made.is_list != wire.is_list:
         kind = "a list" if made.is_list else "one value a row"
         raise ExportError(
             f"Column {made.name!r} is {kind} in the workflow and is not in the network's inputs."

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 class Tensor:
     """An input or output of a model: its name, its dtype (of the dtype table) and its shape.
 
-    -1 is a dimension that a request chooses; the first one is the rows.
+    -1 is a dimension that a request chooses; the first one is the rows. Ragged is an input that
+    may have another width in each of the requests that the server joins.
     """
 
     name: str
     dtype: str
     dims: tuple[int, ...] = (-1, 1)
+    ragged: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{', '.join('N' if d < 0 else str(d) for d in self.dims)}]"
@@ -39,6 +41,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Queue:
+    """How requests wait to be joined.
+
+    Attributes:
+        delay_us: how long the first one waits for others, in microseconds.
+        size: how many may wait; 0 for any number.
+        timeout_us: how long one may wait before it is refused; 0 for any time.
+    """
+
+    delay_us: int = 0
+    size: int = 0
+    timeout_us: int = 0
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything that a config.pbtxt says.
 
@@ -53,6 +70,11 @@ class ModelSpec:
         instances: how many copies serve; 0 for an ensemble, which has none.
         instance_kind: where they run.
         steps: the steps of an ensemble.
+        max_batch_size: the rows of a joint call at most; 0 where requests are not joined.
+        queue: how requests wait; None for an ensemble, whose steps have queues.
+        widths: inputs that the server itself makes of a ragged one, the width of each row:
+            the ragged input by the name of the made one.
+        response_cache: whether the server keeps answers.
     """
 
     name: str
@@ -65,3 +87,7 @@ class ModelSpec:
     instances: int = 0
     instance_kind: str = "KIND_CPU"
     steps: tuple[Step, ...] = ()
+    max_batch_size: int = 0
+    queue: Queue | None = None
+    widths: Mapping[str, str] = field(default_factory=dict)
+    response_cache: bool = False

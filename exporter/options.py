@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exporter.errors import ExportError
+from exporter.model_spec import Queue
 
-RUNTIMES = ("tensorflow",)
+RUNTIMES = ("tensorflow", "onnx", "fused_onnx", "fused_tensorflow")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
+_COUNTS = {
+    1: ("network_instances", "preprocess_instances"),
+    0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
+}
+_LIMITS = ("keep_versions", "max_rows", "max_list_length", "max_string_bytes")
+_QUEUE = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
 @dataclass(frozen=True)
@@ -15,34 +22,88 @@ class ServingOptions:
     """Options of an export.
 
     Attributes:
-        runtime: what runs the network: "tensorflow" (a SavedModel for Triton's TensorFlow
-            backend, native up to 25.02 and ours on any version since 23.10).
+        runtime: what the server runs.
+            "tensorflow": preprocessing in Python, the network as a SavedModel for Triton's
+            TensorFlow backend, native up to 25.02 and ours on any version since 23.10.
+            "onnx": preprocessing and network as two ONNX models for the stock onnxruntime
+            backend.
+            "fused_onnx": both in one ONNX model, the fastest.
+            "fused_tensorflow": both in one SavedModel, which TensorFlow Serving and plain Python
+            can run as well.
+        max_batch_size: the rows of a call at most. From 1 on the server joins requests that
+            arrive together, and lists are sent padded; 0 sends lists as values and row lengths,
+            and takes each request alone.
+        max_queue_delay_us: how many microseconds a request waits for others to join; it waits
+            anyway while the model is busy, so that 0 is best at nearly every load.
+        max_queue_size: how many requests may wait at a step before more are refused; 0 for any.
+        queue_timeout_us: how many microseconds a request may wait at a step; 0 for any.
         network_instances: how many copies of the network serve at once.
         network_kind: where the network runs, "KIND_CPU", "KIND_GPU" or "KIND_AUTO", which is the
             GPU where the server has one.
         preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
-            CPU, one process each.
+            CPU, in Python one process each.
+        response_cache: whether the server keeps answers for equal requests, if it was started
+            with a cache.
+        keep_versions: how many versions stay loadable at most; None for all that fit the config.
+        max_rows: the rows of a request at most.
+        max_list_length: the values of a row of a list at most.
+        max_string_bytes: the bytes of a string at most.
+
+    Raises:
+        ExportError: a value that makes no sense.
 
     Example:
-        >>> ServingOptions(network_instances=2).runtime
-        'tensorflow'
+        >>> ServingOptions(runtime="fused_onnx", max_batch_size=1024).runtime
+        'fused_onnx'
     """
 
     runtime: str = "tensorflow"
+    max_batch_size: int = 0
+    max_queue_delay_us: int = 0
+    max_queue_size: int = 0
+    queue_timeout_us: int = 0
     network_instances: int = 1
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
+    response_cache: bool = False
+    keep_versions: int | None = None
+    max_rows: int | None = None
+    max_list_length: int | None = None
+    max_string_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.runtime not in RUNTIMES:
+        for name, known in (("runtime", RUNTIMES), ("network_kind", INSTANCE_KINDS)):
+            if getattr(self, name) not in known:
+                raise ExportError(
+                    f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
+                )
+        for smallest, names in _COUNTS.items():
+            for name in names:
+                _expect_count(name, getattr(self, name), smallest)
+        for name in _LIMITS:
+            if getattr(self, name) is not None:
+                _expect_count(name, getattr(self, name), 1)
+        waiting = [name for name in _QUEUE if getattr(self, name)]
+        if waiting and not self.max_batch_size:
             raise ExportError(
-                f"Expected a runtime among {', '.join(RUNTIMES)}. Received: {self.runtime!r}."
+                f"{', '.join(waiting)} is about requests that wait to be joined. "
+                "Set max_batch_size as well, for example 1024."
             )
-        if self.network_kind not in INSTANCE_KINDS:
-            raise ExportError(
-                f"Expected network_kind among {', '.join(INSTANCE_KINDS)}. Received: {self.network_kind!r}."
-            )
-        for name in ("network_instances", "preprocess_instances"):
-            count = getattr(self, name)
-            if type(count) is not int or count < 1:
-                raise ExportError(f"Expected {name} as a whole number from 1. Received: {count!r}.")
+
+    @property
+    def queue(self) -> Queue:
+        """How requests wait."""
+        return Queue(self.max_queue_delay_us, self.max_queue_size, self.queue_timeout_us)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits of a request that are set, by name."""
+        named = {name: getattr(self, name) for name in _LIMITS if name.startswith("max_")}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def _expect_count(name: str, count: object, smallest: int) -> None:
+    if type(count) is not int or count < smallest:
+        raise ExportError(
+            f"Expected {name} as a whole number from {smallest}. Received: {count!r}."
+        )

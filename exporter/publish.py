@@ -18,6 +18,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from exporter.config import parse_config, read_config
 from exporter.errors import ExportError
@@ -46,12 +47,17 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
         )
     for model in models:
         path = repository / model / CONFIG
-        is_ensemble = model == models[-1]
-        if path.exists() and (read_config(path).platform == "ensemble") != is_ensemble:
+        published = model == models[-1]
+        if path.exists() and is_published(read_config(path)) != published:
             raise ExportError(
-                f"Expected {model} to be {'an ensemble' if is_ensemble else 'a step'}, as it will be. "
+                f"Expected {model} to be {'what clients ask' if published else 'a step'}, as it will be. "
                 f"Received: {path}, which says otherwise. Export under another name."
             )
+
+
+def is_published(config: Any) -> bool:
+    """Whether a config is that of a model that clients ask: an ensemble, or a whole pipeline."""
+    return config.platform == "ensemble" or "label_columns" in config.parameters
 
 
 def publish(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
@@ -143,7 +149,7 @@ def compatible_versions(repository: Path, text: str) -> list[int]:
     """The versions of a model that its repository holds and that a new config describes as well.
 
     A config counts for all versions of a model, so an older one stays loadable only when
-    nothing but the versions, the instances and the generation has changed.
+    nothing but the versions, the generation and the way of waiting has changed.
 
     Raises:
         ExportError: the config that is there cannot be read.
@@ -155,8 +161,8 @@ def compatible_versions(repository: Path, text: str) -> list[int]:
     old = read_config(folder / CONFIG)
     versions = [v for v in old.version_policy.specific.versions if (folder / str(v)).is_dir()]
     for config in (old, new):
-        config.ClearField("version_policy")
-        config.ClearField("instance_group")
+        for field in ("version_policy", "instance_group", "dynamic_batching", "response_cache"):
+            config.ClearField(field)
         config.parameters.pop("generation", None)
     return versions if old == new else []
 

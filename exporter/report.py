@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.model_spec import ModelSpec
+from exporter.options import ServingOptions
 from exporter.plan import Plan
+
+_SHOWN = (
+    *("max_queue_delay_us", "max_queue_size", "queue_timeout_us", "response_cache"),
+    *("network_instances", "preprocess_instances", "keep_versions"),
+)
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class ExportReport:
 
     Attributes:
         repository: the model repository.
-        plan: the three models, with their casts and columns.
+        plan: the models, with their casts and columns.
         generation: the name of this export's content; every config carries it.
     """
 
@@ -31,19 +37,20 @@ class ExportReport:
         return {m.name: self.repository / m.name / str(m.version) for m in self.plan.models}
 
     def __str__(self) -> str:
-        plan, features = self.plan, self.plan.features
-        ensemble = plan.ensemble
-        lines = [
-            f"Ensemble {ensemble.name}, version {ensemble.version}, generation {self.generation}"
-        ]
-        for model in (plan.preprocess, plan.network):
+        plan, features = self.plan, self.plan.pipeline.features
+        published = plan.published
+        kind = "Ensemble" if plan.steps else "Model"
+        title = f"{kind} {published.name}, version {published.version}"
+        lines = [f"{title}, generation {self.generation}"]
+        for model in plan.steps or (published,):
             lines += [
                 "",
                 f"  {model.name} ({model.backend})",
                 *_tensors("takes", model),
                 *_tensors("gives", model),
             ]
-        lines += ["", *_list("cast for the network", map(str, features.casts))]
+        lines += ["", *_list("serving", _settings(self.plan.pipeline.options))]
+        lines += [*_list("cast for the network", map(str, features.casts))]
         lines += _list("may be null", (c.name for c in features.inputs if c.nullable))
         lines += _list("labels, not served", features.labels)
         lines += _list("not used by the network", features.unused)
@@ -53,6 +60,18 @@ class ExportReport:
 def _tensors(verb: str, model: ModelSpec) -> list[str]:
     tensors = model.inputs if verb == "takes" else model.outputs
     return [f"    {verb if number == 0 else '':6}{tensor}" for number, tensor in enumerate(tensors)]
+
+
+def _settings(options: ServingOptions) -> list[str]:
+    """The options that say how requests are taken, as far as they say anything."""
+    words = [f"runtime {options.runtime}"]
+    if options.max_batch_size:
+        words.append(f"requests joined to {options.max_batch_size} rows")
+    shown = {name: getattr(options, name) for name in _SHOWN}
+    words += [f"{name} {value}" for name, value in shown.items() if value]
+    words += [f"{name} {value}" for name, value in options.limits.items()]
+    words.append(f"network on {options.network_kind}")
+    return words
 
 
 def _list(title: str, items: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from exporter.config import read_config
 from exporter.content import file_hash, generation_of
 from exporter.errors import ExportError
-from exporter.publish import CONFIG, MANIFEST
+from exporter.publish import CONFIG, MANIFEST, is_published
 
 
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:
@@ -47,7 +47,10 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
 def _pinned_version(path: Path) -> int:
     if not path.is_file():
         raise ExportError(f"Expected the ensemble's config {path}. Received: no such file.")
-    versions = {step.model_version for step in read_config(path).ensemble_scheduling.step}
+    config = read_config(path)
+    if is_published(config) and config.platform != "ensemble":
+        return int(max(config.version_policy.specific.versions))
+    versions = {step.model_version for step in config.ensemble_scheduling.step}
     if len(versions) != 1:
         raise ExportError(
             f"Expected {path} to pin one version of all steps. Received: {sorted(versions) or 'none'}."

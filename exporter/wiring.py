@@ -8,6 +8,22 @@ from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec, Step, Tensor
 
 
+def prove_alone(model: ModelSpec) -> None:
+    """Check that the tensors of a model have names of their own.
+
+    Raises:
+        ExportError: two inputs or two outputs of one name, or an input and an output.
+    """
+    _expect_distinct(model)
+    inputs = {tensor.name for tensor in model.inputs}
+    for tensor in model.outputs:
+        if tensor.name in inputs:
+            raise ExportError(
+                f"Tensor {tensor.name!r} is made twice: by the input of {model.name} and by its "
+                "network. Give one of them another name."
+            )
+
+
 def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
     """Check that every tensor of an ensemble is made once and taken as what it is made.
 
@@ -22,11 +38,7 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
     """
     by_name = {model.name: model for model in models}
     for model in (ensemble, *models):
-        for side in (model.inputs, model.outputs):
-            if len({tensor.name for tensor in side}) != len(side):
-                raise ExportError(
-                    f"Two tensors of {model.name} have one name: {', '.join(t.name for t in side)}."
-                )
+        _expect_distinct(model)
     made = {tensor.name: (f"the input of {ensemble.name}", tensor) for tensor in ensemble.inputs}
     taken: set[str] = set()
     for step in ensemble.steps:
@@ -49,6 +61,14 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
         raise ExportError(
             f"Nobody takes {', '.join(sorted(f'{made[wire][0]} ({wire})' for wire in idle))}."
         )
+
+
+def _expect_distinct(model: ModelSpec) -> None:
+    for side in (model.inputs, model.outputs):
+        if len({tensor.name for tensor in side}) != len(side):
+            raise ExportError(
+                f"Two tensors of {model.name} have one name: {', '.join(t.name for t in side)}."
+            )
 
 
 def _model_of(step: Step, models: dict[str, ModelSpec]) -> ModelSpec:

@@ -8,9 +8,16 @@ Example:
     >>> model.fit(train)  # doctest: +SKIP
 """
 
+from loader.checkpoint import LoaderCheckpoint
 from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
 from loader.memory import configure_tensorflow
 from loader.validater import KerasSequenceValidater
 
-__all__ = ["KerasSequenceLoader", "KerasSequenceValidater", "LoaderError", "configure_tensorflow"]
+__all__ = [
+    "KerasSequenceLoader",
+    "KerasSequenceValidater",
+    "LoaderCheckpoint",
+    "LoaderError",
+    "configure_tensorflow",
+]

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from loader.errors import LoaderError
 from loader.files import Source
 from loader.plan import Share
-
-# Chunks in memory at once, each at its largest: being decoded, its copy in one piece, that
-# shuffled, the last rows of the one before, one waiting to be cut, and one being cut.
-_COPIES = 6
+from loader.workers import current_worker
 
 
-def check_choices(engine: Any, device: Any, on_bad_files: Any) -> None:
-    """Refuse formats, devices and policies that do not exist.
+def check_choices(engine: Any, on_bad_files: Any) -> None:
+    """Refuse formats and policies that do not exist.
 
     Raises:
         LoaderError: naming the argument, what it takes and what it got.
     """
     choices = {
         "engine": (engine, (None, "parquet")),
-        "device": (device, (None, "cpu")),
-        "on_bad_files": (on_bad_files, ("error", "skip")),
+        "on_bad_files": (on_bad_files, ("raise", "skip")),
     }
     for name, (value, known) in choices.items():
         if value not in known:
@@ -48,8 +43,8 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
     """The worker's share of the rows.
 
     Args:
-        size: number of workers, or None.
-        rank: this worker's number, or None.
+        size: number of workers. Default: as `tf.distribute` has it, in the scope of a strategy.
+        rank: this worker's number.
         unseeded: whether rows are to be shuffled without a given seed.
 
     Raises:
@@ -57,7 +52,7 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
             each draw an order of their own.
     """
     if size is None and rank is None:
-        return Share()
+        size, rank = current_worker() or (1, 0)
     if not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
         raise LoaderError(
             "Expected global_size and global_rank together, with 0 <= global_rank < global_size. "
@@ -71,13 +66,17 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
     return Share(size, rank)
 
 
-def rows_in_buffer(source: Source, buffer_size: float, batch_size: int) -> int:
+def rows_in_buffer(
+    source: Source, buffer_size: float, batch_size: int, memory: int, copies: int
+) -> int:
     """How many rows may be decoded at once; never less than a batch.
 
     Args:
         source: what is read.
-        buffer_size: a fraction of the machine's memory below 1, bytes from 1 on.
+        buffer_size: a fraction of the device's memory below 1, bytes from 1 on.
         batch_size: rows in a batch.
+        memory: the device's memory in bytes.
+        copies: how many chunks are in it at once, each at its largest.
 
     Raises:
         LoaderError: a size that is not above 0, or data without rows.
@@ -92,11 +91,6 @@ def rows_in_buffer(source: Source, buffer_size: float, batch_size: int) -> int:
         raise LoaderError(
             "Expected data with rows. Received: none in any file. Check what wrote them."
         )
-    nbytes = buffer_size if buffer_size >= 1 else buffer_size * _memory()
+    nbytes = buffer_size if buffer_size >= 1 else buffer_size * memory
     row_bytes = max(group.nbytes / group.rows for group in source.row_groups)
-    return max(int(nbytes / _COPIES / max(row_bytes, 1)), batch_size)
-
-
-def _memory() -> int:
-    """The machine's memory in bytes: all of it, so that the same machine cuts the same way."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(int(nbytes / copies / max(row_bytes, 1)), batch_size)

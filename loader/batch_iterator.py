@@ -8,9 +8,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from loader.errors import LoaderError
-from loader.layout import Layout
 from loader.stream import Stream
-from loader.tensors import to_batch
+from loader.tensors import Transport
 
 
 class BatchIterator(OwnedIterator):
@@ -23,27 +22,33 @@ class BatchIterator(OwnedIterator):
     Args:
         dataset: what TensorFlow iterates over.
         stream: what Python iterates over.
-        layout: the columns of a batch.
+        transport: how its batches come into TensorFlow.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, stream: Stream, layout: Layout) -> None:
-        super().__init__(dataset)
+    def __init__(self, dataset: tf.data.Dataset, stream: Stream, transport: Transport) -> None:
+        self._source = dataset
         self._stream = stream
-        self._layout = layout
+        self._transport = transport
         self._compiled = False
 
     def __next__(self) -> Any:
         if self._compiled or not tf.executing_eagerly():
             return super().__next__()
-        return to_batch(self._layout, next(self._stream))
+        return self._transport.to_batch(next(self._stream))
 
-    @property
-    def _type_spec(self) -> Any:
-        """What TensorFlow asks for when the iterator goes into a `tf.function`."""
+    def __getattr__(self, name: str) -> Any:
+        """Become TensorFlow's iterator when it asks for a part of that.
+
+        Making one takes longer than reading some batches, and a Python loop needs none.
+        """
+        if name not in ("_element_spec", "_iterator_resource", "_get_next_call_count"):
+            raise AttributeError(name)
         if self._stream.begun:
             raise LoaderError(
                 "Expected a fresh iterator in a tf.function. Received: one whose first batches a "
                 "Python loop has taken. Call iter(loader) again."
             )
         self._compiled = True
-        return super()._type_spec
+        with tf.device(self._transport.device):
+            super().__init__(self._source)
+        return getattr(self, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,42 +61,69 @@ class Block:
             yield [array for column in self.columns for array in column.cut(start, stop)]
 
 
-def blocks(
-    reader: ChunkReader,
-    groups: Sequence[Sequence[Chunk]],
-    layout: Layout,
-    batch_size: int,
-    seed: tuple[int, int] | None,
-) -> Iterator[Block]:
-    """Read chunks and give their rows in blocks of whole batches, nothing lost in between.
+class BlockSource(Protocol):
+    """What gives an epoch's rows in blocks of whole batches; each device has one.
+
+    Attributes:
+        chunks_per_read: how many chunks are read at once, where the buffer allows it.
+        order_by: what draws the order of rows from a seed, with its version.
+    """
+
+    chunks_per_read: int
+    order_by: str
+
+    def blocks(
+        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
+    ) -> Iterator[Any]:
+        """Read chunks and give their rows in blocks of whole batches, nothing lost in between.
+
+        Args:
+            groups: chunks of an epoch in order, grouped by what is read at once.
+            batch_size: rows in each batch.
+            seed: seed and epoch number of the row order, or None to leave rows in place.
+        """
+
+
+class HostBlocks:
+    """Blocks in the machine's memory.
 
     Args:
         reader: reads pieces.
-        groups: chunks of an epoch in order, grouped by what is read at once.
         layout: the columns of a batch.
-        batch_size: rows in each batch.
-        seed: seed and epoch number of the row order, or None to leave rows in place.
     """
-    carry = pl.DataFrame()
-    for group in groups:
-        frames = reader.read([piece for chunk in group for piece in chunk.pieces])
-        for chunk in group:
-            frame = pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=seed is not None)
-            missing = batch_size - len(carry) if len(carry) else 0
-            head, body = _split(frame, chunk, min(missing, chunk.rows - chunk.skip), seed)
-            del frame  # it would be held while the next group is read
-            if missing:
-                carry = pl.concat([carry, head], rechunk=True)
-                if len(carry) < batch_size:
-                    continue
-                yield make_block(carry, layout)
-            whole = len(body) // batch_size * batch_size
-            if whole:
-                yield make_block(body[:whole], layout)
-            carry = body[whole:]
-            del head, body
-    if len(carry):
-        yield make_block(carry, layout)
+
+    # One row group alone does not keep all cores at work; more than two cost memory, not time.
+    chunks_per_read = 2
+    order_by = f"polars {pl.__version__}"
+
+    def __init__(self, reader: ChunkReader, layout: Layout) -> None:
+        self._reader = reader
+        self._layout = layout
+
+    def blocks(
+        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
+    ) -> Iterator[Block]:
+        """See `BlockSource`."""
+        carry = pl.DataFrame()
+        for group in groups:
+            frames = self._reader.read([piece for chunk in group for piece in chunk.pieces])
+            for chunk in group:
+                frame = pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=seed is not None)
+                missing = batch_size - len(carry) if len(carry) else 0
+                head, body = _split(frame, chunk, min(missing, chunk.wanted), seed)
+                del frame  # it would be held while the next group is read
+                if missing:
+                    carry = pl.concat([carry, head], rechunk=True)
+                    if len(carry) < batch_size:
+                        continue
+                    yield make_block(carry, self._layout)
+                whole = len(body) // batch_size * batch_size
+                if whole:
+                    yield make_block(body[:whole], self._layout)
+                carry = body[whole:]
+                del head, body
+        if len(carry):
+            yield make_block(carry, self._layout)
 
 
 def _split(
@@ -104,15 +131,15 @@ def _split(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The first rows of a chunk, shuffled if there is a seed, and the rest of them."""
     if seed is None:
-        return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows :]
-    order = _row_order(chunk, seed)[chunk.skip :]
+        return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
+    order = _row_order(chunk, seed)[chunk.skip : chunk.stop]
     # One gather for both, the rest first: its batches then start at aligned addresses.
     mixed = frame[pl.concat([order[rows:], order[:rows]], rechunk=True)]
     return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
 
 
 def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Series:
-    # The first piece's number, so that the order depends on the rows and not on the rank.
+    # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
     rows = pl.int_range(chunk.rows, dtype=pl.UInt32, eager=True)
     # Polars shuffles twice as fast as numpy, which only gives the seed here.
@@ -133,10 +160,11 @@ def make_column(series: pl.Series, column: BatchColumn) -> Dense | Ragged:
     values = _as_array(elements_of(series))
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths[:, 0], out=offsets[1:])
-    if column.width is None:
+    if column.is_ragged:
         return Ragged(values, lengths, offsets)
-    padded = np.zeros((len(lengths), column.width), values.dtype)
-    padded[np.arange(column.width) < lengths] = values[:, 0]
+    filler = "" if values.dtype == object else 0
+    padded = np.full((len(lengths), column.width or 0), filler, values.dtype)
+    padded[np.arange(column.width or 0) < lengths] = values[:, 0]
     return Dense(padded)
 
 

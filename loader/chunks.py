@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from loader.errors import LoaderError
+from loader.errors import DamagedError, LoaderError
 from loader.layout import BatchColumn, Layout
 from loader.plan import Piece
 from workflow.schema import DTYPES
@@ -40,7 +40,7 @@ class ParquetReader:
         """
         queries = [self._query(piece) for piece in pieces]
         try:
-            frames = pl.collect_all(queries)
+            frames = _collect(queries)
         except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
             raise self._culprit(pieces, error) from error
         for piece, frame in zip(pieces, frames, strict=True):
@@ -51,14 +51,19 @@ class ParquetReader:
         scan = pl.scan_parquet(piece.path, glob=False, **self._options)
         return scan.slice(piece.start, piece.rows).select(self._layout.names)
 
-    def _culprit(self, pieces: Sequence[Piece], error: BaseException) -> LoaderError:
+    def _culprit(self, pieces: Sequence[Piece], error: BaseException) -> DamagedError:
         """Read piece by piece to tell which one is broken."""
         for piece in pieces:
             try:
-                self._query(piece).collect()
+                _collect([self._query(piece)])
             except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as reason:
-                return _unreadable(piece, reason)
-        return _unreadable(pieces[0], error)
+                return unreadable(piece, reason)
+        return unreadable(pieces[0], error)
+
+
+def _collect(queries: list[pl.LazyFrame]) -> list[pl.DataFrame]:
+    # Polars would make one scan of those of one file, and decode all of it for a few row groups.
+    return pl.collect_all(queries, optimizations=pl.QueryOptFlags(comm_subplan_elim=False))
 
 
 class FrameReader:
@@ -80,31 +85,37 @@ def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:
     """Hold a decoded piece to what tensors can carry.
 
     Raises:
-        LoaderError: fewer rows than the footer promised, a null in a column that is not of
-            floats, or a list longer than its padded width.
+        DamagedError: other rows or types than the footer promised, or a null in a column that is
+            not of floats.
+        LoaderError: a list longer than its padded width.
     """
     if len(frame) != piece.rows:
-        raise _unreadable(piece, f"{len(frame)} rows where the footer promised {piece.rows}")
+        raise unreadable(piece, f"{len(frame)} rows where the footer promised {piece.rows}")
     for column in layout.columns:
         series = frame.get_column(column.name)
+        _check_type(series, column, piece)
         if column.type.is_list:
             _check_list(series, column, piece)
         elif DTYPES[column.type.dtype].kind != "float" and series.null_count():
-            raise _null(column.name, piece, series)
+            raise null_error(column, piece, series.null_count())
+
+
+def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
+    """The footer told the type when the loader was made; the file may be another one now."""
+    is_list = isinstance(series.dtype, (pl.List, pl.Array))
+    element = series.dtype.inner if isinstance(series.dtype, (pl.List, pl.Array)) else series.dtype
+    if is_list != column.type.is_list or str(element) != DTYPES[column.type.dtype].polars:
+        raise unreadable(piece, f"{series.dtype} in column {column.name!r}, not {column.type}")
 
 
 def _check_list(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
     if DTYPES[column.type.dtype].kind != "float":
         elements = elements_of(series)
         if elements.null_count():
-            raise _null(column.name, piece, elements)
+            raise null_error(column, piece, elements.null_count())
     longest = lengths_of(series).max() if column.width is not None else 0
     if column.width is not None and isinstance(longest, int) and longest > column.width:
-        raise LoaderError(
-            f"Expected lists of at most {column.width} elements in column {column.name!r} "
-            f"(sparse_max). Received: {longest} elements in {_where(piece)}. "
-            "Raise sparse_max, or cut the lists in the workflow."
-        )
+        raise too_long(column, piece, longest)
 
 
 def elements_of(series: pl.Series) -> pl.Series:
@@ -121,16 +132,27 @@ def lengths_of(series: pl.Series) -> pl.Series:
     return series.list.len().fill_null(0).cast(pl.Int32)
 
 
-def _null(name: str, piece: Piece, series: pl.Series) -> LoaderError:
-    return LoaderError(
-        f"Expected column {name!r} ({series.dtype}) without nulls. "
-        f"Received: {series.null_count()} nulls in {_where(piece)}. "
+def null_error(column: BatchColumn, piece: Piece, nulls: int) -> DamagedError:
+    """The error for nulls where a tensor cannot hold any."""
+    return DamagedError(
+        f"Expected column {column.name!r} ({column.type}) without nulls. "
+        f"Received: {nulls} nulls in {_where(piece)}. "
         "Fill them in the workflow with FillMissing or Categorify."
     )
 
 
-def _unreadable(piece: Piece, reason: object) -> LoaderError:
+def too_long(column: BatchColumn, piece: Piece, longest: int) -> LoaderError:
+    """The error for a list that does not fit the width to which its column is padded."""
     return LoaderError(
+        f"Expected lists of at most {column.width} elements in column {column.name!r} "
+        f"(sparse_max). Received: {longest} elements in {_where(piece)}. "
+        "Raise sparse_max, or cut the lists in the workflow."
+    )
+
+
+def unreadable(piece: Piece, reason: object) -> DamagedError:
+    """The error for a piece that cannot be decoded."""
+    return DamagedError(
         f"Expected {piece.rows} rows from {_where(piece)}. Received: {reason}. "
         "The file has changed or is damaged: write it again."
     )

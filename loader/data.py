@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from loader.chunks import ChunkReader, FrameReader, ParquetReader
+from loader.damage import SkippingReader
 from loader.errors import LoaderError
-from loader.files import ColumnType, RowGroup, Source, find_files, read_footers, read_schema
+from loader.files import (
+    ColumnType,
+    RowGroup,
+    Skipped,
+    Source,
+    find_files,
+    read_footers,
+    read_schema,
+)
 from loader.layout import Layout, Names
 from workflow.schema import DTYPES, Schema
 
@@ -29,9 +38,11 @@ class ParquetData:
         """Types and row groups, from the footers; raises as `read_footers`."""
         return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
 
-    def reader(self, layout: Layout, options: Mapping[str, Any] | None) -> ChunkReader:
+    def reader(
+        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+    ) -> ChunkReader:
         """What reads the files; raises `LoaderError` at options that it does not take."""
-        return ParquetReader(layout, check_reader_options(options))
+        return _skipping(ParquetReader(layout, check_reader_options(options)), source)
 
 
 @dataclass(frozen=True)
@@ -43,16 +54,24 @@ class FrameData:
 
     def describe(self, names: Names, *, skip_bad: bool) -> Source:
         """Types and row groups of its own making; raises as `frame_source`."""
-        del skip_bad
-        return frame_source(self.frame, [*names.features, *names.labels])
+        source = frame_source(self.frame, [*names.features, *names.labels])
+        return replace(source, skipped=Skipped()) if skip_bad else source
 
-    def reader(self, layout: Layout, options: Mapping[str, Any] | None) -> ChunkReader:
+    def reader(
+        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+    ) -> ChunkReader:
         """What cuts the frame; raises `LoaderError` at options, for there are none."""
         if options:
             raise LoaderError(
                 f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
             )
-        return FrameReader(layout, self.frame)
+        return _skipping(FrameReader(layout, self.frame), source)
+
+
+def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
+    if source.skipped is None:
+        return reader
+    return SkippingReader(reader, source.row_groups, source.skipped)
 
 
 def open_data(paths_or_dataset: Any, schema: Schema | None) -> ParquetData | FrameData:
@@ -95,7 +114,7 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
         RowGroup(path, index, start, rows, int(row_bytes * rows))
         for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
     ]
-    return Source(types, groups, [])
+    return Source(types, groups)
 
 
 def _frame_type(name: str, dtype: pl.DataType) -> ColumnType:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import polars as pl
-
-from loader.batches import Block, blocks
-from loader.chunks import ChunkReader
+from loader.batches import BlockSource
 from loader.errors import LoaderError
-from loader.layout import Layout
-from loader.plan import Chunk, Piece, Share, chunks_of, epoch_pieces, skip_rows
+from loader.files import Skipped
+from loader.plan import (
+    Chunk,
+    Leg,
+    Piece,
+    Share,
+    epoch_chunks,
+    rest_of,
+    rows_left,
+    share_of,
+    take_rows,
+)
 from loader.position import Position, Progress, read_state, write_state
 from loader.prefetch import Prefetcher
 from loader.stream import Stream
-
-# One row group alone does not keep all cores at work; more than two cost memory, not time.
-_CHUNKS_PER_READ = 2
 
 
 @dataclass(frozen=True)
@@ -54,73 +59,120 @@ class Epochs:
 
     Args:
         pieces: all rows there are.
-        reader: reads pieces.
-        layout: the columns of a batch.
+        source: reads pieces.
         settings: batch size, order and share.
+        skipped: what reports, at the end of each epoch, what could not be read.
 
     Raises:
         LoaderError: when there is not one batch to give.
     """
 
     def __init__(
-        self, pieces: Sequence[Piece], reader: ChunkReader, layout: Layout, settings: Settings
+        self,
+        pieces: Sequence[Piece],
+        source: BlockSource,
+        settings: Settings,
+        skipped: Skipped | None = None,
     ) -> None:
         self._pieces = pieces
-        self._reader = reader
-        self._layout = layout
+        self._skipped = skipped
+        self._source = source
         self.settings = settings
-        rows = settings.share.rows(sum(piece.rows for piece in pieces))
-        whole, rest = divmod(rows, settings.batch_size)
-        self.steps = whole + bool(rest and not settings.drop_last)
+        self._total = sum(piece.rows for piece in pieces)
+        self.steps = self._steps((), settings.share.size)
         if not self.steps:
             raise LoaderError(
-                f"Expected at least one batch. Received: {rows} rows for this rank, with "
-                f"batch_size={settings.batch_size} and drop_last=True. Lower batch_size."
+                f"Expected at least one batch. Received: {settings.share.rows(self._total)} rows "
+                f"for this rank, with batch_size={settings.batch_size} and drop_last=True. "
+                "Lower batch_size."
             )
         self._lock = threading.Lock()
         self._seed = settings.seed
         self._next = self._start_of(0)
         self._progress = Progress()
+        self._trail: list[Position] = []
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def stream(self) -> Stream:
         """A new iterator over batches; its epoch is decided when its first batch is asked for."""
-        return Stream(self._begin, self.steps, self.settings.batch_size)
+        stream = Stream(self._begin, self.settings.batch_size, self._end)
+        self._streams.add(stream)
+        return stream
+
+    def close(self) -> None:
+        """End what is being read."""
+        for stream in list(self._streams):
+            stream.close()
 
     def first(self) -> Stream:
         """A stream that reads what the next epoch will give, without taking that epoch."""
         with self._lock:
             self._next = position = self._with_seed(self._next)
-        return Stream(lambda: self._open(position), self.steps, self.settings.batch_size)
+        return Stream(lambda: self._open(position), self.settings.batch_size)
 
-    def _begin(self) -> tuple[Progress, Prefetcher[Block]]:
+    def _begin(self) -> tuple[Progress, Prefetcher[Any]]:
         """Take the next epoch, and follow the position in it from now on."""
         with self._lock:
             position = self._with_seed(self._next)
             self._next = self._start_of(position.epoch + 1)
+            self._trail.append(position)
             self._progress, reader = self._open(position)
             return self._progress, reader
 
-    def _open(self, position: Position) -> tuple[Progress, Prefetcher[Block]]:
-        return Progress(position), self._read(position)
+    def _end(self) -> None:
+        if self._skipped is not None:
+            self._skipped.report()
 
-    def _read(self, position: Position) -> Prefetcher[Block]:
+    def _open(self, position: Position) -> tuple[Progress, Prefetcher[Any]]:
+        steps = self._steps(position.legs, self.settings.share.size)
+        return Progress(position, steps), self._read(position)
+
+    def _read(self, position: Position) -> Prefetcher[Any]:
         """Start reading from a position in the background."""
-        settings = self.settings
+        settings, source, batch_size = self.settings, self._source, self.settings.batch_size
         seed = None
         if settings.shuffle and position.seed is not None:
             seed = (position.seed, position.epoch)
-        pieces = epoch_pieces(self._pieces, settings.share, seed)
-        chunks = chunks_of(pieces, settings.parts_per_chunk, settings.max_rows)
-        chunks = skip_rows(chunks, position.batch * settings.batch_size)
-        groups = _read_groups(chunks, settings.max_rows)
-        reader, layout, batch_size = self._reader, self._layout, settings.batch_size
-        return Prefetcher(lambda: blocks(reader, groups, layout, batch_size, seed))
+        chunks = epoch_chunks(self._pieces, settings.parts_per_chunk, settings.max_rows, seed)
+        chunks = share_of(rest_of(chunks, position.legs, batch_size), settings.share)
+        chunks = take_rows(chunks, position.batch * batch_size, self._total)
+        groups = _read_groups(chunks, settings.max_rows, source.chunks_per_read)
+        return Prefetcher(lambda: source.blocks(groups, batch_size, seed))
+
+    def _steps(self, legs: Sequence[Leg], workers: int) -> int:
+        """How many batches each of so many workers takes after some legs of an epoch."""
+        batch_size = self.settings.batch_size
+        rows = Share(workers).rows(rows_left(self._total, legs, batch_size))
+        whole, rest = divmod(rows, batch_size)
+        return whole + bool(rest and not self.settings.drop_last)
 
     def get_state(self) -> dict[str, Any]:
         """The position after the last batch that was handed out, as JSON-able numbers."""
         with self._lock:
-            position = self._progress.position or self._next
-        return write_state(position, self._fingerprint())
+            return self._state(self._progress.position or self._next)
+
+    def follow(self) -> Callable[[int], dict[str, Any]]:
+        """Count from here on: what it returns tells the state after so many batches."""
+        with self._lock:
+            trail = self._trail = []
+
+        def state(batches: int) -> dict[str, Any]:
+            with self._lock:
+                return self._state(self._after(trail, batches))
+
+        return state
+
+    def _after(self, trail: Sequence[Position], batches: int) -> Position:
+        """Where one is after some batches of epochs that were begun one after another."""
+        for position in trail:
+            left = self._steps(position.legs, self.settings.share.size) - position.batch
+            if batches < left:
+                return replace(position, batch=position.batch + batches)
+            batches -= left
+        return self._start_of(trail[-1].epoch + 1) if trail else self._next
+
+    def _state(self, position: Position) -> dict[str, Any]:
+        return write_state(position, self.settings.share.size, self._fingerprint())
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next stream go on at a position.
@@ -128,7 +180,12 @@ class Epochs:
         Raises:
             LoaderError: a state of another shape, or of other data or settings.
         """
-        position = read_state(state, self._fingerprint(), self.steps)
+        workers = self.settings.share.size
+        position = read_state(
+            state, workers, self._fingerprint(), lambda old, size: self._steps(old.legs, size)
+        )
+        if not self._steps(position.legs, workers):  # less than a batch for each is left
+            position = self._start_of(position.epoch + 1)
         with self._lock:
             self._seed = self._seed if position.seed is None else position.seed
             self._next = position
@@ -140,7 +197,7 @@ class Epochs:
     def _with_seed(self, position: Position) -> Position:
         if position.seed is not None or self.settings.seed_fn is None:
             return position
-        return Position(position.epoch, position.batch, int(self.settings.seed_fn()))
+        return replace(position, seed=int(self.settings.seed_fn()))
 
     def _fingerprint(self) -> int:
         """A number that differs when the same position would mean other rows."""
@@ -151,18 +208,17 @@ class Epochs:
         facts = [
             rows,
             [settings.batch_size, settings.shuffle, settings.parts_per_chunk, max_rows],
-            [settings.share.size, settings.share.rank],
-            pl.__version__,  # which draws the order of rows
+            self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())
 
 
-def _read_groups(chunks: Sequence[Chunk], max_rows: int) -> list[list[Chunk]]:
+def _read_groups(chunks: Sequence[Chunk], max_rows: int, most: int) -> list[list[Chunk]]:
     groups: list[list[Chunk]] = []
     for chunk in chunks:
         last = groups[-1] if groups else []
         rows = sum(other.rows for other in last) + chunk.rows
-        if last and len(last) < _CHUNKS_PER_READ and rows <= max_rows:
+        if last and len(last) < most and rows <= max_rows:
             last.append(chunk)
         else:
             groups.append([chunk])

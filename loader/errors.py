@@ -1,4 +1,4 @@
-"""The one exception of the loader."""
+"""The exception of the loader."""
 
 from __future__ import annotations
 
@@ -9,4 +9,11 @@ class LoaderError(ValueError):
     The message names the column, the file and the row group as far as they are known, and says
     how to mend it. Inside `model.fit` TensorFlow wraps errors of its input pipeline: there the
     same text arrives in a `tf.errors.InvalidArgumentError`.
+    """
+
+
+class DamagedError(LoaderError):
+    """A row group that cannot be read, or whose values no tensor can hold.
+
+    The kind of error that `on_bad_files="skip"` passes over.
     """

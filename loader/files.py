@@ -6,7 +6,7 @@ import glob
 import json
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,53 @@ class RowGroup:
     nbytes: int
 
 
+@dataclass
+class Skipped:
+    """What could not be read and was passed over.
+
+    Attributes:
+        files: those of which nothing, or not everything, was read.
+        reasons: for each row group that was replaced since the last report; by file and number.
+    """
+
+    files: list[str] = field(default_factory=list)
+    reasons: dict[tuple[str, int], Exception] = field(default_factory=dict)
+
+    def add_file(self, path: str, reason: Exception) -> None:
+        """A file that is left out as a whole, with a warning."""
+        warnings.warn(f"Skipping a file: {reason}", stacklevel=2)
+        self.files.append(path)
+
+    def add_row_group(self, path: str, number: int, reason: Exception) -> None:
+        """A row group that is replaced, to be reported at the end of the epoch."""
+        self.reasons[path, number] = reason
+        if path not in self.files:
+            self.files.append(path)
+
+    def report(self) -> None:
+        """Warn of the row groups that were replaced since the last report, if any."""
+        reasons, self.reasons = list(self.reasons.values()), {}
+        if reasons:
+            warnings.warn(
+                f"{len(reasons)} row groups could not be read in this epoch, and rows that follow "
+                f"them came twice instead. The first: {reasons[0]}",
+                stacklevel=2,
+            )
+
+
 @dataclass(frozen=True)
 class Source:
-    """What can be read: the types of the wanted columns and the row groups, in order."""
+    """What can be read.
+
+    Attributes:
+        types: of the wanted columns.
+        row_groups: in order.
+        skipped: where to write down what cannot be read; None when that is an error.
+    """
 
     types: dict[str, ColumnType]
     row_groups: list[RowGroup]
-    skipped: list[str]
+    skipped: Skipped | None = None
 
 
 def find_files(paths: Any) -> list[str]:
@@ -128,7 +168,8 @@ def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool
     Args:
         files: paths, in the order in which they are read.
         columns: names of the wanted columns.
-        skip_bad: leave files out that are no parquet files, with a warning, instead of raising.
+        skip_bad: leave files out that cannot be read or differ from the first one that can, with a
+            warning, instead of raising.
 
     Raises:
         LoaderError: a file that is not parquet or was cut off, a column that a file lacks, a
@@ -136,22 +177,24 @@ def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool
     """
     types: dict[str, ColumnType] = {}
     groups: list[RowGroup] = []
-    skipped: list[str] = []
+    skipped = Skipped() if skip_bad else None
     for file in files:
         try:
             footer = _read_footer(file)
+            found = _types_of(file, footer.schema.to_arrow_schema(), columns)
+            _check_drift(file, found, files, types)
         except LoaderError as error:
-            if not skip_bad:
+            if skipped is None:
                 raise
-            warnings.warn(f"Skipping a file: {error}", stacklevel=2)
-            skipped.append(file)
-            continue
-        found = _types_of(file, footer.schema.to_arrow_schema(), columns)
-        types = types or found
-        _check_drift(file, found, files, types)
-        groups += _row_groups(file, footer, types)
+            skipped.add_file(file, error)
+        else:
+            types = types or found
+            groups += _row_groups(file, footer, types)
     if not types:
-        raise LoaderError(f"None of the {len(files)} files can be read: {', '.join(skipped[:5])}.")
+        raise LoaderError(
+            f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
+            f"such as {files[0]}. Their warnings tell why."
+        )
     return Source(types, groups, skipped)
 
 

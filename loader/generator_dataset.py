@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.batches import Array
 from loader.errors import LoaderError
-from loader.layout import Layout
 from loader.stream import Stream
-from loader.tensors import flat_specs, pack
+from loader.tensors import Transport
 
 
 class StreamRegistry:
@@ -39,7 +37,7 @@ class StreamRegistry:
             self._streams[number] = self._make()
         return np.int64(number)
 
-    def next(self, number: Any) -> list[Array]:
+    def next(self, number: Any) -> list[Any]:
         """The next batch; `StopIteration` ends the TensorFlow iterator."""
         return next(self._streams[int(number)])
 
@@ -69,28 +67,22 @@ class GeneratorFunctions:
 
     Args:
         streams: where batches come from.
-        layout: the columns of a batch.
+        transport: how they come into TensorFlow.
     """
 
-    def __init__(self, streams: StreamRegistry, layout: Layout) -> None:
-        specs = flat_specs(layout)
-        # TensorFlow flattens a dict by its sorted keys.
-        order = tf.nest.flatten(pack(layout, range(len(specs))))
-        specs = [specs[index] for index in order]
-        dtypes = [spec.dtype for spec in specs]
+    def __init__(self, streams: StreamRegistry, transport: Transport) -> None:
         number = tf.TensorSpec((), tf.int64)
         # TensorFlow keeps Python functions for as long as the process lives. They must not keep
         # the loader, its data and its threads with them.
         self._streams = streams
         weak = weakref.ref(streams)
 
-        def next_arrays(stream: Any) -> list[Array]:
-            arrays = _alive(weak).next(stream)
-            return [arrays[index] for index in order]
+        def next_parts(stream: Any) -> list[Any]:
+            return transport.arrange(_alive(weak).next(stream))
 
         def next_batch(stream: tf.Tensor) -> list[tf.Tensor]:
-            tensors = tf.numpy_function(next_arrays, [stream], dtypes)
-            for tensor, spec in zip(tensors, specs, strict=True):
+            tensors = transport.call(next_parts, [stream])
+            for tensor, spec in zip(tensors, transport.specs, strict=True):
                 tensor.set_shape(spec.shape)
             return tensors
 
@@ -103,8 +95,7 @@ class GeneratorFunctions:
         self._open = tf.function(open_stream, autograph=False).get_concrete_function()
         self._next = tf.function(next_batch, autograph=False).get_concrete_function(number)
         self._close = tf.function(close_stream, autograph=False).get_concrete_function(number)
-        self._specs = specs
-        self._spec = pack(layout, flat_specs(layout))
+        self._transport = transport
 
     def dataset(self) -> tf.data.Dataset:
         """A new dataset over the streams.
@@ -115,20 +106,19 @@ class GeneratorFunctions:
         """
         options = tf.data.Options()
         options.experimental_optimization.inject_prefetch = False
-        return _Generator(self._variant(), self._spec).with_options(options)
-
-    def _variant(self) -> tf.Tensor:
-        with tf.device("/cpu:0"):  # where the batches are
-            return tf.raw_ops.GeneratorDataset(
+        specs = self._transport.specs
+        with tf.device(self._transport.device):
+            variant = tf.raw_ops.GeneratorDataset(
                 init_func_other_args=[],
                 next_func_other_args=[],
                 finalize_func_other_args=[],
                 init_func=self._open,
                 next_func=self._next,
                 finalize_func=self._close,
-                output_types=[spec.dtype for spec in self._specs],
-                output_shapes=[spec.shape for spec in self._specs],
+                output_types=[spec.dtype for spec in specs],
+                output_shapes=[spec.shape for spec in specs],
             )
+            return _Generator(variant, self._transport.element_spec).with_options(options)
 
 
 class _Generator(tf.data.Dataset):

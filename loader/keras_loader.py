@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+import tensorflow as tf
 
 from loader.arguments import check_choices, check_counts, make_share, rows_in_buffer
 from loader.batch_iterator import BatchIterator
 from loader.data import open_data
+from loader.device import open_device
 from loader.epochs import Epochs, Settings
 from loader.generator_dataset import GeneratorFunctions, StreamRegistry
-from loader.layout import batch_schema, make_layout, padded_widths, resolve_names
+from loader.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.plan import split_row_groups
 from loader.sized_dataset import SizedDataset
-from loader.tensors import to_batch
+from loader.sparse import SparseTransport
 from workflow.schema import Schema
 
 
@@ -32,7 +35,9 @@ class KerasSequenceLoader(SizedDataset):
     (N, 1), or a dict by name when there are several; without labels a batch is `x` alone.
 
     Shuffling orders the row groups of all files anew in every epoch and then mixes the rows of
-    each `parts_per_chunk` consecutive row groups. Sorted data wants a larger `parts_per_chunk`.
+    each `parts_per_chunk` consecutive row groups. For data sorted by a value, in 40 row groups of
+    one batch each, batches stray from the mean by 32 times chance with `parts_per_chunk=1`, 9
+    times with 8 (31 times, had the row groups kept their order) and by chance alone with 40.
 
     Args:
         paths_or_dataset: a parquet file, a folder, a glob pattern, a list of those, or a Polars
@@ -46,23 +51,32 @@ class KerasSequenceLoader(SizedDataset):
         engine: "parquet" or None.
         shuffle: whether to shuffle.
         seed_fn: called at the start of each epoch for its seed, instead of `seed`.
-        buffer_size: memory for decoded rows: a fraction of the machine's memory below 1, bytes
+        buffer_size: memory for decoded rows: a fraction of the device's memory below 1, bytes
             from 1 on. Row groups too large for it are read in parts.
-        device: "cpu" or None.
+        device: "cpu"; the number of a GPU, where cuDF decodes and batches stay; or None for the
+            first GPU, where there is one, cuDF is installed, the data is in files and its columns
+            are numbers, and else for the CPU. The attribute `device` tells. On a GPU `map` is
+            applied where a batch is used, and other transformations of `tf.data` do not work.
         parts_per_chunk: row groups whose rows are shuffled together, as far as the buffer allows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
-        global_size: number of workers that share the data.
+        global_size: number of workers that share the data. Default: in the scope of a
+            `tf.distribute.MultiWorkerMirroredStrategy` its workers, else one.
         global_rank: this worker's number. All ranks take the same number of steps: where rows do
-            not divide evenly, a rank that is one row short reads one of its rows twice.
+            not divide evenly, a rank that is one row short takes one row twice. Row groups on
+            the border of two ranks are read by both: write more of them than there are ranks.
         drop_last: leave a last batch out that is not full.
-        sparse_names: list features to pad with 0 to dense tensors (N, max); a longer row is an
-            error.
+        sparse_names: list features that become a `tf.SparseTensor` of shape (N, max); a longer
+            row is an error.
         sparse_max: the maximum for each of `sparse_names`.
-        sparse_as_dense: must be True where `sparse_names` are given.
+        sparse_as_dense: whether they become dense tensors instead, filled up with 0 (or "").
         schema: names and tags of the columns. Default: `schema.json` beside the first file.
         seed: for the order of rows. Default: a new one each time.
-        on_bad_files: "error", or "skip" to leave out files whose footer cannot be read, which
-            `skipped_files` then lists. Damage found later is always an error.
+        on_bad_files: "raise", or "skip" to pass over what cannot be read, which `skipped_files`
+            lists. A file is left out with a warning if its footer cannot be read or its columns
+            differ from those of the first file that can. Row groups that turn out to be damaged
+            while reading, or to hold nulls, are replaced with rows that follow them in the files:
+            so every epoch and every worker keeps its number of batches. A warning at the end of
+            the epoch counts them.
 
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns that differ between
@@ -105,34 +119,55 @@ class KerasSequenceLoader(SizedDataset):
         schema: Schema | None = None,
         *,
         seed: int | None = None,
-        on_bad_files: Literal["error", "skip"] = "error",
+        on_bad_files: Literal["raise", "skip"] = "raise",
     ) -> None:
-        check_choices(engine, device, on_bad_files)
+        check_choices(engine, on_bad_files)
         check_counts(batch_size=batch_size, parts_per_chunk=parts_per_chunk)
         unseeded = shuffle and seed is None and seed_fn is None
         share = make_share(global_size, global_rank, unseeded=unseeded)
         data = open_data(paths_or_dataset, schema)
         names = resolve_names(cat_names, cont_names, label_names, feature_columns, data.schema)
         source = data.describe(names, skip_bad=on_bad_files == "skip")
-        widths = padded_widths(sparse_names, sparse_max, sparse_as_dense)
-        layout = make_layout(names, source.types, widths)
+        widths = fixed_widths(sparse_names, sparse_max)
+        layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
+        where = open_device(device, data, source, layout, reader_kwargs)
         settings = Settings(
             batch_size=batch_size,
             shuffle=shuffle,
             seed=secrets.randbits(32) if seed is None else seed,
             seed_fn=seed_fn,
             parts_per_chunk=parts_per_chunk,
-            max_rows=rows_in_buffer(source, buffer_size, batch_size),
+            max_rows=rows_in_buffer(source, buffer_size, batch_size, where.memory, where.copies),
             drop_last=drop_last,
             share=share,
         )
-        self.skipped_files = source.skipped
+        self._skipped = source.skipped
         self.input_schema = batch_schema(layout, names, data.schema)
-        self._layout = layout
+        self.device = where.name
+        self._transport = where.transport
+        if widths and not sparse_as_dense:
+            self._transport = SparseTransport(where.transport, layout)
         pieces = split_row_groups(source.row_groups, settings.max_rows)
-        self._epochs = Epochs(pieces, data.reader(layout, reader_kwargs), layout, settings)
-        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), layout)
-        super().__init__(self._generator.dataset(), self._epochs.steps)
+        self._epochs = Epochs(pieces, where.source, settings, source.skipped)
+        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), where.transport)
+        super().__init__(self._make_dataset(), self._epochs.steps)
+
+    def _make_dataset(self) -> tf.data.Dataset:
+        dataset = self._generator.dataset()
+        if isinstance(self._transport, SparseTransport):
+            dataset = dataset.map(self._transport.convert)
+        if self._epochs.settings.share.size > 1:  # tf.distribute must not share it out again
+            options = tf.data.Options()
+            options.experimental_distribute.auto_shard_policy = (
+                tf.data.experimental.AutoShardPolicy.OFF
+            )
+            dataset = dataset.with_options(options)
+        return dataset
+
+    @property
+    def skipped_files(self) -> list[str]:
+        """Files of which nothing, or not everything, could be read, with `on_bad_files="skip"`."""
+        return [] if self._skipped is None else list(self._skipped.files)
 
     @property
     def batch_size(self) -> int:
@@ -141,7 +176,66 @@ class KerasSequenceLoader(SizedDataset):
 
     def __iter__(self) -> BatchIterator:
         """One epoch, as an iterator over batches of eager tensors."""
-        return BatchIterator(self, self._epochs.stream(), self._layout)
+        return BatchIterator(self, self._epochs.stream(), self._transport)
+
+    def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
+        """As `tf.data.Dataset.map`, keeping the length.
+
+        On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
+
+        Args:
+            map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
+                `(x, y, sample_weight)`.
+            *args: of `tf.data.Dataset.map`; ignored on a GPU.
+            **kwargs: of `tf.data.Dataset.map`; ignored on a GPU.
+
+        Example:
+            >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
+        """
+        if self.device == "cpu":
+            return super().map(map_func, *args, **kwargs)
+        from loader.gpu.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
+
+        return MappedDataset(self, len(self), self._transport.device, map_func)
+
+    def as_dataset(self) -> tf.data.Dataset:
+        """The loader as a mere `tf.data.Dataset` of known length.
+
+        Example:
+            >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
+        """
+        return SizedDataset(self, len(self))
+
+    def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
+        """Batches for the replicas of a strategy: in each step every replica takes one.
+
+        `fit` and `strategy.experimental_distribute_dataset` would cut each batch in as many parts
+        as there are replicas, which is right for scalars and padded lists, and wrong for pairs of
+        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica.
+
+        Args:
+            strategy: where the model's variables were made.
+
+        Example:
+            >>> model.fit(train.distribute(strategy))  # doctest: +SKIP
+        """
+        workers = self._epochs.settings.share.size
+        replicas = max(strategy.num_replicas_in_sync // workers, 1)
+        dataset = SizedDataset(self, -(-len(self) // replicas))
+        return strategy.distribute_datasets_from_function(lambda _: dataset)
+
+    def close(self) -> None:
+        """End what is being read in the background; iterators are at their end then.
+
+        A `with` block does so at its end. Dropping an iterator ends its reading as well.
+        """
+        self._epochs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def peek(self) -> Any:
         """The first batch of the next epoch, without taking it from there.
@@ -151,7 +245,7 @@ class KerasSequenceLoader(SizedDataset):
         """
         stream = self._epochs.first()
         try:
-            return to_batch(self._layout, next(stream))
+            return self._transport.to_batch(next(stream))
         finally:
             stream.close()
 
@@ -166,12 +260,29 @@ class KerasSequenceLoader(SizedDataset):
         """
         return self._epochs.get_state()
 
+    def follow(self) -> Callable[[int], dict[str, Any]]:
+        """Count batches from here on, whoever reads ahead of whoever uses them.
+
+        Returns:
+            A function that takes a number of batches and gives the state after them.
+
+        Example:
+            >>> state_after = train.follow()  # doctest: +SKIP
+            >>> batches = iter(train.prefetch(8))  # doctest: +SKIP
+            >>> next(batches), state_after(1)  # doctest: +SKIP
+        """
+        return self._epochs.follow()
+
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Let the next epoch go on where `get_state` was called, with the identical batches.
 
         Row groups before that position are not read. The rest of the interrupted epoch is shorter
-        than `len` says: `model.fit` remarks that the input ran out of data, and goes on with the
-        next epoch.
+        than `len` says: `model.fit` remarks that the input ran out of data, counts one step more
+        in the optimizer, and goes on with the next epoch. `LoaderCheckpoint` avoids both.
+
+        The number of workers may be another one. All of them take the state of any one, and share
+        what is left of the epoch anew; each row still comes once in the epoch. Their batches
+        differ then from those that the former workers would have had.
 
         Args:
             state: of a loader over the same files with the same settings.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,24 @@ class BatchColumn:
     Attributes:
         name: the column's name.
         type: element dtype, and whether the file holds lists.
-        width: for a list that is padded to a dense (N, width) tensor; None otherwise.
+        width: for a list of fixed width, the longest row allowed; None otherwise.
+        is_sparse: whether a list of fixed width becomes a `tf.SparseTensor`.
     """
 
     name: str
     type: ColumnType
     width: int | None = None
+    is_sparse: bool = False
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the column arrives as a pair of values and row lengths."""
-        return self.type.is_list and self.width is None
+        """Whether the column is read as a pair of values and row lengths."""
+        return self.type.is_list and not self.is_padded
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether the column is read as a dense tensor of shape (N, width)."""
+        return self.width is not None and not self.is_sparse
 
 
 @dataclass(frozen=True)
@@ -124,34 +131,48 @@ def _listed(names: Sequence[str] | str | None) -> list[str]:
 
 def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
     """The source columns of `tf.feature_column` objects: categorical ones, then numeric ones."""
-    cats: list[str] = []
-    conts: list[str] = []
+    sources: dict[str, bool] = {}
     for column in feature_columns:
-        inner = getattr(column, "categorical_column", column)
-        key = getattr(inner, "key", None)
-        if not isinstance(key, str):
-            raise LoaderError(
-                "Expected feature columns over one named source column (numeric, or identity, "
-                f"embedding or indicator of one). Received: {type(column).__name__}. "
-                "Use cat_names and cont_names instead."
-            )
-        is_numeric = inner is column and hasattr(column, "normalizer_fn")
-        found = conts if is_numeric else cats
-        if key not in found:
-            found.append(key)
-    return cats, conts
+        for name, is_numeric in _sources(column):
+            sources.setdefault(name, is_numeric)
+    cats = [name for name, is_numeric in sources.items() if not is_numeric]
+    return cats, [name for name, is_numeric in sources.items() if is_numeric]
 
 
-def make_layout(names: Names, types: Mapping[str, ColumnType], widths: Mapping[str, int]) -> Layout:
+def _sources(column: Any) -> Iterator[tuple[str, bool]]:
+    """The names at the roots of a feature column, each with whether it is numeric."""
+    parents = getattr(column, "parents", None)
+    if not isinstance(parents, (list, tuple)):
+        raise LoaderError(
+            f"Expected objects of tf.feature_column. Received: {column!r}. "
+            "Use cat_names and cont_names instead."
+        )
+    # A name is a number's if its column normalises it, or if it weights a categorical column.
+    is_numeric = hasattr(column, "normalizer_fn") or hasattr(column, "weight_feature_key")
+    for parent in parents:
+        if isinstance(parent, str):
+            yield parent, is_numeric
+        else:
+            yield from _sources(parent)
+
+
+def make_layout(
+    names: Names,
+    types: Mapping[str, ColumnType],
+    widths: Mapping[str, int],
+    *,
+    sparse: bool = False,
+) -> Layout:
     """Put names and types together.
 
     Args:
         names: the columns by role.
         types: what the files hold.
-        widths: columns to pad, with the length of the longest row allowed.
+        widths: columns of fixed width, with the length of the longest row allowed.
+        sparse: whether those become `tf.SparseTensor`s.
 
     Raises:
-        LoaderError: a label that holds lists, or padding of a column that is no list feature.
+        LoaderError: a label that holds lists, or a width for a column that is no list feature.
     """
     for name in names.labels:
         if types[name].is_list:
@@ -165,27 +186,24 @@ def make_layout(names: Names, types: Mapping[str, ColumnType], widths: Mapping[s
                 f"The list features are: {[n for n in names.features if types[n].is_list]}."
             )
     return Layout(
-        tuple(BatchColumn(name, types[name], widths.get(name)) for name in names.features),
+        tuple(
+            BatchColumn(name, types[name], widths.get(name), sparse and name in widths)
+            for name in names.features
+        ),
         tuple(BatchColumn(name, types[name]) for name in names.labels),
     )
 
 
-def padded_widths(
-    sparse_names: Sequence[str] | None, sparse_max: Mapping[str, int] | None, as_dense: bool
+def fixed_widths(
+    sparse_names: Sequence[str] | None, sparse_max: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """The columns to pad, by `sparse_names` and `sparse_max`.
+    """The columns of fixed width, by `sparse_names` and `sparse_max`.
 
     Raises:
-        LoaderError: a name without a maximum, a maximum below 1, or padding to sparse tensors.
+        LoaderError: a name without a maximum, or a maximum below 1.
     """
-    names = _listed(sparse_names)
-    if names and not as_dense:
-        raise LoaderError(
-            "Expected sparse_as_dense=True with sparse_names: tf.SparseTensor is not supported. "
-            "Leave sparse_names out to get a pair of values and row lengths."
-        )
     widths = {}
-    for name in names:
+    for name in _listed(sparse_names):
         width = (sparse_max or {}).get(name)
         if not isinstance(width, int) or width < 1:
             raise LoaderError(

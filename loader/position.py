@@ -2,54 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loader.errors import LoaderError
+from loader.plan import Leg
 
 STATE_FORMAT = 1
-_KEYS = ("format", "epoch", "batch", "seed", "order")
+_KEYS = ("format", "epoch", "batch", "seed", "workers", "legs", "order")
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two batches. `seed` is None where the epoch has not drawn one yet."""
+    """A place between two batches.
+
+    Attributes:
+        epoch: number of the epoch, from 0.
+        batch: batches that each worker has taken since the last of `legs`.
+        seed: what the epoch's order is drawn from; None where it has not drawn one yet.
+        legs: what other numbers of workers took of the epoch before.
+    """
 
     epoch: int
     batch: int
     seed: int | None
+    legs: tuple[Leg, ...] = ()
 
 
 @dataclass
 class Progress:
-    """Where an iterator is now; None when it has not begun, or has given its last batch."""
+    """Where an iterator is.
+
+    Attributes:
+        position: where it is now; None when it has not begun, or has given its last batch.
+        steps: batches of its epoch since the last of the position's legs.
+    """
 
     position: Position | None = None
+    steps: int = 0
+
+    def advance(self) -> None:
+        """Count a batch."""
+        if self.position is None or self.position.batch + 1 >= self.steps:
+            self.position = None
+        else:
+            self.position = replace(self.position, batch=self.position.batch + 1)
 
 
-def write_state(position: Position, order: int) -> dict[str, Any]:
+def write_state(position: Position, workers: int, order: int) -> dict[str, Any]:
     """The JSON-able form of a position.
 
     Args:
         position: where to go on.
+        workers: how many share the data.
         order: a number that differs when the same position would mean other rows.
     """
-    numbers = (STATE_FORMAT, position.epoch, position.batch, position.seed, order)
-    return dict(zip(_KEYS, numbers, strict=True))
+    legs = [[leg.workers, leg.batches] for leg in position.legs]
+    values = (STATE_FORMAT, position.epoch, position.batch, position.seed, workers, legs, order)
+    return dict(zip(_KEYS, values, strict=True))
 
 
-def read_state(state: Mapping[str, Any], order: int, steps: int) -> Position:
-    """The position that `write_state` wrote.
+def read_state(
+    state: Mapping[str, Any], workers: int, order: int, steps: Callable[[Position, int], int]
+) -> Position:
+    """The position that `write_state` wrote, for another number of workers if need be.
 
     Args:
         state: what was written.
+        workers: how many share the data now.
         order: as for `write_state`. It matters only in the midst of an epoch.
-        steps: batches in an epoch.
+        steps: how many batches each of so many workers takes from the last leg of a position on.
 
     Raises:
         LoaderError: a state of another shape, or of other data or settings.
     """
+    position, writers = _parse(state)
+    if not position.batch and not position.legs:
+        return position
+    if state["order"] != order or position.batch >= steps(position, writers):
+        raise LoaderError(
+            "Expected a state of the same data and settings: files, row groups, batch_size, "
+            "shuffle, parts_per_chunk, buffer_size and Polars version. "
+            f"Received: {state!r}, of another order of rows. "
+            "Start the epoch anew, by setting its batch to 0 and its legs to []."
+        )
+    if writers == workers or not position.batch:
+        return position
+    return replace(position, batch=0, legs=(*position.legs, Leg(writers, position.batch)))
+
+
+def _parse(state: Mapping[str, Any]) -> tuple[Position, int]:
     if not isinstance(state, Mapping) or set(state) != set(_KEYS):
         raise LoaderError(
             f"Expected a state of get_state() with the keys {', '.join(_KEYS)}. "
@@ -57,15 +100,20 @@ def read_state(state: Mapping[str, Any], order: int, steps: int) -> Position:
         )
     if state["format"] != STATE_FORMAT:
         raise LoaderError(f"Expected a state of format {STATE_FORMAT}. Received: {state!r}.")
-    position = Position(state["epoch"], state["batch"], state["seed"])
-    numbers = (position.epoch, position.batch, 0 if position.seed is None else position.seed)
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise LoaderError(f"Expected epoch, batch and seed as whole numbers. Received: {state!r}.")
-    if position.batch and (state["order"] != order or position.batch >= steps):
+    legs = state["legs"]
+    pairs = isinstance(legs, list) and all(isinstance(leg, list) and len(leg) == 2 for leg in legs)
+    counts = [count for leg in legs for count in leg] if pairs else [None]
+    seeds = [] if state["seed"] is None else [state["seed"]]
+    if not all(_is_count(number, 0) for number in (state["epoch"], state["batch"], *seeds)) or (
+        not all(_is_count(number, 1) for number in (state["workers"], *counts))
+    ):
         raise LoaderError(
-            "Expected a state of the same data and settings: files, row groups, batch_size, "
-            "shuffle, parts_per_chunk, buffer_size, global_size, global_rank and Polars version. "
-            f"Received: {state!r}, of another order of rows. "
-            "Start the epoch anew, by setting its batch to 0."
+            "Expected epoch, batch, seed and workers as whole numbers and legs as pairs of them. "
+            f"Received: {state!r}."
         )
-    return position
+    legs = tuple(Leg(*leg) for leg in legs)
+    return Position(state["epoch"], state["batch"], state["seed"], legs), state["workers"]
+
+
+def _is_count(number: object, least: int) -> bool:
+    return type(number) is int and number >= least

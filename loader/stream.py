@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from loader.batches import Array, Block
-from loader.position import Position, Progress
+from loader.position import Progress
 from loader.prefetch import Prefetcher
 
 
@@ -16,19 +16,19 @@ class Stream(Iterator[list[Array]]):
 
     Args:
         begin: takes an epoch and starts its reader; called when the first batch is asked for.
-        steps: batches in a whole epoch.
         batch_size: rows in a batch.
+        end: called after the epoch's last batch.
     """
 
     def __init__(
         self,
         begin: Callable[[], tuple[Progress, Prefetcher[Block]]],
-        steps: int,
         batch_size: int,
+        end: Callable[[], None] | None = None,
     ) -> None:
         self._begin = begin
-        self._steps = steps
         self._batch_size = batch_size
+        self._end = end
         self._progress = Progress()
         self._blocks: Prefetcher[Block] | None = None
         self._batches: Iterator[list[Array]] = iter(())
@@ -46,20 +46,15 @@ class Stream(Iterator[list[Array]]):
             self._progress, self._blocks = self._begin()
         batch = next(self._batches, None)
         while batch is None:
-            # Each epoch has a step at least, and the last one ends it: there is a block.
+            # The last step ends the epoch: before it there is always a block.
             self._batches = next(self._blocks).batches(self._batch_size)
             batch = next(self._batches, None)
-        self._advance()
-        return batch
-
-    def _advance(self) -> None:
-        """Count a batch. Keras never asks for more than there are, so the last one ends it."""
-        position = self._progress.position
-        if position is None or position.batch + 1 >= self._steps:
-            self._progress.position = None
+        self._progress.advance()
+        if self._progress.position is None:  # Keras never asks for more than there are
             self.close()
-        else:
-            self._progress.position = Position(position.epoch, position.batch + 1, position.seed)
+            if self._end is not None:
+                self._end()
+        return batch
 
     def close(self) -> None:
         """End the reader thread and drop what it has read."""

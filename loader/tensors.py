@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -40,10 +40,14 @@ def flat_specs(layout: Layout) -> list[tf.TensorSpec]:
     """Dtype and shape of each tensor, in the order of the layout."""
     specs = []
     for column in layout.columns:
-        specs.append(tf.TensorSpec((None, column.width or 1), column.type.dtype))
+        specs.append(tf.TensorSpec((None, _width(column)), column.type.dtype))
         if column.is_ragged:
             specs.append(tf.TensorSpec((None, 1), tf.int32))
     return specs
+
+
+def _width(column: BatchColumn) -> int:
+    return column.width if column.is_padded and column.width is not None else 1
 
 
 def to_tensor(array: Array) -> tf.Tensor:
@@ -53,6 +57,54 @@ def to_tensor(array: Array) -> tf.Tensor:
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
-def to_batch(layout: Layout, arrays: Sequence[Array]) -> Any:
-    """One batch of eager tensors."""
-    return pack(layout, [to_tensor(array) for array in arrays])
+class Transport(Protocol):
+    """How batches come from a stream into TensorFlow; each device has one.
+
+    Attributes:
+        device: where a dataset's elements are, as TensorFlow names it.
+        specs: dtype and shape of what crosses into TensorFlow for each batch.
+        element_spec: the element that a dataset makes of it.
+    """
+
+    device: str
+    specs: list[tf.TensorSpec]
+    element_spec: Any
+
+    def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """An operation that calls Python for what a stream gives, in the order of `specs`."""
+
+    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+        """What a stream gives, in the order of `specs`."""
+
+    def to_batch(self, parts: Sequence[Any]) -> Any:
+        """A batch of eager tensors of what a stream gives."""
+
+
+class HostTransport:
+    """Arrays in the machine's memory.
+
+    Args:
+        layout: the columns of a batch.
+    """
+
+    device = "/cpu:0"
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        specs = flat_specs(layout)
+        # TensorFlow flattens a dict by its sorted keys.
+        self._order = tf.nest.flatten(pack(layout, range(len(specs))))
+        self.specs = [specs[index] for index in self._order]
+        self.element_spec = pack(layout, specs)
+
+    def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """See `Transport`."""
+        return tf.numpy_function(function, inputs, [spec.dtype for spec in self.specs])
+
+    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+        """See `Transport`."""
+        return [parts[index] for index in self._order]
+
+    def to_batch(self, parts: Sequence[Any]) -> Any:
+        """See `Transport`."""
+        return pack(self._layout, [to_tensor(array) for array in parts])

@@ -1,15 +1,36 @@
 """Serve an exported model with a real Triton server, and ask it for predictions."""
 
+from serving.async_client import AsyncEnsembleClient
 from serving.client import EnsembleClient
-from serving.errors import ClientError, ServerError
+from serving.connection.address import Tls
+from serving.errors import (
+    ClientError,
+    ColumnError,
+    DeadlineExceededError,
+    DtypeError,
+    InvalidRequestError,
+    ServerError,
+    ServerUnavailableError,
+    UnknownModelError,
+)
 from serving.parity import ParityReport, check_parity
+from serving.perf_analyzer import write_perf_analyzer_input
 from serving.server import TritonServer
 
 __all__ = [
+    "AsyncEnsembleClient",
     "ClientError",
+    "ColumnError",
+    "DeadlineExceededError",
+    "DtypeError",
     "EnsembleClient",
+    "InvalidRequestError",
     "ParityReport",
     "ServerError",
+    "ServerUnavailableError",
+    "Tls",
     "TritonServer",
+    "UnknownModelError",
     "check_parity",
+    "write_perf_analyzer_input",
 ]

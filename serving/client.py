@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-import polars as pl
-from tritonclient import grpc
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
-
+from serving.connection.address import Tls, parse_address
+from serving.connection.grpc_connection import GrpcConnection
+from serving.connection.http_connection import HttpConnection
+from serving.connection.messages import MOST_RETRIES
+from serving.connection.shared_memory import Regions
+from serving.connection.tensors import encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
-from serving.inputs.table import is_pandas, to_columns
-from serving.outputs import to_arrays, to_pandas, to_polars
+from serving.exchange import to_requests, to_table
 from workflow.expressions.column import Array
-from workflow.schema import SchemaError
-from workflow.wire import encode
-
-# Triton's own limit; gRPC's default of 4 MiB is a batch of a few thousand rows.
-MAX_MESSAGE = 2**31 - 1
 
 
 class EnsembleClient:
-    """A connection to one model on a Triton server, over gRPC. Threads may share it.
+    """A connection to one model on a Triton server. Threads may share it.
 
     Args:
-        url: the server's gRPC address, for example "127.0.0.1:8001".
+        url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
+            "http://127.0.0.1:8000" for HTTP, "grpcs://" or "https://" for the same over TLS.
         model_name: the model.
         model_version: its version; "" lets the server choose, which is the latest.
-        timeout: seconds for each request.
+        timeout: seconds for each request, its retries included.
+        headers: sent with every request, for example {"authorization": "Bearer ..."}.
+        tls: the certificates, for "grpcs://" and "https://".
+        retries: how often a request is sent again, after growing pauses, that the server did not
+            take: it could not be reached, or said that it is not available. An inference changes
+            nothing, so that a second one does no harm. 0 to 4; 0 sends each request once.
+        shared_memory: whether tensors go to the server in shared memory, which pays from some
+            thousands of rows on. The server must be on this machine, and allow it:
+            `TritonServer.admin_headers` are the headers for a server of ours.
 
     Raises:
-        ClientError: no connection, no such model, or a model whose config is not ours to read.
+        ServerUnavailableError: no connection.
+        UnknownModelError: no such model, or no such version of it.
+        DeadlineExceededError: no answer in time.
+        ClientError: settings that make no sense, or a model whose config is not ours to read.
 
     Example:
         >>> with EnsembleClient("127.0.0.1:8001", "movielens") as client:  # doctest: +SKIP
@@ -42,22 +50,30 @@ class EnsembleClient:
     """
 
     def __init__(
-        self, url: str, model_name: str, *, model_version: str = "", timeout: float = 60.0
+        self,
+        url: str,
+        model_name: str,
+        *,
+        model_version: str = "",
+        timeout: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+        tls: Tls | None = None,
+        retries: int = MOST_RETRIES,
+        shared_memory: bool = False,
     ) -> None:
         self.url = url
         self.model_name = model_name
         self.model_version = model_version
         self.timeout = timeout
-        options = [
-            ("grpc.max_send_message_length", MAX_MESSAGE),
-            ("grpc.max_receive_message_length", MAX_MESSAGE),
-        ]
-        if url.startswith(("127.0.0.1", "localhost", "[::1]")):
-            # A proxy of the environment is for the world outside.
-            options.append(("grpc.enable_http_proxy", 0))
-        self._client = grpc.InferenceServerClient(url, channel_args=options)
+        expect_retries(retries)
+        address = parse_address(url, tls)
+        connect = HttpConnection if address.scheme.startswith("http") else GrpcConnection
+        self._connection = connect(address, headers or {}, retries)
+        self._memory = Regions(self._connection) if shared_memory else None
         try:
-            self._contract = self._read_contract()
+            self._contract = read_contract(
+                self._connection.config(model_name, model_version, timeout)
+            )
         except BaseException:
             self.close()
             raise
@@ -67,16 +83,19 @@ class EnsembleClient:
         """The model's inputs, outputs, label columns and generation."""
         return self._contract
 
-    def predict(self, data: Any) -> Any:
+    def predict(self, data: Any, *, timeout: float | None = None) -> Any:
         """Predict for every row of a table.
 
         Values are converted only where nothing is lost; otherwise the error names the column. In
-        pandas NaN, NA and None are null, in Polars null, in lists None. Columns that the model
-        does not take are left out.
+        pandas NaN, NA and None are null, in Polars null, in lists None. Dates and times become
+        microseconds since 1970-01-01 UTC where the model takes those. Columns that the model does
+        not take are left out. A table with more rows than the model takes at once is sent in
+        parts, one after another.
 
         Args:
             data: a Polars frame, a pandas frame, or a dict of arrays (N,), (N, 1), of lists, or
                 of lists of lists for list columns. No rows are no request.
+            timeout: seconds for each request; by default the client's.
 
         Returns:
             The same kind of table with a column for each of the model's outputs: a Polars frame,
@@ -84,67 +103,56 @@ class EnsembleClient:
             its code on the wire.
 
         Raises:
-            ClientError: the data does not fit, or the server refused.
+            ColumnError: columns are missing, or are not of one length.
+            DtypeError: a column holds what the model does not take.
+            InvalidRequestError: the server refused.
+            ServerUnavailableError: no connection, after the retries.
+            DeadlineExceededError: no answer in time.
+            ClientError: anything else that the server says.
         """
-        columns = to_columns(self._contract.inputs, data)
-        rows = {column.rows for column in columns.values()}
-        if rows == {0}:
-            tensors = self._contract.no_rows()
-        else:
-            request: dict[str, Array] = {}
-            try:
-                for column in self._contract.inputs:
-                    request.update(encode(column, columns[column.name]))
-            except (SchemaError, UnicodeEncodeError) as error:
-                raise ClientError("INVALID_INPUT", str(error)) from error
-            tensors = self.raw(request)
-        if isinstance(data, pl.DataFrame):
-            return to_polars(self._contract.outputs, tensors)
-        if is_pandas(data):
-            return to_pandas(self._contract.outputs, tensors, data.index)
-        return to_arrays(self._contract.outputs, tensors)
+        requests = to_requests(self._contract, data)
+        answers = [self.raw(request, timeout=timeout) for request in requests]
+        return to_table(self._contract, data, answers)
 
-    def raw(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    def raw(
+        self, tensors: Mapping[str, Array], *, timeout: float | None = None
+    ) -> dict[str, Array]:
         """Send tensors as they are, and return the output tensors as they come.
 
         Args:
             tensors: by input name; strings as an object array of `bytes` or `str`.
+            timeout: seconds; by default the client's.
 
         Raises:
-            ClientError: a dtype that Triton does not know, or the server refused.
+            DtypeError: a dtype that Triton does not know.
+            ClientError: the server refused, or did not answer.
         """
-        inputs = []
-        for name, tensor in tensors.items():
-            datatype = np_to_triton_dtype(tensor.dtype)
-            if datatype is None:
-                raise ClientError(
-                    "INVALID_INPUT",
-                    f"Input {name!r}: expected a dtype of Triton. Received: {tensor.dtype}.",
-                )
-            inputs.append(grpc.InferInput(name, list(tensor.shape), datatype))
-            inputs[-1].set_data_from_numpy(np.ascontiguousarray(tensor))
-        try:
-            result = self._client.infer(
-                self.model_name, inputs, self.model_version, client_timeout=self.timeout
-            )
-        except InferenceServerException as error:
-            raise _refused(error) from error
-        return {
-            output.name: result.as_numpy(output.name) for output in result.get_response().outputs
-        }
+        seconds = self.timeout if timeout is None else timeout
+        with (
+            nullcontext(encode_tensors(tensors))
+            if self._memory is None
+            else self._memory.holding(tensors, seconds)
+        ) as encoded:
+            return self._connection.infer(self.model_name, self.model_version, encoded, seconds)
+
+    def for_model(self, name: str) -> EnsembleClient:
+        """A client for another model of the same server, over the same connection.
+
+        Closing either closes the connection.
+
+        Raises:
+            ClientError: as the constructor.
+        """
+        other = object.__new__(EnsembleClient)
+        vars(other).update(vars(self), model_name=name, model_version="")
+        other._contract = read_contract(self._connection.config(name, "", self.timeout))
+        return other
 
     def close(self) -> None:
-        """Close the connection. Closing it twice does nothing."""
-        self._client.close()
-
-    def _read_contract(self) -> Contract:
-        try:
-            answer = self._client.get_model_config(
-                self.model_name, self.model_version, client_timeout=self.timeout
-            )
-        except InferenceServerException as error:
-            raise _refused(error) from error
-        return read_contract(answer.config)
+        """Close the connection and free shared memory. Closing it twice does nothing."""
+        if self._memory is not None:
+            self._memory.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         """The connection itself."""
@@ -160,7 +168,14 @@ class EnsembleClient:
         self.close()
 
 
-def _refused(error: InferenceServerException) -> ClientError:
-    """The server's error, or gRPC's."""
-    status = str(error.status() or "UNKNOWN").removeprefix("StatusCode.")
-    return ClientError(status, str(error.message()))
+def expect_retries(retries: int) -> None:
+    """Check a number of retries.
+
+    Raises:
+        ClientError: it makes no sense.
+    """
+    if type(retries) is not int or not 0 <= retries <= MOST_RETRIES:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected retries from 0 to {MOST_RETRIES}. Received: {retries!r}.",
+        )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tritonclient.grpc import model_config_pb2
 from serving.errors import ClientError
 from workflow.expressions.column import Array
 from workflow.schema import DTYPES, dtype_of
-from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
+from workflow.wire import NNZS, VALUES, WireColumn, parse_columns, unpack
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
@@ -28,6 +28,11 @@ class Contract:
         label_columns: columns that training had and serving must not be sent.
         generation: which export the model is of; "" for a model that another tool exported.
         widths: the second dimension of each output tensor; 1 where the config leaves it open.
+        preprocessing: the model that makes the features, where the model is an ensemble of ours.
+        max_batch_size: the rows of a request at most; 0 for any number.
+        output_suffix: what the names of the output tensors have behind those of the columns.
+        packing: the tensors that a packed output tensor is made of, by its name.
+        row_limit: the rows that the preprocessing takes at most, where a limit was set; else 0.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -35,6 +40,21 @@ class Contract:
     label_columns: tuple[str, ...]
     generation: str
     widths: dict[str, int]
+    preprocessing: str = ""
+    max_batch_size: int = 0
+    output_suffix: str = ""
+    packing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    row_limit: int = 0
+
+    @property
+    def max_rows(self) -> int:
+        """The rows of a request at most, for whatever reason; 0 for any number."""
+        return min(filter(None, (self.max_batch_size, self.row_limit)), default=0)
+
+    def opened(self, tensors: dict[str, Array]) -> dict[str, Array]:
+        """The output tensors by the names that the columns give them."""
+        named = {name.removesuffix(self.output_suffix): t for name, t in tensors.items()}
+        return unpack(named, self.packing)
 
     def no_rows(self) -> dict[str, Array]:
         """The output tensors for an empty table."""
@@ -61,7 +81,9 @@ def read_contract(config: Any) -> Contract:
             for kind, tensors in (("inputs", config.input), ("outputs", config.output))
         )
         labels = tuple(json.loads(parameters.get("label_columns", "[]")))
-    except (ValueError, TypeError) as error:
+        packing = dict(json.loads(parameters.get("packing", "{}")))
+        row_limit = int(json.loads(parameters.get("limits", "{}")).get("max_rows", 0))
+    except (ValueError, TypeError, AttributeError) as error:
         raise ClientError(
             "INVALID_CONFIG",
             f"Expected the parameters of {config.name!r} as our exporter writes them. "
@@ -71,7 +93,18 @@ def read_contract(config: Any) -> Contract:
     widths = {
         tensor.name: max(dims[0], 1) for tensor in config.output if (dims := tensor.dims[skip:])
     }
-    return Contract(tuple(inputs), tuple(outputs), labels, parameters.get("generation", ""), widths)
+    return Contract(
+        tuple(inputs),
+        tuple(outputs),
+        labels,
+        parameters.get("generation", ""),
+        widths,
+        parameters.get("preprocessing", ""),
+        config.max_batch_size,
+        parameters.get("output_suffix", ""),
+        packing,
+        row_limit,
+    )
 
 
 def _described(text: str) -> list[WireColumn]:

@@ -27,3 +27,62 @@ class ClientError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+class ColumnError(ClientError):
+    """Columns that are missing or do not fit together; nothing was sent."""
+
+
+class DtypeError(ClientError):
+    """A column whose values are not what the model takes; nothing was sent."""
+
+
+class InvalidRequestError(ClientError):
+    """A request that the server read and refused."""
+
+
+class UnknownModelError(ClientError):
+    """A model, or a version of it, that the server does not have."""
+
+
+class ServerUnavailableError(ClientError):
+    """No server at the address, or one that takes no requests now. Asking again may help."""
+
+
+class DeadlineExceededError(ClientError):
+    """No answer within the time-out; the server may have worked on the request all the same."""
+
+
+_KINDS = {
+    "INVALID_ARGUMENT": InvalidRequestError,
+    "NOT_FOUND": UnknownModelError,
+    "UNAVAILABLE": ServerUnavailableError,
+    "DEADLINE_EXCEEDED": DeadlineExceededError,
+}
+_ADVICE = {
+    "NOT_FOUND": "Check the name and the version, and that the server has loaded the model.",
+    "UNAVAILABLE": (
+        "Check that the server runs at {url} and is ready. By default gRPC is on port 8001, and "
+        "HTTP, whose address begins with http://, on port 8000."
+    ),
+    "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy.",
+    "UNAUTHENTICATED": "Pass what the server asks for in `headers`.",
+}
+
+
+def refusal(code: str, message: str, url: str) -> ClientError:
+    """The error for what a server, or the way to it, answered; to be raised by the caller.
+
+    Args:
+        code: a gRPC status.
+        message: its text.
+        url: the server's address.
+
+    Example:
+        >>> type(refusal("UNAVAILABLE", "Connection refused", "127.0.0.1:8001")).__name__
+        'ServerUnavailableError'
+    """
+    text = message.strip()
+    if code in _ADVICE:
+        text = f"{text.removesuffix('.')}. {_ADVICE[code].format(url=url)}"
+    return _KINDS.get(code, ClientError)(code, text)

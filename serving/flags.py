@@ -8,6 +8,8 @@ from dataclasses import dataclass
 # load a model may run code.
 RESTRICTED = "shared-memory,model-repository,trace,logging"
 ADMIN_HEADER = "admin-key"
+# gRPC's name for the same header.
+GRPC_ADMIN_HEADER = f"triton-grpc-protocol-{ADMIN_HEADER}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from serving.errors import ClientError
 from workflow import Workflow
 from workflow.data import as_lazy_frame
 from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_column
-from workflow.wire import NNZS, VALUES
+from workflow.expressions.series import to_column, to_series
+from workflow.wire import NNZS, VALUES, WireColumn, decode, encode
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,11 @@ def check_parity(
     """
     contract = client.contract
     frame = _raw_rows(rows, [column.name for column in contract.inputs])
-    with EnsembleClient(client.url, f"{client.model_name}_nvt", timeout=client.timeout) as step:
-        features = [column.name for column in step.contract.outputs]
-        offline = _transform(workflow, frame, features)
-        dtypes = {column.name: column.dtype for column in step.contract.outputs}
-        batches = list(_slices(frame.height, batch_size))
-        served = pl.concat([step.predict(frame[part]) for part in batches])
-        answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
-    outputs = [
-        _compare_column(name, offline[name], served[name], dtypes[name]) for name in features
-    ]
+    features = _features_of(model, workflow)
+    offline = _transform(workflow, frame, features)
+    batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
+    outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
+    answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
     names = [column.name for column in contract.outputs]
     expected = [
         _call(model, {n: to_column(offline[n][part]) for n in features}, names) for part in batches
@@ -170,6 +165,26 @@ def check_parity(
     return ParityReport(
         client.model_name, contract.generation, frame.height, tolerance, tuple(outputs)
     )
+
+
+def _features_of(model: Any, workflow: Workflow) -> list[str]:
+    """The workflow's columns that a network takes."""
+    made = workflow.output_schema
+    names = [tensor.name for tensor in model.inputs]
+    return [
+        *dict.fromkeys(n if n in made else n.removesuffix(VALUES).removesuffix(NNZS) for n in names)
+    ]
+
+
+def _compare_features(
+    client: EnsembleClient, frame: pl.DataFrame, offline: pl.DataFrame, batches: list[slice]
+) -> list[OutputParity]:
+    """The columns of the step that makes them, which is asked by itself."""
+    name = client.contract.preprocessing
+    step = client.for_model(name)
+    served = pl.concat([step.predict(frame[part]) for part in batches])
+    columns = step.contract.outputs
+    return [_compare_column(c, offline[c.name], served[c.name]) for c in columns]
 
 
 def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
@@ -200,8 +215,12 @@ def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> 
 def _call(model: Any, columns: Mapping[str, Column], names: list[str]) -> dict[str, Array]:
     """The network's answer, by the names that it has on the server."""
     tensors: dict[str, Array] = {}
+    widths = {tensor.name: tensor.shape[1] for tensor in model.inputs}
     for name, column in columns.items():
-        if column.lengths is None:
+        if column.lengths is not None and name in widths:
+            dtype = column.array.dtype.name
+            tensors |= encode(WireColumn(name, dtype, "fixed", width=widths[name]), column)
+        elif column.lengths is None:
             tensors[name] = column.array.reshape(-1, 1)
         else:
             tensors[name + VALUES] = column.array.reshape(-1, 1)
@@ -224,8 +243,11 @@ def _fill(structure: Any, tensors: Mapping[str, Array]) -> Any:
     return tensors[structure.name]
 
 
-def _compare_column(name: str, here: pl.Series, there: pl.Series, dtype: str) -> OutputParity:
+def _compare_column(column: WireColumn, here: pl.Series, there: pl.Series) -> OutputParity:
     """Features: lists are compared row by row, each with its length."""
+    name = column.name
+    if column.layout == "fixed":
+        here = _of_width(here, column)
     if not isinstance(here.dtype, pl.List):
         exact = 0.0 if not here.dtype.is_float() else 1e-6
         return _compare(name, "feature", here.to_numpy(), there.to_numpy(), exact)
@@ -234,9 +256,16 @@ def _compare_column(name: str, here: pl.Series, there: pl.Series, dtype: str) ->
         wrong = np.flatnonzero(here.list.len().to_numpy() != there.list.len().to_numpy())
         return OutputParity(name, "feature", len(here), len(wrong), float("inf"), int(wrong[0]))
     rows = np.repeat(np.arange(len(here)), a.lengths)
-    flat = _compare(name, "feature", a.array.astype(dtype), b.array, 0.0)
+    flat = _compare(name, "feature", a.array.astype(column.dtype), b.array, 0.0)
     first = None if flat.first_mismatch is None else int(rows[flat.first_mismatch])
     return OutputParity(name, "feature", len(here), flat.mismatches, flat.max_difference, first)
+
+
+def _of_width(lists: pl.Series, column: WireColumn) -> pl.Series:
+    """Lists cut or filled up to the width in which they are served."""
+    wire = replace(column, dtype=to_column(lists).array.dtype.name)
+    tensors = encode(wire, to_column(lists))
+    return to_series(decode(wire, tensors), column.name)
 
 
 def _compare(name: str, kind: str, here: Array, there: Array, tolerance: float) -> OutputParity:

@@ -16,7 +16,8 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
 
     Args:
         repository: the model repository.
-        models: names; None means every ensemble, or every model when there is no ensemble.
+        models: names; None means every model that clients ask, which are ensembles and those that
+            an export of ours made whole, or every model when there is none of them.
 
     Raises:
         ServerError: the repository holds no model, or not the named ones.
@@ -29,7 +30,7 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
             f"Expected models in {repository}, folders with a config.pbtxt. Received: none."
         )
     if models is None:
-        return tuple([name for name in found if _is_ensemble(repository / name)] or found)
+        return tuple([name for name in found if _is_published(repository / name)] or found)
     missing = [name for name in models if name not in found]
     if missing or not models:
         raise ServerError(
@@ -39,10 +40,11 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
     return tuple(models)
 
 
-def _is_ensemble(folder: Path) -> bool:
+def _is_published(folder: Path) -> bool:
     config = model_config_pb2.ModelConfig()
     try:
         text_format.Parse((folder / "config.pbtxt").read_text(), config)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ServerError(f"{folder / 'config.pbtxt'} is not a model's config: {error}") from error
-    return config.platform == "ensemble" or bool(config.ensemble_scheduling.step)
+    is_ensemble = config.platform == "ensemble" or bool(config.ensemble_scheduling.step)
+    return is_ensemble or "label_columns" in config.parameters

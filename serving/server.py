@@ -11,6 +11,7 @@ from typing import Self
 
 from serving.administration import Administration
 from serving.errors import ServerError
+from serving.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
 from serving.installation import find_tritonserver
 from serving.process import ServerProcess
 from serving.repository import models_to_load
@@ -25,8 +26,8 @@ class TritonServer:
 
     Args:
         model_repository: the folder with the models.
-        models: names to load; None loads every ensemble with its steps, or, where there is no
-            ensemble, every model.
+        models: names to load; None loads every ensemble with its steps and every fused model, or,
+            where there is none of them, every model.
         tritonserver: the program; else the environment variable TRITONSERVER, PATH, and the
             server inside the package nvidia-pytriton are tried in this order.
         python: the interpreter for models that run in Python; by default this one.
@@ -74,6 +75,11 @@ class TritonServer:
     def http_url(self) -> str:
         """The address of HTTP, for example "http://127.0.0.1:8000"."""
         return self._started().http_url
+
+    @property
+    def admin_headers(self) -> dict[str, str]:
+        """What lets a client use shared memory, load models and change the log: for few eyes."""
+        return dict.fromkeys((ADMIN_HEADER, GRPC_ADMIN_HEADER), self._started().flags.admin_key)
 
     @property
     def log_path(self) -> Path:
@@ -148,9 +154,13 @@ class TritonServer:
             self._started().stop()
             self._stopped = True
 
+    def is_running(self) -> bool:
+        """Whether the server's process exists."""
+        return self._process is not None and self._process.is_running()
+
     def is_ready(self, timeout: float = 5.0) -> bool:
         """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
-        if self._process is None or not self._process.is_running():
+        if not self.is_running():
             return False
         try:
             for model in self._models:

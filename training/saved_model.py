@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,18 +47,34 @@ def save_model(
     """
     described = model_signature(model)
     with _staged(Path(path)) as folder:
-        module = tf.Module()
-        # Plain tf.Variables, each tracked by one name: a checkpoint holds a variable as often
-        # as it is reachable, and C++ loaders do not find a Keras variable's value.
-        module.weights = [variable.value for variable in model.variables]
-        module.resources = _resources(model)
+        module = network_state(model)
         function = _serving_function(model, described)
         with _quiet():
-            tf.saved_model.save(module, str(folder), signatures={signature: function})
+            _write(module, folder, {signature: function})
     return described
 
 
-def _serving_function(model: keras.Model, signature: ModelSignature) -> Any:
+def _write(module: tf.Module, folder: Path, signatures: dict[str, Any]) -> None:
+    try:
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    except tf.errors.OpError as error:
+        raise TrainingError(
+            f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "
+            f"({type(error).__name__}). Look for room on the disk, and for who may write there."
+        ) from error
+
+
+def network_function(model: keras.Model, signature: ModelSignature) -> Callable[..., Any]:
+    """The model in inference mode as a function of named tensors, to a dictionary of outputs.
+
+    Args:
+        model: what `model_signature` takes.
+        signature: its signature.
+
+    Example:
+        >>> network_function(model, model_signature(model))(userId=tf.constant([[1]]))
+        {'output': <tf.Tensor: ...>}
+    """
     # A sequential model takes one tensor, and has no property `input` before it is called.
     structure = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
@@ -68,11 +84,26 @@ def _serving_function(model: keras.Model, signature: ModelSignature) -> Any:
         outputs = keras.tree.flatten(model(inputs, training=False))
         return {spec.name: value for spec, value in zip(signature.outputs, outputs, strict=True)}
 
+    return serve
+
+
+def _serving_function(model: keras.Model, signature: ModelSignature) -> Any:
+    serve = network_function(model, signature)
     specs = {
         spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)
         for spec in signature.inputs
     }
     return tf.function(serve, autograph=False).get_concrete_function(**specs)
+
+
+def network_state(model: keras.Model) -> tf.Module:
+    """What a SavedModel of the model must hold: each of its variables once, and its tables."""
+    module = tf.Module()
+    # Plain tf.Variables, each tracked by one name: a checkpoint holds a variable as often
+    # as it is reachable, and C++ loaders do not find a Keras variable's value.
+    module.weights = [variable.value for variable in model.variables]
+    module.resources = _resources(model)
+    return module
 
 
 def _resources(model: keras.Model) -> list[Any]:

@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
+from training.layers import EmbeddingBag, EmbeddingCollection
+from training.report import TrainingReport
+from training.split import compile_model
+from training.watch import SampleCount, Watch
 
 _SAMPLES = "samples"
-_CURVE_POINTS = 50
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """What a training run did.
-
-    Attributes:
-        samples: rows trained on, over all epochs.
-        seconds: wall time of training, tracing included, validation not.
-        loss_curve: the mean loss of up to 50 equal stretches of the run, in order.
-        history: for each metric, `val_` metrics too, its value after each epoch.
-
-    Example:
-        >>> report = train(model, train_data, valid_data)
-        >>> report.val_auc
-        0.7731
-    """
-
-    samples: int
-    seconds: float
-    loss_curve: tuple[float, ...]
-    history: Mapping[str, tuple[float, ...]]
-
-    @property
-    def samples_per_second(self) -> float:
-        """Rows trained on in a second."""
-        return self.samples / self.seconds if self.seconds else 0.0
-
-    @property
-    def auc(self) -> float | None:
-        """The area under the ROC curve in the last epoch of training, where it was measured."""
-        return self._last("auc")
-
-    @property
-    def val_auc(self) -> float | None:
-        """The area under the ROC curve on the validation data, where it was measured."""
-        return self._last("val_auc")
-
-    def _last(self, metric: str) -> float | None:
-        return self.history[metric][-1] if metric in self.history else None
-
-    def __str__(self) -> str:
-        """A table: the run in one line, then each metric after each epoch."""
-        speed = f"{self.samples_per_second:,.0f} samples/s"
-        lines = [f"{self.samples:,} samples in {self.seconds:.1f} s, {speed}"]
-        width = max(map(len, self.history), default=0)
-        for metric, values in self.history.items():
-            lines.append(f"{metric:<{width}}  " + "  ".join(f"{value:.4f}" for value in values))
-        return "\n".join(lines)
 
 
 def train(
@@ -75,11 +30,17 @@ def train(
     optimizer: Any = "adam",
     loss: Any = "binary_crossentropy",
     metrics: Sequence[Any] | None = None,
+    split: bool | None = None,
+    precision: str = "float32",
+    steps_per_execution: int = 1,
+    patience: int | None = None,
+    checkpoint: str | Path | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     stop_on_nan: bool = True,
+    validate_ids: bool = False,
     verbose: int | str = 0,
 ) -> TrainingReport:
-    """Compiles and fits a model; `model.compile` and `model.fit` do as well without it.
+    """Compiles and fits a model; `compile_model` and `model.fit` do as well without it.
 
     Args:
         model: a Keras model with one output.
@@ -87,19 +48,31 @@ def train(
             a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
         epochs: how often to go through the data.
-        optimizer: a Keras optimizer or its name.
+        optimizer: a Keras optimizer or a name, as in `compile_model`.
         loss: a Keras loss or its name.
         metrics: Keras metrics; the area under the ROC curve when None.
-        callbacks: further Keras callbacks.
+        split: whether to train with the split step of `compile_model`; None for where there is a
+            GPU and the model is a functional or sequential one.
+        precision: what the dense layers compute in: "float32", or with the split step, which it
+            then asks for, "bfloat16" or "float16".
+        steps_per_execution: how many steps to take for each call from Python.
+        patience: ends the run when that many epochs have not bettered the loss on the validation
+            data, and gives the model the weights of the best.
+        checkpoint: a folder for model, optimizer and loader's position after each epoch. If there
+            is a checkpoint, training goes on from there. For more, make a
+            `loader.LoaderCheckpoint` and put it first among the callbacks.
+        callbacks: further Keras callbacks, such as `keras.callbacks.TensorBoard("logs")`.
         stop_on_nan: whether to end a run whose loss is no longer a number.
-        verbose: as in `model.fit`.
+        validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
+            Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
+        verbose: as in `model.fit`; 1 shows progress.
 
     Returns:
         Speed, loss curve and metrics.
 
     Raises:
-        TrainingError: no data, or the loss is not a number; the model then keeps the weights
-            it had at that moment.
+        TrainingError: no data, arguments that make no sense, an id out of range, or a loss that is
+            not a number; the model then keeps the weights it had at that moment.
 
     Example:
         >>> print(train(model, train_data, valid_data, optimizer=keras.optimizers.Adam(0.01)))
@@ -111,26 +84,103 @@ def train(
     """
     if epochs < 1:
         raise TrainingError(f"Expected at least one epoch. Received: epochs={epochs}.")
+    watch = Watch(stop_on_nan)
+    chosen = [*_early_stopping(patience, validation_data), *callbacks, watch]
     metrics = [keras.metrics.AUC(name="auc")] if metrics is None else list(metrics)
-    model.compile(optimizer, loss, metrics=[*metrics, _SampleCount(name=_SAMPLES)])
-    watch = _Watch(stop_on_nan)
+    compile_model(
+        model,
+        optimizer,
+        loss,
+        [*metrics, SampleCount(name=_SAMPLES)],
+        split=precision != "float32" or _is_splittable(model) if split is None else split,
+        precision=precision,
+        steps_per_execution=steps_per_execution,
+    )
+    first = 0
+    if checkpoint is not None:
+        saver = LoaderCheckpoint(_loader(train_data), checkpoint)
+        first = saver.restore(model)
+        if first >= epochs:
+            raise TrainingError(
+                f"Expected more epochs than the checkpoint in {checkpoint} has: {first}. "
+                f"Received: epochs={epochs}. Raise epochs to go on, or remove the folder."
+            )
+        chosen.insert(0, saver)
     x, y, weights = keras.utils.unpack_x_y_sample_weight(train_data)
-    history = model.fit(
-        x,
-        y,
-        sample_weight=weights,
-        validation_data=validation_data,
-        epochs=epochs,
-        callbacks=[*callbacks, watch],
-        verbose=verbose,
-        shuffle=isinstance(train_data, (tuple, list)),  # other data comes in its own order
-    ).history
+    with _validated(model, validate_ids):
+        history = model.fit(
+            x,
+            y,
+            sample_weight=weights,
+            validation_data=validation_data,
+            epochs=epochs,
+            initial_epoch=first,
+            callbacks=chosen,
+            verbose=verbose,
+            shuffle=isinstance(train_data, (tuple, list)),  # other data comes in its own order
+        ).history
     if stop_on_nan:
         watch.check()
     return _report(history, watch)
 
 
-def _report(history: Mapping[str, Sequence[float]], watch: _Watch) -> TrainingReport:
+def _is_splittable(model: keras.Model) -> bool:
+    return bool(tf.config.list_physical_devices("GPU")) and bool(getattr(model, "inputs", None))
+
+
+def _early_stopping(
+    patience: int | None, validation_data: Any
+) -> list[keras.callbacks.EarlyStopping]:
+    if patience is None:
+        return []
+    if validation_data is None or patience < 1:
+        raise TrainingError(
+            "Expected validation_data and a patience of at least one epoch, to stop early. "
+            f"Received: patience={patience}, validation_data={validation_data!r}."
+        )
+    return [keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True)]
+
+
+def _loader(train_data: Any) -> KerasSequenceLoader:
+    if isinstance(train_data, KerasSequenceLoader):
+        return train_data
+    raise TrainingError(
+        "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
+        f"Received: {type(train_data).__name__}. For a mapped loader put "
+        "LoaderCheckpoint(loader, folder) among the callbacks; for other data "
+        "keras.callbacks.BackupAndRestore(folder)."
+    )
+
+
+@contextmanager
+def _validated(model: keras.Model, validate: bool) -> Iterator[None]:
+    """Checks ids while the block runs, and tells what a check found as a user's mistake."""
+    if not validate:
+        yield
+        return
+    lookups = [
+        layer
+        for layer in model._flatten_layers()  # noqa: SLF001 - layers inside of layers, too
+        if isinstance(layer, (EmbeddingBag, EmbeddingCollection))
+    ]
+    before = [layer.validate_ids for layer in lookups]
+    for layer in lookups:
+        layer.validate_ids = True
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(r"assertion failed: \[(Expected .*?)\] \[(.*?)\] \[(.*?)\]", str(error))
+        if found is None:
+            raise
+        raise TrainingError(f"{found[1]} {found[2]} .. {found[3]}") from error
+    finally:
+        for layer, value in zip(lookups, before, strict=True):
+            layer.validate_ids = value
+        # They were traced with the checks.
+        model.train_function = model.test_function = None
+
+
+def _report(history: Mapping[str, Sequence[float]], watch: Watch) -> TrainingReport:
     samples = round(sum(history.get(_SAMPLES, ())))
     if not samples:
         raise TrainingError("Expected training data with at least one row. Received: none.")
@@ -140,75 +190,3 @@ def _report(history: Mapping[str, Sequence[float]], watch: _Watch) -> TrainingRe
         if not name.endswith(_SAMPLES)
     }
     return TrainingReport(samples, watch.seconds, watch.loss_curve(), kept)
-
-
-class _SampleCount(keras.metrics.Metric):
-    """Counts rows, since no kind of data says how many it holds and the last batch is short."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(dtype="int64", **options)
-        self.count = self.add_variable((), "zeros", name="count", dtype="int64")
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # noqa: ARG002
-        self.count.assign_add(tf.shape(y_true, out_type=tf.int64)[0])
-
-    def result(self) -> Any:
-        # A copy: validation counts in the same variable before Keras reads this.
-        return tf.identity(self.count.value)
-
-
-class _Watch(keras.callbacks.Callback):
-    """Times the training alone, keeps the loss curve, and notices a loss that is no number."""
-
-    # Keras then runs it beside the steps, so reading the loss does not stall a GPU.
-    async_safe = True
-
-    def __init__(self, stop_on_nan: bool) -> None:
-        super().__init__()
-        self.stop_on_nan = stop_on_nan
-        self.seconds = 0.0
-        self._losses: list[dict[int, float]] = []
-        self._started: float | None = None
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        self._losses.append({})
-        self._started = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        value = float((logs or {}).get("loss", 0.0))
-        self._losses[-1][batch] = value
-        if self.stop_on_nan and not math.isfinite(value):
-            self.model.stop_training = True
-
-    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        self._stop_clock()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        self._stop_clock()
-
-    def _stop_clock(self) -> None:
-        if self._started is not None:
-            self.seconds += time.perf_counter() - self._started
-            self._started = None
-
-    def check(self) -> None:
-        """Raises TrainingError at the first step whose loss is not a number."""
-        for epoch, losses in enumerate(self._losses, 1):
-            # Steps are reported from several threads, so in any order.
-            for step in sorted(losses):
-                if not math.isfinite(losses[step]):
-                    raise TrainingError(
-                        f"Expected the loss to stay a number. Received: {losses[step]} at step "
-                        f"{step + 1} of epoch {epoch}. Lower the learning rate, clip the gradients "
-                        "(clipnorm=1.0), and look for NaN or very large values in the inputs."
-                    )
-
-    def loss_curve(self) -> tuple[float, ...]:
-        """Means of equal stretches, from the running means that Keras logs."""
-        steps: list[float] = []
-        for epoch in self._losses:
-            totals = [(step + 1) * epoch[step] for step in sorted(epoch)]
-            steps += [total - before for total, before in zip(totals, [0.0, *totals], strict=False)]
-        size = max(1, math.ceil(len(steps) / _CURVE_POINTS))
-        stretches = [steps[start : start + size] for start in range(0, len(steps), size)]
-        return tuple(sum(part) / len(part) for part in stretches)

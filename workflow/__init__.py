@@ -9,13 +9,16 @@ from . import ops
 from .embeddings import embedding_dimension, get_embedding_sizes
 from .errors import WorkflowError, WorkflowFormatError
 from .expressions.tree import where
+from .graph import ColumnSelector, Subgraph
 from .schema import ColumnSchema, Schema, SchemaError, Tags
 from .workflow import Workflow
 
 __all__ = [
     "ColumnSchema",
+    "ColumnSelector",
     "Schema",
     "SchemaError",
+    "Subgraph",
     "Tags",
     "Workflow",
     "WorkflowError",

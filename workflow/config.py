@@ -28,6 +28,13 @@ def check_config(operator: type[Operator], config: Any) -> None:
 
     Raises:
         FormatError: a field is missing, unknown or of another type.
+
+    Example:
+        >>> from workflow import ops
+        >>> check_config(ops.LogOp, {"base": 10})
+        Traceback (most recent call last):
+            ...
+        workflow.expressions.arrays.FormatError: LogOp takes ...
     """
     fields = operator.saved_fields()
     if not isinstance(config, dict) or config.keys() != set(fields):
@@ -62,5 +69,7 @@ def fits(value: Any, hint: Any) -> bool:
         return type(value) is list and all(fits(v, arguments[0]) for v in value)
     if origin is Callable:
         return False
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        return False  # JSON holds numbers that no column and no float does.
     # What else an annotation allows, such as a node of the graph, no file holds.
     return type(value) in _JSON.get(hint, ())

@@ -13,7 +13,7 @@ import polars as pl
 
 from .errors import WorkflowError
 from .expressions.arrays import FormatError, read_json
-from .expressions.verbs import ExpressionError
+from .expressions.types import ExpressionError
 from .schema import Schema, SchemaError
 
 SCHEMA_FILE = "schema.json"

@@ -2,40 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from .errors import WorkflowError
-from .graph import Bound, Node, OperatorNode
+from .engine import is_gpu
+from .graph import Node
+from .learn import Learning, Tables, learn_part, learn_parts, split_by_row
 from .operator import State
+from .operator_node import Bound, OperatorNode
+from .pieces import pieces
 from .resolution import Resolution
 from .rows import schema_of
 from .schema import Schema
 
+# Polars reads up to 128 row groups ahead of the slowest query, so a pass is over no more than this.
+ROWS_OF_A_PASS = 8_000_000
 
-def fit_graph(
-    nodes: Sequence[Node], frame: pl.LazyFrame, inputs: Schema, engine: str
-) -> dict[int, State]:
+Learn = Callable[[Learning], Tables]
+
+
+def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, State]:
     """What each operator learns, by the number of its node.
 
     Args:
         nodes: parents before children.
-        frame: the data's columns that the graph reads.
-        inputs: their schema.
-        engine: "auto", "cpu" or "gpu".
+        inputs: the data's columns that the graph reads.
+        learn: what makes the operators' tables of the data.
 
     Raises:
-        WorkflowError: the data has no row, or an operator cannot take its columns.
+        WorkflowError: an operator cannot take its columns.
     """
-    if frame.select(pl.len()).collect().item() == 0:
-        raise WorkflowError("There is no row to fit to.")
     states: dict[int, State] = {}
     resolution = Resolution(inputs)
     while len(resolution.made) < len(nodes):
         learning = _resolve_ready(nodes, states, resolution)
-        states |= _learn(learning, frame, engine)
+        tables = learn(learning) if learning else {}
+        for number, (node, bound) in learning.items():
+            own = {name: table for (owner, name), table in tables.items() if owner == number}
+            with node.errors(bound.columns):
+                states[number] = bound.operator.finish(own, schema_of(bound.columns))
     return states
+
+
+def learner(data: Any, frame: pl.LazyFrame, engine: str) -> Learn:
+    """What makes operators' tables on this machine.
+
+    Args:
+        data: what `Workflow.fit` takes.
+        frame: the same, lazily, with the columns that the graph reads.
+        engine: "auto", "cpu" or "gpu".
+
+    Raises:
+        WorkflowError: the engine is unknown.
+    """
+    is_files = isinstance(data, str | Path | list | tuple)
+    names = frame.collect_schema().names()
+
+    def learn(learning: Learning) -> Tables:
+        if is_gpu(engine) or not is_files:
+            return learn_part(learning, frame, engine)
+        by_row, others = split_by_row(learning)
+        parts = (piece.select(names) for piece in pieces(data, ROWS_OF_A_PASS))
+        tables = learn_parts(by_row, parts, engine) if by_row else {}
+        return tables | learn_part(others, frame, engine)
+
+    is_gpu(engine)
+    return learn
 
 
 def _resolve_ready(
@@ -52,39 +87,3 @@ def _resolve_ready(
         else:
             resolution.resolve(node, states.get(number, {}))
     return learning
-
-
-def _learn(
-    learning: Mapping[int, tuple[OperatorNode, Bound]], frame: pl.LazyFrame, engine: str
-) -> dict[int, State]:
-    """One pass over the data for all operators that are ready to learn."""
-    queries: dict[tuple[int, str], pl.LazyFrame] = {}
-    for number, (node, bound) in learning.items():
-        program = bound.rows.program(bound.columns.values())
-        with node.errors(bound.columns):
-            own = bound.rows.select(frame, program)
-            partials = bound.operator.partial(own, schema_of(bound.columns))
-        queries |= {(number, name): query for name, query in partials.items()}
-    tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
-    states = {}
-    for number, (node, bound) in learning.items():
-        made = {name: table for (owner, name), table in tables.items() if owner == number}
-        with node.errors(bound.columns):
-            states[number] = bound.operator.finish(made, schema_of(bound.columns))
-    return states
-
-
-def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
-    """Run queries over one scan of the data.
-
-    Raises:
-        WorkflowError: an engine that is not "auto", "cpu" or "gpu".
-    """
-    if engine not in ("auto", "cpu", "gpu"):
-        raise WorkflowError(f'Expected the engine "auto", "cpu" or "gpu". Received: {engine!r}.')
-    if not queries:
-        return []
-    if engine == "gpu":
-        # cuDF takes one query at a time; each reads only its own columns.
-        return [query.collect(engine=pl.GPUEngine(raise_on_fail=True)) for query in queries]
-    return pl.collect_all(queries, engine="streaming")

@@ -10,6 +10,7 @@ from typing import ClassVar
 import polars as pl
 
 from .errors import WorkflowError
+from .expressions.tree import Expression
 from .operator import Feature, Features, Operator, State
 from .schema import Schema
 
@@ -98,8 +99,8 @@ class OutOfFoldOperator(Operator, abstract=True):
     """
 
     @abstractmethod
-    def fold(self, row: pl.Expr) -> pl.Expr:
-        """The fold of a row by its number in the data, from 0."""
+    def fold(self, row: Expression) -> Expression:
+        """The fold of a row, int64 from 0, by the row's number in the data."""
 
     @abstractmethod
     def fold_partial(

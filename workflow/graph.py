@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from .columns import join, select
 from .errors import WorkflowError
-from .expressions.verbs import ExpressionError
-from .frame_operator import FrameOperator, WindowOperator
-from .operator import Features, Inputs, Operator, Selectable, State
-from .rows import Origin, Resolved, RowSet, rows_of, schema_of
-from .schema import SchemaError
-from .selection import Selection, names_of, regroup
+from .operator import Operator, Selectable, State
+from .rows import Resolved, rows_of
+from .selection import Selection
+
+if TYPE_CHECKING:
+    from .operator_node import OperatorNode
 
 
 class Node(Selectable):
@@ -37,6 +36,8 @@ class Node(Selectable):
         raise NotImplementedError
 
     def __rshift__(self, operator: Operator | type[Operator] | Callable[..., Any]) -> OperatorNode:
+        from .operator_node import OperatorNode  # noqa: PLC0415 - it is a node
+
         return OperatorNode(self, operator)
 
     def __add__(self, other: Any) -> ConcatNode:
@@ -77,7 +78,7 @@ class ColumnSelector(Node):
     Example:
         >>> from workflow import ops
         >>> scaled = ColumnSelector(tags=["continuous"]) >> ops.Normalize()
-        >>> crossed = ColumnSelector([["userId", "genre"], "userId"]) >> ops.JoinGroupby()  # doctest: +SKIP
+        >>> crossed = ColumnSelector([["userId", "genre"], "userId"]) >> ops.JoinGroupby()
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class ColumnSelector(Node):
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """The chosen columns; the workflow gives the data's as the one input."""
-        return _select(self.selection, inputs[0], "the data", keep=True)
+        return select(self.selection, inputs[0], "the data", keep=True)
 
     @property
     def label(self) -> str:
@@ -98,87 +99,22 @@ class ColumnSelector(Node):
         return str(self.selection)
 
 
-@dataclass(frozen=True)
-class Bound:
-    """An operator at its place: what it works on, its dependencies among the columns."""
-
-    operator: Operator
-    columns: Features
-    rows: RowSet
-
-
-class OperatorNode(Node):
-    """What an operator makes of a node's columns.
-
-    Args:
-        parent: the node.
-        operator: an operator, an operator's class, or a function for LambdaOp.
-        dependencies: the nodes that the operator's setting names; None to take them from there.
-    """
-
-    def __init__(
-        self,
-        parent: Node,
-        operator: Operator | type[Operator] | Callable[..., Any],
-        dependencies: Sequence[Node] | None = None,
-    ) -> None:
-        self.operator = _as_operator(operator)
-        if dependencies is None:
-            dependencies = _dependencies(self.operator)
-        super().__init__(parent, *dependencies)
-
-    def bind(self, inputs: Sequence[Resolved]) -> Bound:
-        """The operator with its groups and dependencies.
-
-        Raises:
-            WorkflowError: the inputs have different rows, or columns of one name.
-        """
-        own, *others = inputs
-        columns = _join(self.parents, inputs)
-        inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
-        return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
-
-    def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
-        """The operator's output columns."""
-        bound = self.bind(inputs)
-        operator, rows = bound.operator, bound.rows
-        with self.errors(bound.columns):
-            if isinstance(operator, FrameOperator):
-                made = operator.frame_schema(schema_of(bound.columns))
-                rows = RowSet(made, Origin(operator, rows, bound.columns))
-                columns = rows.features()
-            elif isinstance(operator, WindowOperator):
-                columns = rows.windowed(operator, bound.columns)
-            else:
-                columns = operator.lower(bound.columns, state)
-        groups = () if operator.takes_groups else inputs[0].groups
-        return Resolved(columns, regroup(groups, columns), rows)
-
-    @contextmanager
-    def errors(self, columns: Features) -> Iterator[None]:
-        """Say in an error which operator it is of, and over which columns.
-
-        Raises:
-            WorkflowError: in place of the errors of expressions and schemas.
-        """
-        try:
-            yield
-        except (ExpressionError, SchemaError, WorkflowError) as error:
-            raise WorkflowError(f"{self.label} over {', '.join(columns)}: {error}") from error
-
-    @property
-    def label(self) -> str:
-        """The operator's name."""
-        return self.operator.label
-
-
 class ConcatNode(Node):
-    """The columns of several nodes side by side."""
+    """The columns of several nodes side by side.
+
+    Example:
+        >>> as_node("userId") + ["price"]
+        +
+    """
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """All columns; a name may come twice only for one and the same column."""
         groups = dict.fromkeys(group for made in inputs for group in made.groups)
-        return Resolved(_join(self.parents, inputs), tuple(groups), rows_of("+", inputs))
+        return Resolved(
+            join([parent.label for parent in self.parents], inputs),
+            tuple(groups),
+            rows_of("+", inputs),
+        )
 
     @property
     def label(self) -> str:
@@ -187,7 +123,13 @@ class ConcatNode(Node):
 
 
 class SubsetNode(Node):
-    """Some columns of a node: those chosen, or all others."""
+    """Some columns of a node: those chosen, or all others.
+
+    Example:
+        >>> node = as_node(["userId", "price"])
+        >>> node["price"], node - "price"
+        ([price], - [price])
+    """
 
     def __init__(self, parent: Node, selection: Selection, *, keep: bool) -> None:
         super().__init__(parent)
@@ -196,7 +138,7 @@ class SubsetNode(Node):
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """The columns that stay."""
-        return _select(self.selection, inputs[0], self.parents[0].label, keep=self.keep)
+        return select(self.selection, inputs[0], self.parents[0].label, keep=self.keep)
 
     @property
     def label(self) -> str:
@@ -239,6 +181,10 @@ def as_node(value: Any) -> Node:
 
     Raises:
         WorkflowError: anything else.
+
+    Example:
+        >>> as_node([["userId", "genre"], "price"])
+        [[userId, genre], price]
     """
     if isinstance(value, Node):
         return value
@@ -258,6 +204,10 @@ def as_selection(value: Any) -> Selection:
 
     Raises:
         WorkflowError: anything else.
+
+    Example:
+        >>> as_selection(["userId", "price"]).groups
+        (('userId',), ('price',))
     """
     if isinstance(value, ColumnSelector):
         return value.selection
@@ -266,77 +216,3 @@ def as_selection(value: Any) -> Selection:
             f"Expected column names or a ColumnSelector. Received: the node {value}."
         )
     return Selection.of(value)
-
-
-def topological(output: Node) -> list[Node]:
-    """All nodes under one, parents before children.
-
-    Raises:
-        WorkflowError: a node is its own ancestor.
-    """
-    order: list[Node] = []
-    done: set[Node] = set()
-    # The nodes from the output down to the present one, with the parents still to visit.
-    path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
-    while path:
-        node, parents = next(reversed(path.items()))
-        parent = next((p for p in parents if p not in done), None)
-        if parent in path:
-            raise WorkflowError(f"{parent} is made of itself: the graph has a cycle.")
-        if parent is not None:
-            path[parent] = iter(parent.parents)
-            continue
-        del path[node]
-        done.add(node)
-        order.append(node)
-    return order
-
-
-def _as_operator(value: Any) -> Operator:
-    if isinstance(value, Operator):
-        return value
-    if isinstance(value, type) and issubclass(value, Operator):
-        try:
-            return value()
-        except TypeError as error:
-            raise WorkflowError(
-                f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error})."
-            ) from error
-    if callable(value) and not isinstance(value, type):
-        from .ops.lambda_op import LambdaOp  # noqa: PLC0415 - operators know the graph
-
-        return LambdaOp(value)
-    raise WorkflowError(
-        f"Expected an operator after >>, such as ops.Categorify(), or a function. Received: {value!r}."
-    )
-
-
-def _dependencies(operator: Operator) -> list[Node]:
-    given = None if operator.depends_on is None else getattr(operator, operator.depends_on)
-    return [] if given is None or given == [] else [as_node(given)]
-
-
-def _join(parents: Sequence[Node], inputs: Sequence[Resolved]) -> Features:
-    joined: Features = {}
-    for parent, made in zip(parents, inputs, strict=True):
-        for name, feature in made.columns.items():
-            if name in joined and joined[name].expression is not feature.expression:
-                raise WorkflowError(
-                    f"Two columns are named {name!r}, one of them from {parent.label}. Rename or drop one."
-                )
-            joined.setdefault(name, feature)
-    return joined
-
-
-def _select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> Resolved:
-    columns = made.columns
-    groups = selection.pick({n: f.schema.tags for n, f in columns.items()}, where)
-    names = names_of(groups)
-    if keep:
-        # Groups that were made before stay, where no new ones are chosen.
-        chosen = any(len(group) > 1 for group in groups)
-        groups = groups if chosen else regroup(made.groups, names)
-    else:
-        names = [name for name in columns if name not in names]
-        groups = regroup(made.groups, names)
-    return Resolved({name: columns[name] for name in names}, groups, made.rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,9 +15,11 @@ from .errors import WorkflowError
 from .expressions.column import Column
 from .expressions.tree import Expression
 from .schema import ColumnSchema, Schema
+from .tags import add_tags, properties_after
 
 if TYPE_CHECKING:
-    from .graph import Node, OperatorNode
+    from .graph import Node
+    from .operator_node import OperatorNode
 
 State = Mapping[str, Column]
 Partials = Mapping[str, pl.LazyFrame]
@@ -37,17 +39,18 @@ class Feature:
     def of(
         cls, name: str, expression: Expression, like: ColumnSchema | None = None, **changes: Any
     ) -> Feature:
-        """A feature whose dtype and shape are the expression's; tags come from another column.
+        """A feature whose dtype and shape are the expression's; the rest is as tags.py says.
 
         Args:
             name: the feature's name.
             expression: how it is computed.
-            like: a column whose tags it inherits.
+            like: a column whose tags, and properties but for facts about values, it inherits.
             changes: `tags` to add, `properties` to set.
         """
-        tags = (like.tags if like else ()) + tuple(changes.get("tags", ()))
         type_ = expression.type
-        properties = changes.get("properties", {})
+        tags = add_tags(like.tags if like else (), changes.get("tags", ()))
+        properties = properties_after(like, is_list=type_.is_list) if like else {}
+        properties |= changes.get("properties", {})
         return cls(
             expression,
             ColumnSchema(name, type_.dtype, type_.is_list, type_.nullable, tags, properties),
@@ -104,7 +107,8 @@ class OperatorMeta(ABCMeta):
     """Lets a class stand where its instance with default settings can: `["a"] >> ops.Categorify`."""
 
     def __rrshift__(cls, left: Any) -> OperatorNode:
-        from .graph import OperatorNode, as_node  # noqa: PLC0415 - a graph is made of operators
+        from .graph import as_node  # noqa: PLC0415 - a graph is made of operators
+        from .operator_node import OperatorNode  # noqa: PLC0415
 
         return OperatorNode(as_node(left), cls)
 
@@ -204,7 +208,9 @@ class Operator(ABC, metaclass=OperatorMeta):
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """What remains of a state when only some of its input columns do: for `remove_inputs`.
 
-        A state with one entry for each input column, by its name, needs no method of its own.
+        A state with one entry for each input column, by its name, or with one number for each in
+        their order, needs no method of its own. What is returned is tried, not trusted: an
+        operator goes on only where it then makes what it made before.
 
         Args:
             state: what `finish` returned.
@@ -214,9 +220,13 @@ class Operator(ABC, metaclass=OperatorMeta):
         Returns:
             the state of these columns, or None where the operator must keep all.
         """
-        if state.keys() != set(columns):
+        left = set(names)
+        if state.keys() == set(columns):
+            return {name: state[name] for name in columns if name in left}
+        if any(c.is_list or c.rows != len(columns) for c in state.values()):
             return None
-        return {name: state[name] for name in columns if name in set(names)}
+        rows = [number for number, name in enumerate(columns) if name in left]
+        return {key: _rows(column, rows) for key, column in state.items()}
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -241,7 +251,8 @@ class Operator(ABC, metaclass=OperatorMeta):
         return cls(**config)
 
     def __rrshift__(self, left: Node | str | Iterable[Any]) -> OperatorNode:
-        from .graph import OperatorNode, as_node  # noqa: PLC0415 - a graph is made of operators
+        from .graph import as_node  # noqa: PLC0415 - a graph is made of operators
+        from .operator_node import OperatorNode  # noqa: PLC0415
 
         return OperatorNode(as_node(left), self)
 
@@ -249,6 +260,10 @@ class Operator(ABC, metaclass=OperatorMeta):
     def label(self) -> str:
         """The operator's name, for messages and pictures."""
         return type(self).__name__
+
+
+def _rows(column: Column, rows: Sequence[int]) -> Column:
+    return Column(column.array[rows], None if column.valid is None else column.valid[rows])
 
 
 def require(condition: bool, message: str) -> None:
@@ -262,7 +277,7 @@ def per_column(value: Any, name: str, default: Any) -> Any:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def expect_known(setting: str, value: Any, columns: Schema) -> None:
+def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
     """Refuse a setting for a column that the operator does not have: it would do nothing.
 
     Raises:

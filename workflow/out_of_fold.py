@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from .data import polars_errors
-from .fit import collect_all
+from .engine import collect_all
 from .frame_operator import OutOfFoldOperator
-from .graph import Node, OperatorNode
-from .operator import State
+from .graph import Node
+from .operator import Feature, State
+from .operator_node import OperatorNode
 from .resolution import Resolution
 from .rows import Resolved, schema_of
 from .selection import regroup
@@ -18,7 +19,7 @@ from .selection import regroup
 if TYPE_CHECKING:
     from .workflow import Workflow
 
-FOLD = "fold"
+ROW, FOLD = "row", "fold"
 
 
 def transform_out_of_fold(workflow: Workflow, frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
@@ -57,7 +58,8 @@ def _resolve_folds(
     if not isinstance(operator, OutOfFoldOperator):
         raise TypeError(f"Expected an out-of-fold operator. Received: {node}.")
     with node.errors(columns):
-        fold = rows.numbered(operator, FOLD, operator.fold)
+        row = rows.numbered(operator, ROW)
+        fold = Feature.of(FOLD, operator.fold(row.expression))
         program = rows.program([*columns.values(), fold])
         queries = operator.fold_partial(rows.select(frame, program), schema_of(columns), FOLD)
         tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))

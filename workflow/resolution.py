@@ -1,14 +1,67 @@
-"""What every node of a graph makes, worked out from the data's columns downwards."""
+"""The order of a graph's nodes, and what each makes of the columns of the data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from .graph import Node
+from .errors import WorkflowError
+from .graph import ColumnSelector, Node
 from .operator import State
 from .rows import Resolved, RowSet
 from .schema import Schema
-from .selection import regroup
+from .selection import names_of, regroup
+
+
+def topological(output: Node) -> list[Node]:
+    """All nodes under one, parents before children.
+
+    Raises:
+        WorkflowError: a node is its own ancestor.
+
+    Example:
+        >>> from workflow.graph import as_node
+        >>> topological(as_node("a") + "b")
+        [[a], [b], +]
+    """
+    order: list[Node] = []
+    done: set[Node] = set()
+    # The nodes from the output down to the present one, with the parents still to visit.
+    path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
+    while path:
+        node, parents = next(reversed(path.items()))
+        parent = next((p for p in parents if p not in done), None)
+        if parent in path:
+            raise WorkflowError(f"{parent} is made of itself: the graph has a cycle.")
+        if parent is not None:
+            path[parent] = iter(parent.parents)
+            continue
+        del path[node]
+        done.add(node)
+        order.append(node)
+    return order
+
+
+def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> list[str]:
+    """The columns of the data that a graph chooses.
+
+    Args:
+        nodes: the graph.
+        tags: the columns that there are, with the tags of each.
+
+    Raises:
+        WorkflowError: a column is missing, or none carries a tag.
+
+    Example:
+        >>> from workflow import ColumnSelector
+        >>> columns_read([ColumnSelector(tags="user")], {"price": (), "userId": ("user",)})
+        ['userId']
+    """
+    choices = [node.selection for node in nodes if isinstance(node, ColumnSelector)]
+    wanted = dict.fromkeys(name for c in choices for name in names_of(c.pick(tags, "the data")))
+    if any(choice.is_dynamic for choice in choices):
+        # Where a workflow takes what there is, the order is that of the data.
+        return [name for name in tags if name in wanted]
+    return list(wanted)
 
 
 class Resolution:
@@ -16,6 +69,13 @@ class Resolution:
 
     Args:
         inputs: the columns of the data.
+
+    Example:
+        >>> from workflow import ColumnSchema
+        >>> from workflow.graph import as_node
+        >>> data = Schema([ColumnSchema("a", "int64"), ColumnSchema("b", "int64")])
+        >>> Resolution(data).resolve(as_node("b"), {}).groups
+        (('b',),)
     """
 
     def __init__(self, inputs: Schema) -> None:
@@ -37,7 +97,15 @@ class Resolution:
 def resolve_graph(
     nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema
 ) -> dict[Node, Resolved]:
-    """What each node of a fitted graph makes."""
+    """What each node of a fitted graph makes.
+
+    Example:
+        >>> from workflow import ColumnSchema, ops
+        >>> nodes = topological(["a"] >> ops.FillMissing(0))
+        >>> made = resolve_graph(nodes, {}, Schema([ColumnSchema("a", "int64")]))
+        >>> made[nodes[-1]].columns["a"].schema.nullable
+        False
+    """
     resolution = Resolution(inputs)
     for number, node in enumerate(nodes):
         resolution.resolve(node, states.get(number, {}))

@@ -11,7 +11,7 @@ from .errors import WorkflowError
 from .expressions.polars import apply, expressions
 from .expressions.program import Program, build
 from .expressions.tree import source
-from .expressions.verbs import Type
+from .expressions.types import Type
 from .frame_operator import FrameOperator, WindowOperator, not_row_by_row
 from .operator import Feature, Features, Groups, Operator
 from .schema import ColumnSchema, Schema
@@ -76,15 +76,12 @@ class RowSet:
 
         return self._extended(operator, columns, made, keys, extend)
 
-    def numbered(
-        self, operator: Operator, name: str, value: Callable[[pl.Expr], pl.Expr]
-    ) -> Feature:
-        """Add a column, int64, that is computed from the number of the row."""
-        row, key = self._free_key("row"), self._free_key(name)
+    def numbered(self, operator: Operator, name: str) -> Feature:
+        """Add the number of each row, int64 from 0, which an operator needs."""
+        key = self._free_key(name)
 
         def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
-            made = value(pl.col(row)).cast(pl.Int64).alias(key)
-            return frame.with_row_index(row).with_columns(made).drop(row)
+            return frame.with_row_index(key)
 
         made = Schema([ColumnSchema(name, "int64", nullable=False)])
         return self._extended(operator, {}, made, {name: key}, extend)[name]
@@ -146,6 +143,10 @@ class RowSet:
                 wanted |= set(self.program(extension.columns.values()).inputs)
                 extensions.append(extension)
         return wanted, extensions[::-1]
+
+    def is_row_by_row(self, program: Program) -> bool:
+        """Whether a program can be computed from one row of the data."""
+        return self.origin is None and not self._needed(program)[1]
 
     def expect_row_by_row(self, program: Program) -> None:
         """Hold a program to what can be computed from one row of the data.

@@ -133,7 +133,8 @@ class ColumnSchema:
         nullable: whether a row (for a list column: an element) may be null.
         tags: values of `Tags`, or the user's own words.
         properties: JSON-able facts: `cardinality` (rows that an embedding table needs),
-            `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}).
+            `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}), and
+            `time_unit` "us" where int64 counts microseconds since 1970-01-01 UTC.
 
     Example:
         >>> ColumnSchema("genres", "int64", is_list=True).dtype
@@ -151,6 +152,11 @@ class ColumnSchema:
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
         tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in self.tags)
         object.__setattr__(self, "tags", tuple(dict.fromkeys(tags)))
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the column holds dates or times, as microseconds since 1970-01-01 UTC."""
+        return bool(self.dtype == "int64" and self.properties.get("time_unit") == "us")
 
     @property
     def info(self) -> DType:

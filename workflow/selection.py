@@ -81,7 +81,7 @@ class Selection:
         missing = [n for group in self.groups for n in group if n not in columns]
         if missing:
             raise WorkflowError(
-                f"No column {', '.join(map(repr, missing))} in {where}. It has: {', '.join(columns) or 'none'}."
+                f"No column {listed(map(repr, missing))} in {where}. It has: {listed(columns) or 'none'}."
             )
         tagged = [
             (name,) for name, tags in columns.items() if self.every or not self._without(tags)
@@ -89,7 +89,7 @@ class Selection:
         if self.tags and not tagged:
             have = [f"{name} ({', '.join(tags) or 'no tag'})" for name, tags in columns.items()]
             raise WorkflowError(
-                f"No column in {where} is tagged {' or '.join(self.tags)}. It has: {', '.join(have) or 'none'}."
+                f"No column in {where} is tagged {' or '.join(self.tags)}. It has: {listed(have) or 'none'}."
             )
         return tuple(dict.fromkeys([*self.groups, *tagged]))
 
@@ -102,15 +102,44 @@ class Selection:
 
 
 def names_of(groups: Groups) -> list[str]:
-    """The columns of some groups, each once."""
+    """The columns of some groups, each once.
+
+    Example:
+        >>> names_of((("a", "b"), ("a",)))
+        ['a', 'b']
+    """
     return list(dict.fromkeys(name for group in groups for name in group))
 
 
 def regroup(groups: Groups, names: Collection[str]) -> Groups:
-    """The groups whose columns are all there, and every other column as a group of its own."""
-    kept = [group for group in groups if all(name in names for name in group)]
-    covered = {name for group in kept for name in group}
-    return tuple(kept + [(name,) for name in names if name not in covered])
+    """The groups whose columns are all there, and every other column as a group of its own.
+
+    They are in the order of the names.
+
+    Example:
+        >>> regroup((("a", "b"), ("c", "d")), ["d", "b", "a"])
+        (('d',), ('a', 'b'))
+    """
+    holding: dict[str, list[tuple[str, ...]]] = {name: [] for name in names}
+    for group in groups:
+        if all(name in holding for name in group):
+            for name in group:
+                holding[name].append(group)
+    found = (group for name, held in holding.items() for group in held or [(name,)])
+    return tuple(dict.fromkeys(found))
+
+
+def listed(names: Iterable[str], most: int = 30) -> str:
+    """Names for a message, which is to be read: of very many the first ones and the last.
+
+    Example:
+        >>> listed((f"C{n}" for n in range(1, 40)), most=4)
+        'C1, C2, C3, ... C39 (39 in all)'
+    """
+    texts = [f"{name:.100}" for name in names]
+    if len(texts) <= most:
+        return ", ".join(texts)
+    return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
 
 
 def to_nested(groups: Groups) -> list[Any]:

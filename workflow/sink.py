@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -12,44 +16,100 @@ import polars as pl
 from .data import SCHEMA_FILE
 from .errors import WorkflowError
 from .schema import Schema
+from .shuffle import shuffled
+from .transform import in_order
 
 # Small enough that a shuffle mixes well, large enough that decoding is not all overhead.
 ROW_GROUP_ROWS = 250_000
 
+Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
 
-def sink_parquet(
-    frame: pl.LazyFrame, schema: Schema, folder: Path, rows_per_file: int, compression: str
-) -> list[Path]:
-    """Stream a frame into `part-00000.parquet` and so on, and write `schema.json`.
+
+@dataclass(frozen=True)
+class ParquetSink:
+    """How transformed rows are written.
+
+    Attributes:
+        folder: where the files go; made if missing, and it must hold no parquet yet.
+        rows_per_file: the rows of a file; the last one may have fewer.
+        compression: "snappy", "zstd", "lz4" or "uncompressed".
+        seed: of the shuffle; None keeps the rows in order.
 
     Raises:
-        WorkflowError: the folder holds parquet files already, or a setting makes no sense.
+        WorkflowError: a setting makes no sense.
     """
-    if rows_per_file < 1:
-        raise WorkflowError(f"Expected rows_per_file from 1. Received: {rows_per_file}.")
-    if compression not in ("snappy", "zstd", "lz4", "uncompressed"):
-        raise WorkflowError(
-            f'Expected "snappy", "zstd", "lz4" or "uncompressed". Received: {compression!r}.'
-        )
-    if folder.exists() and not folder.is_dir():
-        raise WorkflowError(f"{folder} is a file. Write to a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.glob("*.parquet")):
-        raise WorkflowError(
-            f"{folder} holds parquet files already. Remove them, or write to another folder."
-        )
-    chosen = cast("Literal['snappy', 'zstd', 'lz4', 'uncompressed']", compression)
-    # Written aside and moved when complete, so that a failure leaves nothing half done.
-    with tempfile.TemporaryDirectory(prefix=".parts-", dir=folder) as scratch:
-        target = pl.PartitionBy(
-            scratch,
-            max_rows_per_file=rows_per_file,
-            approximate_bytes_per_file=None,
-            file_path_provider=lambda file: f"part-{file.index_in_partition:05}.parquet",
-        )
-        frame.sink_parquet(
-            target, compression=chosen, row_group_size=ROW_GROUP_ROWS, engine="streaming"
-        )
-        document = {"format": 1, "columns": schema.to_json()}
-        (folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
-        return [part.rename(folder / part.name) for part in sorted(Path(scratch).iterdir())]
+
+    folder: Path
+    rows_per_file: int
+    compression: str
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.rows_per_file) is not int or self.rows_per_file < 1:
+            raise WorkflowError(f"Expected rows_per_file from 1. Received: {self.rows_per_file!r}.")
+        if self.compression not in ("snappy", "zstd", "lz4", "uncompressed"):
+            raise WorkflowError(
+                'Expected the compression "snappy", "zstd", "lz4" or "uncompressed". '
+                f"Received: {self.compression!r}."
+            )
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise WorkflowError(f"Expected a seed from 0. Received: {self.seed!r}.")
+
+    def write(self, frames: Iterable[pl.DataFrame], schema: Schema) -> list[Path]:
+        """Write `part-00000.parquet` and so on, and `schema.json`.
+
+        Args:
+            frames: one at least, rows in order; two files' rows are in memory at a time.
+            schema: of the frames.
+
+        Raises:
+            WorkflowError: the folder holds parquet files already.
+        """
+        with self._scratch() as scratch:
+            files = cut(frames, self.rows_per_file)
+            if self.seed is not None:
+                files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
+            # One file is written while the rows of the next are computed.
+            written = list(in_order(partial(self._write_file, scratch), enumerate(files), 1))
+            document = {"format": 1, "columns": schema.to_json()}
+            (self.folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
+            return [part.rename(self.folder / part.name) for part in written]
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """A folder to write to, so that a failure leaves nothing half done."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise WorkflowError(f"{self.folder} is a file. Write to a folder.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(self.folder.glob("*.parquet")):
+            raise WorkflowError(
+                f"{self.folder} holds parquet files already. Remove them, or write to another folder."
+            )
+        with tempfile.TemporaryDirectory(prefix=".parts-", dir=self.folder) as scratch:
+            yield Path(scratch)
+
+    def _write_file(self, scratch: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
+        number, frame = numbered
+        path = scratch / f"part-{number:05}.parquet"
+        compression = cast("Compression", self.compression)
+        frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
+        return path
+
+
+def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of exactly so many, the last one of what is left.
+
+    Example:
+        >>> [frame.height for frame in cut([pl.DataFrame({"a": range(5)})], rows=2)]
+        [2, 2, 1]
+    """
+    waiting: list[pl.DataFrame] = []
+    count = 0
+    for frame in frames:
+        waiting.append(frame)
+        count += frame.height
+        while count > rows:
+            whole = pl.concat(waiting)
+            yield whole[:rows]
+            waiting, count = [whole[rows:]], count - rows
+    yield pl.concat(waiting)

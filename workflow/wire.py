@@ -6,6 +6,12 @@ library only, Python 3.10.
 
     scalar   `name`                            [N, 1]
     flat     `name__values` and `name__nnzs`   [sum of nnzs, 1] and [N, 1]; nnzs are row lengths
+    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; what stands behind a row is ignored,
+                                               and where L is the `width`, longer rows are cut
+    fixed    `name`                            [N, width]; rows are cut, or filled with 0 or ""
+
+A server joins requests where every tensor has one row for each row, so for that lists are padded;
+their lengths go along, since no value could tell the end of a row from a null or a real value.
 
 Null is a value of the column's own dtype, so that no further tensor is needed: NaN for
 floats, the smallest value for signed and the largest for unsigned integers, and for strings
@@ -17,7 +23,7 @@ an empty list.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +34,9 @@ from .schema import DTYPES, ColumnSchema, SchemaError, dtype_of
 
 NULL_STRING = b"\xff"
 VALUES, NNZS = "__values", "__nnzs"
+LAYOUTS = ("scalar", "flat", "padded", "fixed")
+# Widths are rounded up to a power of two from here, so that most requests are of one shape.
+SMALLEST_WIDTH = 8
 
 
 @dataclass(frozen=True)
@@ -35,11 +44,14 @@ class WireColumn:
     """One column of a model's input or output.
 
     Attributes:
-        name: the column's name; for `layout="flat"` two tensors carry it.
+        name: the column's name.
         dtype: the element type, a name of the dtype table.
-        layout: "scalar" or "flat".
+        layout: "scalar", or of a list "flat", "padded" or "fixed".
         nullable: whether null can be sent, in the encoding that `null_code` names.
-        nnzs_dtype: for "flat", the dtype of the row lengths.
+        nnzs_dtype: for "flat" and "padded", the dtype of the row lengths.
+        width: the columns of a "fixed" list; of a "padded" one None where each request chooses.
+        is_time: whether the values are microseconds since 1970-01-01 UTC, so that a client can
+            be given dates.
 
     Example:
         >>> WireColumn("genres", "int64", "flat").tensors
@@ -51,11 +63,19 @@ class WireColumn:
     layout: str = "scalar"
     nullable: bool = False
     nnzs_dtype: str = "int64"
+    width: int | None = None
+    is_time: bool = False
 
     def __post_init__(self) -> None:
-        if self.layout not in ("scalar", "flat"):
+        if self.layout not in LAYOUTS:
             raise SchemaError(
-                f"Expected the layout scalar or flat for {self.name!r}. Received: {self.layout!r}."
+                f"Expected a layout among {', '.join(LAYOUTS)} for {self.name!r}. "
+                f"Received: {self.layout!r}."
+            )
+        if not _is_width(self.width, self.layout):
+            raise SchemaError(
+                f"Expected a width from 1 for the {self.layout} list {self.name!r}, and none for "
+                f"other columns. Received: {self.width!r}."
             )
         if self.dtype not in DTYPES or not dtype_of(self.nnzs_dtype).is_integer:
             raise SchemaError(
@@ -70,9 +90,26 @@ class WireColumn:
     @property
     def tensors(self) -> dict[str, str]:
         """The tensor names that carry the column, with their dtypes."""
-        if self.layout == "scalar":
-            return {self.name: self.dtype}
-        return {self.name + VALUES: self.dtype, self.name + NNZS: self.nnzs_dtype}
+        values = {self.values_name: self.dtype}
+        if self.layout in ("scalar", "fixed"):
+            return values
+        return values | {self.name + NNZS: self.nnzs_dtype}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """The shapes of the tensors; -1 is a dimension that a request chooses."""
+        columns = 1 if self.layout in ("scalar", "flat") else self.width or -1
+        return {name: (-1, 1 if name.endswith(NNZS) else columns) for name in self.tensors}
+
+    @property
+    def values_name(self) -> str:
+        """The tensor that carries the values."""
+        return self.name + (VALUES if self.layout == "flat" else "")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether each row holds a list."""
+        return self.layout != "scalar"
 
     @property
     def null_code(self) -> Any:
@@ -80,9 +117,16 @@ class WireColumn:
         return null_code(self.dtype) if self.nullable else None
 
 
+def _is_width(width: Any, layout: str) -> bool:
+    if width is None:
+        return layout != "fixed"
+    return type(width) is int and width > 0 and layout in ("padded", "fixed")
+
+
 def wire_column(column: ColumnSchema, nullable: bool) -> WireColumn:
     """The wire form of a schema's column."""
-    return WireColumn(column.name, column.dtype, "flat" if column.is_list else "scalar", nullable)
+    layout = "flat" if column.is_list else "scalar"
+    return WireColumn(column.name, column.dtype, layout, nullable, is_time=column.is_time)
 
 
 def null_code(dtype: str) -> Any:
@@ -109,7 +153,7 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
     Raises:
         SchemaError: a null where none can be sent, or a value that is the code for null.
     """
-    if data.is_list != (column.layout == "flat"):
+    if data.is_list != column.is_list:
         raise SchemaError(
             f"Column {column.name!r} is sent as {column.layout}. "
             f"Received: a {'list' if data.is_list else 'scalar'} column."
@@ -117,10 +161,30 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
     is_string = DTYPES[column.dtype].kind == "string"
     values = _encode_strings(column, data.array) if is_string else _as_dtype(column, data.array)
     values = _encode_nulls(column, values, data.valid)
-    tensors = {column.name + (VALUES if data.is_list else ""): values.reshape(-1, 1)}
-    if data.lengths is not None:
-        tensors[column.name + NNZS] = data.lengths.astype(column.nnzs_dtype).reshape(-1, 1)
+    if data.lengths is None:
+        return {column.name: values.reshape(-1, 1)}
+    lengths = data.lengths
+    if column.layout == "flat":
+        values = values.reshape(-1, 1)
+    else:
+        values, lengths = _pad(column, values, lengths)
+    tensors = {column.values_name: values}
+    if column.layout != "fixed":
+        tensors[column.name + NNZS] = lengths.astype(column.nnzs_dtype).reshape(-1, 1)
     return tensors
+
+
+def _pad(column: WireColumn, values: Array, lengths: Array) -> tuple[Array, Array]:
+    """The rows of a list column side by side, filled up, or cut at the width; and their lengths."""
+    longest = int(lengths.max(initial=0))
+    width = column.width or max(SMALLEST_WIDTH, 1 << (longest - 1).bit_length())
+    if longest > width:
+        begins = np.cumsum(lengths) - lengths
+        values = values[np.arange(len(values)) - np.repeat(begins, lengths) < width]
+        lengths = np.minimum(lengths, width)
+    padded = np.full((len(lengths), width), b"" if values.dtype == object else 0, values.dtype)
+    padded[np.arange(width) < lengths[:, np.newaxis]] = values
+    return padded, lengths
 
 
 def _encode_strings(column: WireColumn, texts: Array) -> Array:
@@ -165,13 +229,7 @@ def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
         SchemaError: row lengths that are negative or do not add up to the number of values,
             or bytes that are not UTF-8.
     """
-    values = tensors[column.name + (VALUES if column.layout == "flat" else "")].reshape(-1)
-    lengths = None
-    if column.layout == "flat":
-        lengths = tensors[column.name + NNZS].reshape(-1).astype(np.int64)
-        # A sum could wrap round to the right total, so each length is held to the total first.
-        if np.any(lengths < 0) or np.any(lengths > len(values)) or lengths.sum() != len(values):
-            raise SchemaError(f"The row lengths of {column.name!r} do not add up to its values.")
+    values, lengths = _read_rows(column, tensors)
     code = column.null_code
     valid = None
     if code is not None:
@@ -180,6 +238,25 @@ def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
     if DTYPES[column.dtype].kind == "string":
         values = _decode_strings(column, values, valid)
     return Column(values, valid, lengths)
+
+
+def _read_rows(column: WireColumn, tensors: dict[str, Array]) -> tuple[Array, Array | None]:
+    """The values one after another, and of a list column the row lengths."""
+    values = tensors[column.values_name]
+    if column.layout == "scalar":
+        return values.reshape(-1), None
+    if column.layout == "fixed":
+        return values.reshape(-1), np.full(len(values), values.shape[1], np.int64)
+    lengths = tensors[column.name + NNZS].reshape(-1).astype(np.int64)
+    if column.layout == "padded":
+        if len(lengths) != len(values) or np.any((lengths < 0) | (lengths > values.shape[1])):
+            raise SchemaError(f"The row lengths of {column.name!r} do not fit into its rows.")
+        return values[np.arange(values.shape[1]) < lengths[:, np.newaxis]], lengths
+    values = values.reshape(-1)
+    # A sum could wrap round to the right total, so each length is held to the total first.
+    if np.any(lengths < 0) or np.any(lengths > len(values)) or lengths.sum() != len(values):
+        raise SchemaError(f"The row lengths of {column.name!r} do not add up to its values.")
+    return values, lengths
 
 
 def _decode_strings(column: WireColumn, values: Array, valid: Array | None) -> Array:
@@ -191,6 +268,35 @@ def _decode_strings(column: WireColumn, values: Array, valid: Array | None) -> A
     except UnicodeDecodeError:
         raise SchemaError(f"Column {column.name!r} holds bytes that are not UTF-8.") from None
     return texts
+
+
+def pack(tensors: dict[str, Array], packing: Mapping[str, Sequence[str]]) -> dict[str, Array]:
+    """The tensors, those of one column each side by side in packed ones.
+
+    Args:
+        tensors: shape [N, 1] where they are packed.
+        packing: the names of the tensors that each packed one is made of.
+
+    Example:
+        >>> pack({"a": np.ones((3, 1)), "b": np.ones((3, 1))}, {"both": ["a", "b"]})["both"].shape
+        (3, 2)
+    """
+    packed = {
+        name: np.concatenate([tensors[member] for member in members], axis=1)
+        for name, members in packing.items()
+    }
+    inside = {member for members in packing.values() for member in members}
+    return packed | {name: tensor for name, tensor in tensors.items() if name not in inside}
+
+
+def unpack(tensors: dict[str, Array], packing: Mapping[str, Sequence[str]]) -> dict[str, Array]:
+    """The tensors that `pack` was given."""
+    parts = {
+        member: tensors[name][:, place : place + 1]
+        for name, members in packing.items()
+        for place, member in enumerate(members)
+    }
+    return parts | {name: tensor for name, tensor in tensors.items() if name not in packing}
 
 
 def dump_columns(columns: Iterable[WireColumn]) -> str:

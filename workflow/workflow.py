@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from .cluster import cluster_learner
 from .data import as_lazy_frame, polars_errors, schema_beside
 from .errors import WorkflowError
 from .expressions.program import Program
 from .expressions.series import column_schema
-from .fit import fit_graph
-from .graph import ColumnSelector, Node, OperatorNode, as_node, topological
-from .operator import Feature, Features, State
+from .fit import fit_graph, learner
+from .frame_operator import OutOfFoldOperator
+from .graph import Node, as_node
+from .operator import Feature, Features, Operator, State
+from .operator_node import OperatorNode
 from .output_dtypes import OutputDtypes
-from .resolution import resolve_graph
+from .parts import subgraphs, subworkflow
+from .picture import Diagram, Drawn
+from .remove_inputs import remove_inputs
+from .resolution import columns_read, resolve_graph, topological
+from .reverse import reverse_mapping
 from .rows import Resolved
 from .schema import ColumnSchema, Schema
-from .selection import names_of
-from .sink import sink_parquet
+from .sink import ParquetSink
+from .transform import transform_pieces, transform_stream
+
+# Two of them fit into memory, and a shuffle has enough of them to take from.
+ROWS_PER_FILE = 1_000_000
 
 
-class Workflow:
+class Workflow(Drawn):
     """Operators over columns: fitted once, then the same in training and in the server.
 
     Args:
@@ -39,13 +49,21 @@ class Workflow:
 
     def __init__(self, output: Node | str | Iterable[Any]) -> None:
         self.nodes = topological(as_node(output))
+        subgraphs(self.nodes)
         self._states: dict[int, State] | None = None
         self._made: dict[Node, Resolved] | None = None
         self._program: Program | None = None
         self.input_schema = Schema()
         self.output_dtypes = OutputDtypes(self)
 
-    def fit(self, data: Any, *, schema: Schema | None = None, engine: str = "auto") -> Workflow:
+    def fit(
+        self,
+        data: Any,
+        *,
+        schema: Schema | None = None,
+        engine: str = "auto",
+        client: Any = None,
+    ) -> Workflow:
         """Learn what the operators need. Fitting again forgets what was learnt before.
 
         Args:
@@ -54,6 +72,9 @@ class Workflow:
                 folder of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
                 "auto", which is the CPU.
+            client: a `dask.distributed.Client`: its workers learn from groups of files, which
+                they all must be able to read, and merge what they learnt. An operator whose rows
+                need all of the data, as after Groupby, learns on this machine.
 
         Returns:
             the workflow itself.
@@ -65,9 +86,44 @@ class Workflow:
         frame = as_lazy_frame(data)
         inputs = self._read_schema(frame, schema_beside(data) if schema is None else schema)
         with polars_errors("The data cannot be fitted to"):
-            states = fit_graph(self.nodes, frame.select(inputs.names), inputs, engine)
+            own = frame.select(inputs.names)
+            if own.select(pl.len()).collect().item() == 0:
+                raise WorkflowError("There is no row to fit to.")
+            learn = (
+                learner(data, own, engine)
+                if client is None
+                else cluster_learner(data, own, engine, client)
+            )
+            states = fit_graph(self.nodes, inputs, learn)
         self.input_schema, self._states = inputs, states
         self._forget()
+        return self
+
+    def fit_schema(self, schema: Schema) -> Workflow:
+        """Fit a workflow that learns nothing, without data: its output schema is then known.
+
+        Args:
+            schema: the columns of the data.
+
+        Returns:
+            the workflow itself.
+
+        Raises:
+            WorkflowError: a column is missing, or an operator learns from data.
+
+        Example:
+            >>> from workflow import ColumnSchema, ops
+            >>> workflow = Workflow(["price"] >> ops.FillMissing(0))
+            >>> workflow.fit_schema(Schema([ColumnSchema("price", "float32")])).output_schema
+            Schema(price: float32)
+        """
+        inputs = schema.select(columns_read(self.nodes, {n: c.tags for n, c in schema.items()}))
+        operators = [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
+        learning = [operator.label for operator in operators if operator.learns]
+        if learning:
+            raise WorkflowError(f"{', '.join(learning)} must learn from data. Call fit(data).")
+        self._made = resolve_graph(self.nodes, {}, inputs)
+        self.input_schema, self._states, self._program = inputs, {}, None
         return self
 
     def _read_schema(self, frame: pl.LazyFrame, known: Schema | None) -> Schema:
@@ -76,18 +132,16 @@ class Workflow:
             have = frame.collect_schema()
         facts = known or Schema()
         tags = {name: facts[name].tags if name in facts else () for name in have}
-        choices = [n.selection for n in self.nodes if isinstance(n, ColumnSelector)]
-        wanted = [name for c in choices for name in names_of(c.pick(tags, "the data"))]
-        if any(choice.is_dynamic for choice in choices):
-            # Where a workflow takes what there is, the order is that of the data.
-            wanted = [name for name in have if name in set(wanted)]
-        columns = [column_schema(name, have[name]) for name in dict.fromkeys(wanted)]
+        columns = [column_schema(name, have[name]) for name in columns_read(self.nodes, tags)]
+        own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
         return Schema(
-            c.with_(
-                tags=tags[c.name], properties=facts[c.name].properties if c.name in facts else {}
-            )
-            for c in columns
+            c.with_(tags=tags[c.name], properties={**own[c.name], **c.properties}) for c in columns
         )
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the operators have learnt what they need."""
+        return self._states is not None
 
     @property
     def states(self) -> dict[int, State]:
@@ -167,14 +221,17 @@ class Workflow:
         Raises:
             WorkflowError: a column is missing, or is of another kind than in `fit`.
         """
-        frame, rows = as_lazy_frame(data), self.made[self.nodes[-1]].rows
-        inputs = rows.reads(self._steps)
+        frame = as_lazy_frame(data)
+        self._expect_inputs(frame)
+        return self.made[self.nodes[-1]].rows.select(frame, self._steps)
+
+    def _expect_inputs(self, frame: pl.LazyFrame) -> None:
+        inputs = self.made[self.nodes[-1]].rows.reads(self._steps)
         with polars_errors("The data cannot be read"):
             have = frame.collect_schema()
         _expect_columns(inputs.names, list(have), "the data")
         for column in inputs.columns:
             _expect_kind(column, have[column.name])
-        return rows.select(frame, self._steps)
 
     def fit_transform(
         self, data: Any, *, schema: Schema | None = None, engine: str = "auto"
@@ -194,21 +251,50 @@ class Workflow:
         data: Any,
         folder: str | os.PathLike[str],
         *,
-        rows_per_file: int = 2_000_000,
+        rows_per_file: int = ROWS_PER_FILE,
         compression: str = "snappy",
+        shuffle: bool = False,
+        seed: int = 0,
+        engine: str = "auto",
     ) -> list[Path]:
         """Transform data of any size into parquet files, and a `schema.json` that the loader reads.
+
+        The memory that it takes does not grow with the data: some 100 MB a core for 40 columns,
+        what the vocabularies take, and the output of two files, of four with `shuffle`. A lazy
+        frame, or an operator that needs more rows than one, is streamed by Polars, which may read
+        a hundred row groups ahead.
 
         Args:
             data: what `fit` takes.
             folder: where the files go; made if missing, and it must hold no parquet yet.
-            rows_per_file: the most rows a file holds.
+            rows_per_file: the rows of a file; the last one may have fewer.
             compression: "snappy", "zstd", "lz4" or "uncompressed".
+            shuffle: put the rows into a random order, over all files; every order is equally
+                likely. It takes room in the folder for all rows, uncompressed.
+            seed: of the shuffle: the same seed, rows and `rows_per_file` give the same order.
+            engine: as in `fit`.
 
         Returns:
             the files, in the order of the rows.
+
+        Raises:
+            WorkflowError: the data is not what `fit` has seen, a setting makes no sense, or the
+                folder holds parquet files already.
+
+        Example:
+            >>> import tempfile
+            >>> from workflow import ops
+            >>> ratings = {"userId": [7, 7, 9], "rating": [1.0, 5.0, 3.0]}
+            >>> workflow = Workflow((["userId"] >> ops.Categorify()) + "rating").fit(ratings)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = workflow.transform_to_parquet(ratings, folder, rows_per_file=2)
+            ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
+            [[3, 3], [4]]
         """
-        return self._sink(self.transform(data), folder, rows_per_file, compression)
+        sink = ParquetSink(Path(folder), rows_per_file, compression, seed if shuffle else None)
+        self._expect_inputs(as_lazy_frame(data))
+        with polars_errors("The data cannot be transformed"):
+            return sink.write(self._frames(data, engine), self.output_schema)
 
     def fit_transform_to_parquet(
         self,
@@ -216,19 +302,88 @@ class Workflow:
         folder: str | os.PathLike[str],
         *,
         schema: Schema | None = None,
-        rows_per_file: int = 2_000_000,
+        rows_per_file: int = ROWS_PER_FILE,
         compression: str = "snappy",
+        shuffle: bool = False,
+        seed: int = 0,
         engine: str = "auto",
     ) -> list[Path]:
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
+        sink = ParquetSink(Path(folder), rows_per_file, compression, seed if shuffle else None)
         frame = self.fit_transform(data, schema=schema, engine=engine)
-        return self._sink(frame, folder, rows_per_file, compression)
-
-    def _sink(
-        self, frame: pl.LazyFrame, folder: str | os.PathLike[str], rows: int, compression: str
-    ) -> list[Path]:
         with polars_errors("The data cannot be transformed"):
-            return sink_parquet(frame, self.output_schema, Path(folder), rows, compression)
+            out_of_fold = any(isinstance(o, OutOfFoldOperator) for o in self._operators)
+            frames = transform_stream(frame, engine) if out_of_fold else self._frames(data, engine)
+            return sink.write(frames, self.output_schema)
+
+    def _frames(self, data: Any, engine: str) -> Iterator[pl.DataFrame]:
+        """The outputs in frames of bounded size, rows in order."""
+        if all(o.row_by_row for o in self._operators) and not isinstance(data, pl.LazyFrame):
+            return transform_pieces(self.program, data, engine)
+        return transform_stream(self.transform(data), engine)
+
+    @property
+    def _operators(self) -> list[Operator]:
+        return [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
+
+    def get_subworkflow(self, name: str) -> Workflow:
+        """The part of the workflow that `Subgraph(name, ...)` gave a name, fitted if this one is.
+
+        Raises:
+            WorkflowError: no part has this name.
+
+        Example:
+            >>> from workflow import Subgraph, ops
+            >>> users = Subgraph("users", ["userId"] >> ops.Categorify())
+            >>> workflow = Workflow(users + "rating").fit({"userId": [7, 9], "rating": [3.0, 5.0]})
+            >>> workflow.get_subworkflow("users").output_schema.names
+            ['userId']
+        """
+        return subworkflow(self, name)
+
+    def remove_inputs(self, names: str | Iterable[str]) -> Workflow:
+        """A new workflow that needs some columns of the data no more: the target, when it serves.
+
+        What is made of these columns goes with them; all else stays as it was learnt. An operator
+        over several columns goes on with the others. Where it cannot, because one output needs
+        all of them or its settings name them, the whole operator goes. A target that is needed
+        only to learn, as TargetEncoding's, goes without loss.
+
+        Args:
+            names: columns of the `input_schema`.
+
+        Raises:
+            WorkflowError: the workflow is not fitted, has no such input, or nothing would remain.
+
+        Example:
+            >>> from workflow import ops
+            >>> ids = ["userId", "movieId"] >> ops.Categorify()
+            >>> workflow = Workflow(ids + "rating").fit({"userId": [7], "movieId": [1], "rating": [3.0]})
+            >>> workflow.remove_inputs(["rating", "movieId"]).output_schema.names
+            ['userId']
+        """
+        return remove_inputs(self, names)
+
+    def reverse_mapping(self, output: str) -> pl.DataFrame:
+        """What each id of an output of Categorify stands for.
+
+        Args:
+            output: its name among the outputs, whether or not it was renamed or cast since.
+
+        Returns:
+            a frame of `id`, `kind` ("padding", "null", "out of vocabulary" or "value") and `value`, as
+            Categorify was given it; the value of a combination of columns is a struct of theirs.
+
+        Raises:
+            WorkflowError: there is no such output, or its values are no ids of Categorify.
+
+        Example:
+            >>> from workflow import Workflow, ops
+            >>> workflow = Workflow(["city"] >> ops.Categorify()).fit({"city": ["Rome", "Oslo", "Rome"]})
+            >>> workflow.reverse_mapping("city")["value"].to_list()
+            [None, None, None, 'Rome', 'Oslo']
+        """
+        return reverse_mapping(self, output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code."""
@@ -263,11 +418,16 @@ class Workflow:
     def _forget(self) -> None:
         self._made = self._program = None
 
+    def diagram(self) -> Diagram:
+        """What `print(workflow)`, `show()`, `to_svg()` and a notebook draw."""
+        from .drawing import diagram_of  # noqa: PLC0415 - it draws workflows
+
+        return diagram_of(self)
+
     def __repr__(self) -> str:
-        operators = [node.label for node in self.nodes if isinstance(node, OperatorNode)]
-        return (
-            f"Workflow({', '.join(operators)}{'' if self._states is not None else '; not fitted'})"
-        )
+        operators = ", ".join(n.label for n in self.nodes if isinstance(n, OperatorNode))
+        parts = [operators] * bool(operators) + ["not fitted"] * (not self.is_fitted)
+        return f"Workflow({'; '.join(parts)})"
 
 
 def _expect_columns(wanted: Iterable[str], have: list[str], where: str) -> None:
@@ -286,7 +446,8 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
         "int",
         "uint",
     }
-    if not same or have.is_list != column.is_list:
+    # Numbers may be the microseconds of a column of dates, but dates are no numbers of the user's own.
+    if not same or have.is_list != column.is_list or have.is_time > column.is_time:
         raise WorkflowError(
             f"Expected column {column.name!r} as {column}, as in fit. Received: {received}."
         )

@@ -1,55 +1,54 @@
-"""The network as a SavedModel for Triton's TensorFlow backend, the native one or ours."""
+"""Two steps: preprocessing in Python, and the network as a SavedModel.
+
+The network's model is what NVIDIA's TensorFlow backend served, and ours serves now.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
+from exporter import python_step
+from exporter.model_spec import ModelSpec
+from exporter.packing import pack_columns
+from exporter.pipeline import Pipeline
+from exporter.runtimes.runtime import Runtime, Writer
+from exporter.saved_model import network_writer, saved_model_spec
+from exporter.specs import ensemble, tensors_of, tensors_of_network
+from workflow.wire import dump_columns
 
-from exporter.errors import ExportError
-from exporter.model_spec import ModelSpec, Tensor
-from exporter.options import ServingOptions
-from training.errors import TrainingError
-from training.saved_model import save_model
 
-SIGNATURE, GRAPH_TAG = "serving_default", "serve"
-
-
-def model_spec(
-    name: str,
-    version: int,
-    inputs: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...],
-    options: ServingOptions,
-) -> ModelSpec:
-    """The network's model."""
-    return ModelSpec(
-        name=name,
-        version=version,
-        backend="tensorflow",
-        platform="tensorflow_savedmodel",
-        inputs=inputs,
-        outputs=outputs,
-        parameters={"TF_SIGNATURE_DEF": SIGNATURE, "TF_GRAPH_TAG": GRAPH_TAG},
-        instances=options.network_instances,
-        instance_kind=options.network_kind,
+def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
+    options = pipeline.options
+    between, packing = pack_columns(pipeline.step_columns)
+    preprocess = ModelSpec(
+        name=f"{pipeline.name}_nvt",
+        version=pipeline.version,
+        backend="python",
+        inputs=tensors_of(pipeline.client_columns),
+        outputs=between,
+        parameters={
+            "inputs": dump_columns(pipeline.client_columns),
+            "outputs": dump_columns(pipeline.step_columns),
+            "packing": json.dumps(packing),
+            "limits": json.dumps(options.limits),
+        },
+        instances=options.preprocess_instances,
+        max_batch_size=options.max_batch_size,
+        queue=options.queue,
     )
+    outputs = tensors_of_network(pipeline.signature.outputs)
+    network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs)
+    return preprocess, network, ensemble(pipeline, preprocess, network)
 
 
-def write(model: Any, folder: Path) -> None:
-    """Write the network's files into a version folder.
+def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+    _, packing = pack_columns(pipeline.step_columns)
+    return {
+        f"{pipeline.name}_nvt": python_step.writer(pipeline.features.program),
+        f"{pipeline.name}_tf": network_writer(model, pipeline, packing),
+    }
 
-    Raises:
-        ExportError: the disk is full, or the folder cannot be written.
-    """
-    try:
-        save_model(model, folder / "model.savedmodel", signature=SIGNATURE)
-    except TrainingError as error:
-        raise ExportError(str(error)) from error
-    except tf.errors.OpError as error:
-        # TensorFlow writes by itself, and its texts begin with the graph's own names.
-        reason = error.message.rpartition("}} ")[2]
-        raise ExportError(
-            f"Expected to be able to write to {folder}. Received: {reason}."
-        ) from error
+
+RUNTIME = Runtime(_plan, _prepare)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from serving.inputs.cast import cast, refused
+from serving.inputs.times import from_datetimes, from_python
 from workflow.expressions.column import Array, Column
 from workflow.wire import WireColumn
 
@@ -20,12 +21,12 @@ def from_array(column: WireColumn, data: Array) -> Column:
     Object arrays are read as lists of Python values. A masked value is null.
 
     Raises:
-        ClientError: another shape, or values that the column cannot hold.
+        DtypeError: another shape, or values that the column cannot hold.
     """
     if data.dtype == object and data.ndim:
         rows = data.reshape(-1) if column.layout == "scalar" and data.shape[1:] == (1,) else data
         return from_list(column, rows.tolist())
-    is_list = column.layout == "flat"
+    is_list = column.is_list
     if data.ndim != 2 if is_list else data.shape[1:] not in ((), (1,)) or not data.ndim:
         shape = "(N, k)" if is_list else "(N,) or (N, 1)"
         raise refused(column, f"an array of the shape {data.shape}", f"The shape must be {shape}.")
@@ -33,7 +34,10 @@ def from_array(column: WireColumn, data: Array) -> Column:
     if isinstance(data, np.ma.MaskedArray):
         valid = ~np.broadcast_to(data.mask, data.shape).reshape(-1)
     values = np.asarray(data).reshape(-1)
-    if values.dtype.kind in "SU":
+    if column.is_time and values.dtype.kind == "M":
+        values, present = from_datetimes(values)
+        valid = present if valid is None or present is None else valid & present
+    elif values.dtype.kind in "SU":
         values = from_list(WireColumn(column.name, column.dtype), values.tolist()).array
     elif values.dtype.kind not in "biuf":
         raise refused(column, values.dtype, "Convert the column first.")
@@ -47,7 +51,7 @@ def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
     A NaN among integers is null: that is how pandas and numpy write it.
 
     Raises:
-        ClientError: rows where scalars are expected or the other way round, or values that the
+        DtypeError: rows where scalars are expected or the other way round, or values that the
             column cannot hold.
     """
     if column.layout == "scalar":
@@ -69,7 +73,8 @@ def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
 def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]:
     """Values of one dtype, zero or "" where null, and where they are not null."""
     whole = column.dtype not in ("string", "float32", "float64")
-    values = [value.item() if isinstance(value, np.generic) else value for value in data]
+    plain = map(from_python, data) if column.is_time else data
+    values = [value.item() if isinstance(value, np.generic) else value for value in plain]
     present = [value is not None and not (whole and value != value) for value in values]  # noqa: PLR0124
     valid = None if all(present) else np.array(present, bool)
     zero = "" if column.dtype == "string" else 0
@@ -114,7 +119,7 @@ def _refuse_kind(column: WireColumn, values: list[Any], allowed: tuple[type, ...
     row, value = next(
         (row, value) for row, value in enumerate(values) if type(value) not in allowed
     )
-    place = "element" if column.layout == "flat" else "row"
+    place = "element" if column.is_list else "row"
     text = repr(value)
     text = text if len(text) <= 80 else text[:80] + " ..."
     raise refused(column, f"{text} ({type(value).__name__}) in {place} {row}")

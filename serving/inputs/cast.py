@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.errors import ClientError
+from serving.errors import DtypeError
 from workflow.expressions.column import Array
 from workflow.wire import WireColumn
 
@@ -14,11 +14,11 @@ from workflow.wire import WireColumn
 EXACT_FLOAT64 = 2**53
 
 
-def refused(column: WireColumn, received: Any, advice: str = "") -> ClientError:
+def refused(column: WireColumn, received: Any, advice: str = "") -> DtypeError:
     """The error for a column whose data cannot be sent, to be raised by the caller."""
-    lists = "lists of " if column.layout == "flat" else ""
+    lists = "lists of " if column.is_list else ""
     message = f"Column {column.name!r}: expected {lists}{column.dtype}. Received: {received}."
-    return ClientError("INVALID_INPUT", f"{message} {advice}".strip())
+    return DtypeError("INVALID_INPUT", f"{message} {advice}".strip())
 
 
 def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
@@ -33,7 +33,7 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
         Shape (N,), the column's numpy dtype.
 
     Raises:
-        ClientError: the dtype is of another kind, or a value does not fit.
+        DtypeError: the dtype is of another kind, or a value does not fit.
 
     Example:
         >>> cast(WireColumn("userId", "int32"), np.array([1, 2]), None).dtype

@@ -7,6 +7,7 @@ import pandas as pd
 
 from serving.inputs.arrays import from_list
 from serving.inputs.cast import cast, refused
+from serving.inputs.times import from_datetimes
 from workflow.expressions.column import Column
 from workflow.wire import WireColumn
 
@@ -15,9 +16,13 @@ def from_pandas(column: WireColumn, series: pd.Series) -> Column:
     """A column from a pandas series. NaN, NA, NaT and None are null; categories are their values.
 
     Raises:
-        ClientError: a dtype or value that the column cannot hold.
+        DtypeError: a dtype or value that the column cannot hold.
     """
     dtype = series.dtype
+    if column.is_time and dtype.kind == "M":
+        utc = series if isinstance(dtype, np.dtype) else series.dt.tz_convert(None)
+        values, valid = from_datetimes(utc.to_numpy())
+        return Column(values, valid)
     if dtype.kind in "Mm":
         raise refused(
             column, dtype, 'Send what the training table held, e.g. `.astype("int64") // 10**9`.'

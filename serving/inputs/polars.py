@@ -8,6 +8,7 @@ from polars.exceptions import PolarsError
 
 from serving.inputs.cast import cast, refused
 from workflow.expressions.column import Array, Column
+from workflow.expressions.series import microseconds
 from workflow.schema import DTYPES
 from workflow.wire import WireColumn
 
@@ -16,12 +17,12 @@ def from_polars(column: WireColumn, series: pl.Series) -> Column:
     """A column from a Polars series; categoricals are sent as strings.
 
     Raises:
-        ClientError: lists where scalars are expected or the other way round, or a dtype or value
+        DtypeError: lists where scalars are expected or the other way round, or a dtype or value
             that the column cannot hold.
     """
     if isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
-    if isinstance(series.dtype, pl.List) != (column.layout == "flat") and series.dtype != pl.Null:
+    if isinstance(series.dtype, pl.List) != column.is_list and series.dtype != pl.Null:
         raise refused(column, series.dtype)
     if column.layout == "scalar":
         values, valid = _flat(column, series)
@@ -42,6 +43,8 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
             series = series.cast(pl.String)
         except PolarsError:
             raise refused(column, f"{dtype} that is not UTF-8") from None
+    elif column.is_time and isinstance(dtype, (pl.Date, pl.Datetime)):
+        series = pl.select(microseconds(pl.lit(series))).to_series()
     elif dtype.is_temporal():
         raise refused(
             column,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from serving.errors import ClientError
+from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.polars import from_polars
 from workflow.expressions.column import Column
@@ -34,8 +34,8 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
         Columns of equal numbers of rows, by name, in the expected order.
 
     Raises:
-        ClientError: columns are missing, differ in their number of rows, or hold what the model
-            does not take.
+        ColumnError: columns are missing, or differ in their number of rows.
+        DtypeError: a column holds what the model does not take.
 
     Example:
         >>> to_columns([WireColumn("userId", "int64")], {"userId": [1, 2]})["userId"].rows
@@ -43,7 +43,7 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     """
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
         advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
-        raise ClientError(
+        raise ColumnError(
             "INVALID_INPUT",
             "Expected a Polars or pandas frame, or a dict of columns. "
             f"Received: {type(data).__name__}.{advice}",
@@ -52,7 +52,7 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     names = list(data.columns) if not isinstance(data, Mapping) else list(data)
     missing = [column.name for column in expected if not _has(names, column)]
     if missing:
-        raise ClientError(
+        raise ColumnError(
             "INVALID_INPUT",
             f"Expected the columns {', '.join(column.name for column in expected)}. "
             f"Received: {', '.join(map(str, names)) or 'none'}. "
@@ -62,7 +62,7 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     counts = {name: column.rows for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise ClientError(
+        raise ColumnError(
             "INVALID_INPUT", f"Expected columns of equal numbers of rows. Received: {text}."
         )
     return columns
@@ -84,12 +84,12 @@ def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
     lengths = _read(WireColumn(nnzs_name, "int64"), data[nnzs_name])
     counts = lengths.array
     if lengths.valid is not None or np.any(counts < 0):
-        raise ClientError(
+        raise ColumnError(
             "INVALID_INPUT",
             f"Expected row lengths in {nnzs_name!r}. Received: one below 0 or null.",
         )
     if counts.sum() != elements.rows:
-        raise ClientError(
+        raise ColumnError(
             "INVALID_INPUT",
             f"Expected {nnzs_name!r} to add up to the {elements.rows} rows of {values_name!r}. "
             f"Received: {counts.sum()}.",
@@ -110,7 +110,7 @@ def _read(column: WireColumn, data: Any) -> Column:
         from serving.inputs.pandas import from_pandas  # noqa: PLC0415
 
         return from_pandas(column, data)
-    raise ClientError(
+    raise DtypeError(
         "INVALID_INPUT",
         f"Column {column.name!r}: expected an array, a list or a series. "
         f"Received: {type(data).__name__}.",

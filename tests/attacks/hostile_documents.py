@@ -38,6 +38,16 @@ def long_graph(document: Any) -> None:
     document["nodes"].append({"kind": "keep", "names": ["nothing"], "parents": [45_000]})
 
 
+def appended(*entries: Any) -> Attack:
+    """Nodes after the last, each over the one before."""
+
+    def change(document: Any) -> None:
+        for entry in entries:
+            document["nodes"].append({**entry, "parents": [len(document["nodes"]) - 1]})
+
+    return edit(change)
+
+
 def long_trace(program: Any) -> None:
     step = {"verb": "negate", "operands": [0], "parameters": {}}
     program["steps"] = [verb_of(program, "source")]
@@ -117,6 +127,25 @@ DOCUMENTS: dict[str, Attack] = {
     "name of a path": edit(lambda d: d["nodes"][0].update(names=["../../etc/passwd"])),
     "names are a string": edit(lambda d: d["nodes"][0].update(names="userId")),
     "many nodes": edit(long_graph),
+    **{
+        f"{entries!r} at the end": appended(*entries)
+        for entries in (
+            [{"kind": "subgraph"}],
+            [{"kind": "subgraph", "name": 5}],
+            [{"kind": "subgraph", "name": ""}],
+            [{"kind": "subgraph", "name": ["a"]}],
+            [{"kind": "subgraph", "name": "a"}, {"kind": "subgraph", "name": "a"}],
+            [{"kind": "keep", "names": ["userId", "../x"]}],
+            [{"kind": "keep", "names": [["userId", "nothing"]]}],
+            [{"kind": "keep", "names": [["userId", 5]]}],
+            [{"kind": "keep", "names": [["userId", ["price"]]]}],
+            [{"kind": "keep", "names": [[]]}],
+            [{"kind": "keep", "names": {"userId": 1}}],
+            [{"kind": "drop", "names": [["userId"]]}],
+            [{"kind": "drop", "names": ["nothing"]}],
+            [{"kind": "drop", "names": None}],
+        )
+    },
     # Operators and their configuration
     "unknown operator": edit(lambda d: node(d, CATEGORIFY).update(operator="Evil")),
     "dotted operator": edit(lambda d: node(d, CATEGORIFY).update(operator="os.system")),
@@ -138,7 +167,7 @@ DOCUMENTS: dict[str, Attack] = {
                 "freq_threshold",
                 ["x", [1], None, 1.5, True, -1, {"userId": "x"}, {"userId": -1}],
             ),
-            (CATEGORIFY, "max_size", [2, {"userId": []}, {"userId": {"a": 1}}, "9" * 100]),
+            (CATEGORIFY, "max_size", [-2, {"userId": []}, {"userId": {"a": 1}}, "9" * 100]),
             (
                 CATEGORIFY,
                 "dtype",

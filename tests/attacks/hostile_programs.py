@@ -67,6 +67,26 @@ def elements_beside_rows(document: Any) -> None:
     assert lists >= 0
 
 
+def over_lists(document: Any, verb: str, padding: Any = None, **parameters: Any) -> None:
+    """Add a verb over the program's lists, with a constant beside them or else a column."""
+    steps = document["steps"]
+    genres = next(i for i, s in enumerate(steps) if s["verb"] == "gather")
+    ids = next(i for i, s in enumerate(steps) if s["operands"] == [genres])
+    operands = [ids]
+    if verb == "list_pad":
+        operands.append(next(i for i, s in enumerate(steps) if s["verb"] == "source"))
+        if padding is not None:
+            operands[1] = len(steps)
+            constant = {"value": padding, "dtype": "int64"}
+            steps.append({"verb": "constant", "operands": [], "parameters": constant})
+    steps.append({"verb": verb, "operands": operands, "parameters": parameters})
+
+
+def descending_boundaries(folder: Path) -> None:
+    append("bucketize", [0], boundaries={"table": "table0"})(folder)
+    tables(lambda held: held.update({"table0.values": held["table0.values"][::-1]}))(folder)
+
+
 PROGRAMS: dict[str, Attack] = {
     "no document": lambda f: (f / "program.json").unlink(),
     "no tables": lambda f: (f / "program.safetensors").unlink(),
@@ -113,6 +133,19 @@ PROGRAMS: dict[str, Attack] = {
     "clip of a string bound": append("clip", [0], lower="0", upper=None),
     "clip of true": append("clip", [0], lower=True, upper=None),
     "clip without bounds": append("clip", [0], lower=None, upper=None),
+    "hash with a negative seed": append("hash", [0], seed=-1),
+    "hash with a huge seed": append("hash", [0], seed=2**63),
+    "hash with a seed that is true": append("hash", [0], seed=True),
+    "boundaries that are lists": append("bucketize", [0], boundaries={"table": "table2"}),
+    "boundaries that are strings": append("bucketize", [0], boundaries={"table": "table5"}),
+    "boundaries that are null": append("bucketize", [0], boundaries={"table": "table7"}),
+    "boundaries that descend": descending_boundaries,
+    "boundaries that are a list": append("bucketize", [0], boundaries=[1, 2]),
+    "slice from beyond": edit(lambda d: over_lists(d, "list_slice", start=2**63, end=None)),
+    "slice from a fraction": edit(lambda d: over_lists(d, "list_slice", start=0.5, end=None)),
+    "padding to a billion": edit(lambda d: over_lists(d, "list_pad", padding=0, length=10**9)),
+    "padding to nothing": edit(lambda d: over_lists(d, "list_pad", padding=0, length=0)),
+    "padding with a column": edit(lambda d: over_lists(d, "list_pad", length=3)),
     "constant too large": append("constant", [], value=2**64, dtype="uint64"),
     "constant that is an object": append("constant", [], value={"table": "table0"}, dtype="int64"),
     "constant that is null": append("constant", [], value=None, dtype="int64"),

@@ -56,7 +56,10 @@ def _any_subnormal(program: Program, columns: Mapping[str, Column]) -> bool:
         for number, step in enumerate(program.steps)
     ]
     made = NumpyInterpreter(replace(program, outputs=tuple(steps)))(columns)
-    return any(_subnormal(column.array) for column in [*columns.values(), *made.values()])
+    parameters = [p for step in program.steps for p in step.parameters.values()]
+    tables = [parameter for parameter in parameters if isinstance(parameter, Column)]
+    every = [*columns.values(), *made.values(), *tables]
+    return any(_subnormal(column.array) for column in every)
 
 
 def _subnormal(array: Array) -> bool:

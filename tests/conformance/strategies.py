@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program, build
 from workflow.expressions.tree import Expression, call, source
-from workflow.expressions.verbs import VERBS, ExpressionError, Type, check_constant
+from workflow.expressions.types import ExpressionError, Type
+from workflow.expressions.verbs import VERBS
 from workflow.schema import DTYPES, ColumnSchema, Schema
 
 # Verbs for which libraries differ in the last bits; all others are exact.
@@ -84,25 +86,57 @@ def table(dtype: str, rows: Sequence[Any], *, is_list: bool = False) -> Column:
 
 
 @st.composite
-def parameters(draw: st.DrawFn, verb: str, dtype: str) -> dict[str, Any]:
+def clips(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+    bound = st.none() | st.integers(-(2**65), 2**65) | st.floats(width=32) | values(dtype)
+    return {"lower": draw(bound), "upper": draw(bound)}
+
+
+@st.composite
+def lookups(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+    others = [n for n, i in DTYPES.items() if i.is_integer] if dtype[-1] in "2468" else [dtype]
+    kind = draw(st.sampled_from([dtype, *others]))
+    near = st.integers(0, 100) if DTYPES[kind].is_integer else values(kind)
+    keys = draw(st.lists(draw(st.sampled_from([near, values(kind)])), unique=True, max_size=6))
+    return {"keys": table(kind, keys), "first": draw(st.integers(0, 5)), "missing": -1}
+
+
+@st.composite
+def gathers(draw: st.DrawFn, _: str) -> dict[str, Any]:
+    kind, is_list = draw(st.sampled_from(sorted(DTYPES))), draw(st.booleans())
+    value = st.none() | values(kind) if draw(st.booleans()) else values(kind)
+    row = st.lists(value, max_size=3) if is_list else value
+    return {"table": table(kind, draw(st.lists(row, max_size=5)), is_list=is_list)}
+
+
+@st.composite
+def boundaries(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+    kind = draw(st.sampled_from([dtype, "int8", "int64", "uint64", "float32", "float64"]))
+    least, most = draw(st.sampled_from([(0, 6), (33, 60)]))
+    edges = draw(st.lists(values(kind), min_size=least, max_size=most))
+    return {"boundaries": table(kind, sorted({e for e in edges if not isnan(e)}))}
+
+
+def isnan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+PLACES = st.integers(-6, 6) | st.sampled_from([-(2**62), 2**62])
+PARAMETERS = {
+    "cast": lambda _: st.fixed_dictionaries({"dtype": st.sampled_from(sorted(DTYPES))}),
+    "clip": clips,
+    "hash": lambda _: st.fixed_dictionaries({"seed": st.sampled_from([0, 1, 2**63 - 1])}),
+    "lookup": lookups,
+    "gather": gathers,
+    "bucketize": boundaries,
+    "list_slice": lambda _: st.fixed_dictionaries({"start": PLACES, "end": st.none() | PLACES}),
+    "list_pad": lambda _: st.fixed_dictionaries({"length": st.integers(1, 6)}),
+}
+OVER_LISTS = {"list_length", "list_slice", "list_pad"}
+
+
+def parameters(verb: str, dtype: str) -> st.SearchStrategy[dict[str, Any]]:
     """Static parameters of a verb whose first operand is of a dtype."""
-    if verb == "cast":
-        return {"dtype": draw(st.sampled_from(sorted(DTYPES)))}
-    if verb == "clip":
-        bound = st.none() | st.integers(-(2**65), 2**65) | st.floats(width=32) | values(dtype)
-        return {"lower": draw(bound), "upper": draw(bound)}
-    if verb == "lookup":
-        others = [n for n, i in DTYPES.items() if i.is_integer] if dtype[-1] in "2468" else [dtype]
-        kind = draw(st.sampled_from([dtype, *others]))
-        near = st.integers(0, 100) if DTYPES[kind].is_integer else values(kind)
-        keys = draw(st.lists(draw(st.sampled_from([near, values(kind)])), unique=True, max_size=6))
-        return {"keys": table(kind, keys), "first": draw(st.integers(0, 5)), "missing": -1}
-    if verb == "gather":
-        kind, is_list = draw(st.sampled_from(sorted(DTYPES))), draw(st.booleans())
-        value = st.none() | values(kind) if draw(st.booleans()) else values(kind)
-        row = st.lists(value, max_size=3) if is_list else value
-        return {"table": table(kind, draw(st.lists(row, max_size=5)), is_list=is_list)}
-    return {}
+    return PARAMETERS[verb](dtype) if verb in PARAMETERS else st.just({})
 
 
 @cache
@@ -113,7 +147,7 @@ def signatures(verb: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _takes(verb: str, dtypes: Sequence[str]) -> bool:
-    is_list = verb == "list_length"
+    is_list = verb in OVER_LISTS
     try:
         VERBS[verb].infer([Type(dtype, is_list=is_list) for dtype in dtypes], {})
     except ExpressionError:
@@ -124,7 +158,7 @@ def _takes(verb: str, dtypes: Sequence[str]) -> bool:
 @st.composite
 def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
     """A program that applies one verb, and data for it."""
-    is_list = verb == "list_length" or draw(st.booleans())
+    is_list = verb in OVER_LISTS or draw(st.booleans())
     dtypes = draw(st.sampled_from(signatures(verb)))
     rows = draw(st.integers(0, 6))
     data = {"a": draw(columns(dtypes[0], rows, is_list=is_list))}
@@ -179,8 +213,7 @@ def _beside(draw: st.DrawFn, column: Expression, dtype: str) -> Expression:
 
 def literal(value: Any, dtype: str) -> Expression:
     """A constant of a dtype."""
-    check_constant(value, dtype)
-    return Expression("constant", (), {"value": value}, Type(dtype, nullable=False))
+    return Expression("constant", (), {"value": value}, Type.of_constant(value, dtype))
 
 
 def schema_of_source(expression: Expression) -> ColumnSchema:

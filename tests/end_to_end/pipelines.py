@@ -115,4 +115,58 @@ def pairs():
     return Pipeline(workflow, keras.Model(inputs, output), rows)
 
 
+def everything():
+    """All kinds of columns in one network, which gives back what of them is exact."""
+    movies = pl.DataFrame(
+        {"movie": [1, 2, 3, 90], "genres": [["Drama", "War"], [], None, ["War", None]]}
+    )
+    limits = np.iinfo(np.int64)
+    rows = pl.DataFrame(
+        {
+            "user": [7, 7, 9, None, 8, 12345, -1],
+            "movie": [1, 2, 3, 90, 77, None, 1],
+            "word": ["fun", "日本\U0001f600", "", None, " ", "unseen", "fun"],
+            "tags": [["fun", "long"], [], None, ["", None], ["unseen"], ["fun"] * 300, ["long"]],
+            "recent": [[5, 6, 7, 8], [], None, [5], [None, 6], [999], [limits.max] * 9],
+            "price": [1.0, None, float("nan"), float("inf"), -1e30, 2.5, 0.1],
+            "whole": [limits.min, 0, limits.max, -1, 2**53 + 1, 1, 2],
+            "real": np.array([np.finfo("f4").min, -0.0, 3.4e38, 1e-30, 1 / 3, 1, 2], "f4"),
+            "rating": [3.0, 4.5, 5.0, 1.0, None, 4.0, 2.0],
+        }
+    )
+    joined = ["movie"] >> ops.JoinExternal(movies, on="movie", columns_ext=["movie", "genres"])
+    ids = (["user", "word", "tags", "recent"] + joined) >> ops.Categorify()
+    price = ["price"] >> ops.FillMissing(0.0) >> ops.LambdaOp(lambda p: p.clip(-10, 10))
+    label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
+    workflow = Workflow(ids + (price >> ops.Normalize()) + ["whole", "real"] + label).fit(
+        rows.filter(pl.col("user") != 12345)
+    )
+    workflow.output_dtypes["user"] = "int32"
+    keras.utils.set_random_seed(3)
+    shapes = {"user": "int32", "movie": "int64", "word": "int64", "price": "float32"}
+    inputs = {name: keras.Input((1,), name=name, dtype=d) for name, d in shapes.items()}
+    inputs |= {
+        name: keras.Input((1,), name=name, dtype=d)
+        for name, d in (("whole", "int64"), ("real", "float32"))
+    }
+    inputs["recent"] = keras.Input((3,), name="recent", dtype="int64")
+    vectors = []
+    for name in ("tags", "genres"):
+        halves = [
+            keras.Input((1,), name=f"{name}__{half}", dtype="int64") for half in ("values", "nnzs")
+        ]
+        inputs[name] = tuple(halves)
+        vectors.append(layers.EmbeddingBag(16, 4, name=f"bag_{name}")(inputs[name]))
+    for name in ("user", "movie", "word"):
+        vectors.append(layers.EmbeddingBag(16, 4, name=f"id_{name}")(inputs[name]))
+    recent = keras.layers.Embedding(16, 4, name="last")(inputs["recent"])
+    vectors += [keras.layers.Flatten()(recent), inputs["price"]]
+    hidden = keras.layers.Dense(8, activation="relu")(keras.layers.Concatenate()(vectors))
+    outputs = {"score": keras.layers.Dense(1, activation="sigmoid")(hidden)}
+    for name in ("user", "word", "movie", "recent", "whole", "real"):
+        same = keras.layers.Identity(dtype=inputs[name].dtype)
+        outputs[f"{name}_back"] = same(inputs[name])
+    return Pipeline(workflow, keras.Model(inputs, outputs), rows, ["rating"])
+
+
 PIPELINES = {"movielens": movielens, "extremes": extremes, "strings": strings, "pairs": pairs}

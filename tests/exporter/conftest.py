@@ -4,8 +4,9 @@ import keras
 import pytest
 from small_export import make_workflow
 
-from exporter import export_tensorflow_ensemble
-from exporter.runtimes import tensorflow
+from exporter import ensemble, export_tensorflow_ensemble, python_step
+from exporter.plan import runtime_of
+from exporter.runtimes.runtime import Runtime
 from training import models
 from workflow import get_embedding_sizes
 
@@ -42,9 +43,16 @@ def files_only(export, tmp_path_factory, monkeypatch):
     saved = export(path=tmp_path_factory.mktemp("saved")).paths["movies_tf"]
     files = {p.relative_to(saved): p.read_bytes() for p in saved.rglob("*") if p.is_file()}
 
-    def write(_, folder):
+    def write(folder):
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
 
-    monkeypatch.setattr(tensorflow, "write", write)
+    def without_tensorflow(pipeline):
+        def prepare(_, pipeline):
+            step = python_step.writer(pipeline.features.program)
+            return {f"{pipeline.name}_nvt": step, f"{pipeline.name}_tf": write}
+
+        return Runtime(runtime_of(pipeline).plan, prepare)
+
+    monkeypatch.setattr(ensemble, "runtime_of", without_tensorflow)

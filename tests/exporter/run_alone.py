@@ -34,7 +34,7 @@ class InferenceResponse:
 
 
 class Logger:
-    log_warn = log_error = staticmethod(print)
+    log_warn = log_error = log_verbose = staticmethod(print)
 
 
 class Request:

@@ -125,7 +125,6 @@ def test_outputs_need_names(export, workflow):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"sparse_max": {"genres": 3}},
         {"nvtabular_backend": "nvtabular"},
         {"cats": ["userId"]},
         {"conts": ["price"]},
@@ -133,7 +132,7 @@ def test_outputs_need_names(export, workflow):
 )
 def test_arguments_of_the_past_are_explained(arguments, export):
     with pytest.raises(
-        ExportError, match=r"not supported yet|Expected nvtabular_backend|are not needed"
+        ExportError, match=r"Expected nvtabular_backend|are not needed"
     ):
         export(**arguments)
 

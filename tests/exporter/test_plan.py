@@ -158,7 +158,7 @@ def test_names_that_meet_inside_the_ensemble_are_kept_apart(export):
     report = export(
         keras.Model(inputs, total), Workflow(twice + ["price_nvt"]).fit(data), labels=[]
     )
-    first, second = report.plan.ensemble.steps
+    first, second = report.plan.published.steps
     assert first.outputs == second.inputs
     assert not set(first.outputs.values()) & set(first.inputs.values())
 
@@ -186,8 +186,8 @@ def test_the_movielens_pipeline(export):
     workflow.output_dtypes["userId"] = workflow.output_dtypes["movieId"] = "int32"
     network = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=4)
     plan = export(network, workflow).plan
-    assert list(map(str, plan.ensemble.inputs)) == ["userId int64[N, 1]", "movieId int64[N, 1]"]
-    assert sorted(map(str, plan.network.inputs)) == [
+    assert list(map(str, plan.published.inputs)) == ["userId int64[N, 1]", "movieId int64[N, 1]"]
+    assert sorted(map(str, plan.steps[1].inputs)) == [
         "genres__nnzs int64[N, 1]",
         "genres__values int64[N, 1]",
         "movieId int32[N, 1]",

@@ -35,11 +35,11 @@ def serve_alone(numpy_only, tmp_path):
             sent |= encode(column, to_column(data[column.name]))
         texts = {n: a.astype("S") if a.dtype == object else a for n, a in sent.items()}
         np.savez(tmp_path / "request.npz", **texts)
-        parameters = report.plan.preprocess.parameters.items()
+        parameters = report.plan.steps[0].parameters.items()
         config = json.dumps({"parameters": {k: {"string_value": v} for k, v in parameters}})
         program = Path(__file__).parent / "run_alone.py"
         files = [tmp_path / "request.npz", tmp_path / "answer.npz"]
-        folder = report.paths[report.plan.preprocess.name]
+        folder = report.paths[report.plan.steps[0].name]
         command = [sys.executable, "-I", "-S", program, folder, numpy_only, config, *files]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == 0, result.stdout + result.stderr

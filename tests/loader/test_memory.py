@@ -28,6 +28,7 @@ def test_values_that_make_no_sense(monkeypatch, value):
 @pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 10_000), (12e6, 20_000), (1, 64)])
 def test_rows_in_buffer(buffer_size, rows):
     source = Source({}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)], [])
-    assert rows_in_buffer(source, buffer_size, batch_size=64) == rows
-    half = rows_in_buffer(source, 0.5, batch_size=64)
-    assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, batch_size=64), abs=1)
+    assert rows_in_buffer(source, buffer_size, 64, memory=10**9, copies=6) == rows
+    half = rows_in_buffer(source, 0.5, 64, memory=10**9, copies=6)
+    assert half == pytest.approx(10**9 / 2 / 6 / 100, abs=1)
+    assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, 64, 10**9, 6), abs=1)

@@ -1,9 +1,9 @@
 """Which columns a loader takes: as named, as tagged, or as feature columns say."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
 from workflow.schema import ColumnSchema, Schema, Tags
@@ -70,19 +70,41 @@ def test_input_schema_describes_the_batch(make):
     assert schema["rating"].has_tag(Tags.TARGET)
 
 
-def test_feature_columns_are_unwrapped(folder):
-    """The attributes by which `tf.feature_column`, deprecated as it is, tells its sources."""
-    user = SimpleNamespace(key="userId", number_buckets=1000)
+def test_feature_columns_are_unwrapped_to_their_sources(folder):
+    columns_of = tf.feature_column
+    movie = columns_of.categorical_column_with_identity("movieId", 50)
+    price = columns_of.numeric_column("price")
+    crossed = columns_of.crossed_column(["userId", movie], 100)
     loader = KerasSequenceLoader(
         folder,
         10,
         ["rating"],
         feature_columns=[
-            SimpleNamespace(key="price", shape=(1,), normalizer_fn=None),
-            SimpleNamespace(categorical_column=user, dimension=8),
-            SimpleNamespace(categorical_column=user, dimension=2),
+            columns_of.bucketized_column(price, [1, 10]),
+            columns_of.embedding_column(movie, 8),
+            columns_of.indicator_column(movie),
+            columns_of.embedding_column(crossed, 4),
         ],
     )
-    assert columns(loader)[0] == ["userId", "price"]
-    with pytest.raises(LoaderError, match="one named source column"):
-        KerasSequenceLoader(folder, 10, ["rating"], [SimpleNamespace(keys=("a", "b"))])
+    assert columns(loader)[0] == ["movieId", "userId", "price"]
+    assert loader.input_schema["price"].has_tag(Tags.CONTINUOUS)
+    assert loader.input_schema["userId"].has_tag(Tags.CATEGORICAL)
+
+
+def test_the_weight_of_a_weighted_column_is_a_number(folder):
+    movie = tf.feature_column.categorical_column_with_identity("movieId", 50)
+    weighted = tf.feature_column.weighted_categorical_column(movie, "price")
+    loader = KerasSequenceLoader(folder, 10, ["rating"], [weighted])
+    assert loader.input_schema["price"].has_tag(Tags.CONTINUOUS)
+
+
+@pytest.mark.parametrize("column", ["userId", 3, object()])
+def test_what_is_no_feature_column(folder, column):
+    with pytest.raises(LoaderError, match=r"objects of tf\.feature_column.*Received"):
+        KerasSequenceLoader(folder, 10, ["rating"], feature_columns=[column])
+
+
+def test_feature_columns_and_names_together(folder):
+    price = tf.feature_column.numeric_column("price")
+    with pytest.raises(LoaderError, match="either feature_columns or cat_names"):
+        KerasSequenceLoader(folder, 10, ["rating"], [price], cat_names=["userId"])

@@ -4,7 +4,6 @@ import itertools
 import json
 
 import numpy as np
-import polars as pl
 import pytest
 
 from loader import LoaderError
@@ -26,67 +25,6 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
     assert next(seeds) == 12
     assert first != second
     assert users(make(seed=None, seed_fn=lambda: 10)) == first
-
-
-def test_row_groups_of_all_files_are_mixed(make, users):
-    files = np.searchsorted([0, 400, 750], users(make()), side="right")
-    assert len(list(itertools.groupby(files))) > 3, "the files came one after another"
-
-
-def test_larger_chunks_mix_more(make, users):
-    """Sorted labels: how far a batch's mean strays from the mean of all rows."""
-
-    def drift(parts):
-        batches = np.array(users(make(parts_per_chunk=parts, batch_size=100))).reshape(10, 100)
-        return float(np.std(batches.mean(axis=1)))
-
-    # In file order the batches' means spread with 287, in a perfect shuffle with 29.
-    assert drift(11) < 60
-    assert drift(1) > 150
-    assert drift(11) < drift(4) < drift(1)
-
-
-def test_row_order_has_no_trend(make, ratings, users):
-    """One chunk is a uniform shuffle: position and value do not correlate."""
-    frame = pl.concat([ratings] * 20).with_columns(userId=pl.int_range(20_000))
-    seen = users(make(frame, batch_size=1000))
-    assert sorted(seen) == list(range(20_000))
-    correlation = np.corrcoef(seen, np.arange(20_000))[0, 1]
-    assert abs(correlation) < 4 / np.sqrt(20_000)
-    assert np.mean(np.diff(seen) == 1) < 0.001
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize(("size", "batch_size"), [(2, 64), (3, 64), (7, 10), (3, 1000)])
-def test_ranks_share_all_rows_in_equal_steps(make, users, size, batch_size, shuffle):
-    loaders = [
-        make(global_size=size, global_rank=rank, batch_size=batch_size, shuffle=shuffle)
-        for rank in range(size)
-    ]
-    shares = [users(loader) for loader in loaders]
-    assert len({len(loader) for loader in loaders}) == 1
-    assert {len(share) for share in shares} == {-(-1000 // size)}
-    together = sorted(itertools.chain(*shares))
-    assert sorted(set(together)) == list(range(1000))
-    assert len(together) - 1000 < size, "more than the top-up came twice"
-
-
-def test_more_ranks_than_rows(make, ratings, users):
-    shares = [
-        users(make(ratings[:2], global_size=4, global_rank=rank, shuffle=False))
-        for rank in range(4)
-    ]
-    assert [len(share) for share in shares] == [1, 1, 1, 1]
-    assert {row for share in shares for row in share} == {0, 1}
-
-
-def test_ranks_need_a_common_seed(make):
-    with pytest.raises(LoaderError, match="seed or seed_fn that is the same for all"):
-        make(global_size=2, global_rank=0, seed=None)
-    with pytest.raises(LoaderError, match="global_size=2, global_rank=2"):
-        make(global_size=2, global_rank=2)
-    with pytest.raises(LoaderError, match="global_rank=None"):
-        make(global_size=2)
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"parts_per_chunk": 4}])
@@ -200,3 +138,23 @@ def test_a_state_of_other_settings(make):
     next(iter(loader))
     with pytest.raises(LoaderError, match="same data and settings"):
         make(batch_size=65).set_state(loader.get_state())
+
+
+def test_follow_counts_batches_that_were_used_and_not_those_read_ahead(make):
+    loader = make(batch_size=100)
+    state_after_use = loader.follow()
+    batches = iter(loader.prefetch(5))
+    for used in range(1, 4):
+        next(batches)
+        assert state_after_use(used)["batch"] == used
+    list(batches)
+    assert (state_after_use(10)["epoch"], state_after_use(10)["batch"]) == (1, 0)
+    assert state_after_use(0) == make(batch_size=100).get_state()
+
+
+def test_close_ends_what_is_being_read(make, users):
+    with make(batch_size=10, shuffle=False) as loader:
+        batches = iter(loader)
+        assert users([next(batches)]) == list(range(10))
+    assert users(batches) == []
+    assert users(loader) == list(range(1000)), "a closed loader begins the next epoch"

@@ -78,7 +78,7 @@ def test_a_dropped_loader_is_freed_with_its_data(make, ratings):
     loader = make(ratings.clone())
     list(loader)
     list(loader.take(2))
-    reader = weakref.ref(loader._epochs._reader)
+    reader = weakref.ref(loader._epochs._source)
     del loader
     gc.collect()
     assert reader() is None

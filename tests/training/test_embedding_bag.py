@@ -79,9 +79,44 @@ def test_lengths_that_do_not_add_up_are_refused(lengths):
         bag_of()(pair(VALUES, lengths))
 
 
-def test_an_id_out_of_range_is_refused():
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        bag_of()(pair([10], [1]))
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64"])
+def test_an_id_out_of_range_gives_zeros(dtype):
+    layer = bag_of("sum")
+    beyond = [10, 2**63, 2**64 - 1] if dtype == "uint64" else [10, -1, -(2**31)]
+    far = np.array(beyond, dtype)
+    assert not layer(tf.constant(far[:, None])).numpy().any()
+    values = np.array([far[0], 3, far[1]], dtype)
+    result = layer(pair(values, [2, 1], dtype)).numpy()
+    np.testing.assert_array_equal(result, [layer.table.numpy()[3], np.zeros(5)])
+
+
+def test_ids_out_of_range_share_a_vector_once_training_saw_them():
+    layer = bag_of("sum")
+    before = layer.table.numpy()
+    optimizer = keras.optimizers.SGD(1.0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.constant([[10]])))
+    optimizer.apply(tape.gradient(loss, layer.trainable_weights), layer.trainable_weights)
+    np.testing.assert_array_equal(layer(tf.constant([[-7], [99]])), -np.ones((2, 5)))
+    np.testing.assert_array_equal(layer.table, before)
+
+
+@pytest.mark.parametrize("inputs", [[[10]], [[3], [-1]]])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_validate_ids_names_the_column_and_the_ids(inputs, compiled):
+    layer = bag_of(name="userId", validate_ids=True)
+    call = tf.function(layer) if compiled else layer
+    text = r"ids of column userId in 0 \.\. 9.*get_embedding_sizes"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+        call(tf.constant(inputs))
+    np.testing.assert_array_equal(call(tf.constant([[9], [0]])), layer.table.numpy()[[9, 0]])
+
+
+def test_validate_ids_checks_row_lengths():
+    layer = bag_of(name="genres", validate_ids=True)
+    for lengths in ([2, 0], [2, 2], [5, -2]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="lengths of column genres"):
+            layer(pair([1, 2, 3], lengths))
 
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
@@ -95,7 +130,7 @@ def test_the_gradient_is_that_of_the_formula_and_stays_sparse(combiner):
     per_value = weights[np.repeat(np.arange(5), LENGTHS)]
     counts = np.repeat(LENGTHS, LENGTHS)[:, None]
     per_value /= {"sum": 1, "mean": counts, "sqrtn": np.sqrt(counts)}[combiner]
-    expected = np.zeros((10, 5), "float32")
+    expected = np.zeros((11, 5), "float32")  # the last is the row of the unknown
     np.add.at(expected, VALUES, per_value)
     np.testing.assert_allclose(tf.convert_to_tensor(gradient), expected, rtol=1e-5, atol=1e-6)
 
@@ -107,7 +142,7 @@ def test_mixed_precision_keeps_the_table_whole_and_casts_the_result():
     traced = tf.function(lambda *inputs: layer(inputs)).get_concrete_function(*given)
     assert traced.outputs[0].dtype == tf.float16
     casts = [op for op in traced.graph.get_operations() if op.type == "Cast"]
-    assert not [op for op in casts if op.outputs[0].shape.as_list() == [10, 5]]
+    assert not [op for op in casts if op.outputs[0].shape.as_list() == [11, 5]]
 
 
 def test_a_saved_model_of_keras_brings_it_back(tmp_path):

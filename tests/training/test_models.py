@@ -64,9 +64,9 @@ def test_a_table_without_a_width_gets_the_workflows():
         "userId", "int64", tags=("categorical",), properties={"cardinality": 1000}
     )
     model = models.mlp_from_schema(Schema([column]))
-    assert [tuple(weight.shape) for weight in model.weights][:1] == [
-        get_embedding_sizes(Schema([column]))["userId"]
-    ]
+    features = next(layer for layer in model.layers if hasattr(layer, "embedding_tables"))
+    expected = get_embedding_sizes(Schema([column]))["userId"]
+    assert tuple(features.embedding_tables["userId"].shape) == expected
 
 
 def test_a_categorical_column_without_a_cardinality_is_named():

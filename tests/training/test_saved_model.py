@@ -151,6 +151,16 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path, model):
         save_model(model, tmp_path / "file" / "saved")
 
 
+def test_a_full_disk_is_told_of_and_leaves_nothing_behind(tmp_path, model, monkeypatch):
+    def fail(*_args, **_options):
+        raise tf.errors.ResourceExhaustedError(None, None, "x.tempstate; No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(TrainingError, match=r"write a SavedModel.*No space left.*room on the disk"):
+        save_model(model, tmp_path / "saved")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
     def fail(*_args, **_options):
         raise OSError("No space left on device")

@@ -22,10 +22,21 @@ PATTERNS = {
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_key_is_found_and_nothing_else(pattern):
     keys = PATTERNS[pattern].astype(np.int64)
-    table = cuckoo_table(keys, first=3)
-    np.testing.assert_array_equal(table.find(keys, -1), np.arange(3, 3 + len(keys)))
+    table = cuckoo_table(keys)
+    rows, found = table.find(keys)
+    assert found.all()
+    np.testing.assert_array_equal(rows, np.arange(len(keys)))
     others = np.setdiff1d(np.concatenate([keys + 1, keys - 1, keys ^ 2**62, [0, -1, 5]]), keys)
-    assert (table.find(others, -1) == -1).all()
+    assert not table.find(others)[1].any()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_key_alone_is_found_as_among_others(pattern):
+    keys = PATTERNS[pattern].astype(np.int64)[:300]
+    table = cuckoo_table(keys)
+    assert [table.find_one(key) for key in keys.tolist()] == list(range(len(keys)))
+    others = np.setdiff1d(np.concatenate([keys + 1, keys - 1, keys ^ 2**62, [0, -1, 5]]), keys)
+    assert {table.find_one(other) for other in others.tolist()} == {-1}
 
 
 def test_uint64_keeps_its_bits():

@@ -8,7 +8,7 @@ from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.polars import apply
 from workflow.expressions.program import build
 from workflow.expressions.tree import constant, source
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import ColumnSchema, Schema
 
 

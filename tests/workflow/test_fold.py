@@ -10,7 +10,7 @@ from workflow.expressions.fold import fold_tables
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.program import build
 from workflow.expressions.tree import source, where
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import ColumnSchema, Schema
 
 ROW = source("row", Type("int64"))
@@ -63,6 +63,8 @@ FOLDED = {
     "arithmetic": (number * 2 - 1).clip(0, 9).cast("float64") / 3,
     "two columns of one table": number.cast("float64") + text.lookup(KEYS),
     "strings": genres.fill_null("none"),
+    "the first ids of a list": ids.fill_null(1).list_slice(0, 1) + 1,
+    "hashed strings": text.hash_bucket(10),
     "a table behind a table": number.gather(DOUBLES),
     "lists behind a table": text.lookup(KEYS).gather(LISTS),
 }
@@ -83,6 +85,8 @@ KEPT = {
     "a decided null": (number > 5) | True,
     "the row itself": number + ROW,
     "a length": genres.list_length(),
+    # A row that the table does not have is an empty list, and padding fills it.
+    "a padded list": ids.list_pad(3),
     "nothing": ROW + 1,
 }
 
@@ -96,7 +100,12 @@ def test_what_the_table_cannot_know_stays(case):
 
 def test_outputs_with_and_without_the_work_stand_side_by_side():
     made = program(
-        raw=genres, ids=ids, filled=ids.fill_null(1), length=genres.list_length(), row=ROW
+        raw=genres,
+        ids=ids,
+        filled=ids.fill_null(1),
+        length=genres.list_length(),
+        row=ROW,
+        first=genres.list_slice(-1),
     )
     assert_same_answers(made, fold_tables(made))
     assert "lookup" not in verbs(fold_tables(made))

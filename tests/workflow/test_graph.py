@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.graph import as_node, topological
+from workflow.graph import as_node
+from workflow.resolution import topological
 
 
 def outputs(node, data) -> list[str]:
@@ -49,7 +50,9 @@ def test_a_shared_node_is_one_node():
 
 
 def test_two_columns_of_one_name_are_refused(ratings):
-    with pytest.raises(WorkflowError, match=r"Two columns are named 'userId'.*Categorify"):
+    with pytest.raises(
+        WorkflowError, match=r"named 'userId', one from \[userId\] and one from Categorify"
+    ):
         Workflow(["userId"] + (["userId"] >> ops.Categorify())).fit(ratings)
 
 
@@ -100,6 +103,18 @@ def test_a_graph_of_ten_thousand_nodes_needs_no_recursion():
     assert workflow.transform({"a": [5]}).collect()["a"].to_list() == [5]
 
 
+def test_an_error_among_a_thousand_columns_can_be_read():
+    data = {f"C{n}": [n] for n in range(1_000)} | {"text": ["a"]}
+    with pytest.raises(WorkflowError) as raised:
+        Workflow(list(data) >> ops.Normalize()).fit(data)
+    assert "'text', string" in str(raised.value)
+    with pytest.raises(WorkflowError) as missing:
+        Workflow(["age"] + as_node(list(data))).fit(data)
+    assert "It has: C0, C1, C2" in str(missing.value)
+    assert "text (1001 in all)" in str(missing.value)
+    assert len(str(raised.value)) < 500 > len(str(missing.value))
+
+
 def test_wrong_kind_of_column_names_operator_and_column(ratings):
     with pytest.raises(WorkflowError, match=r"Categorify.*'rating', float64"):
         Workflow(["rating"] >> ops.Categorify()).fit(ratings)
@@ -107,6 +122,6 @@ def test_wrong_kind_of_column_names_operator_and_column(ratings):
         Workflow(["genres"] >> ops.Normalize()).fit(ratings)
     with pytest.raises(WorkflowError, match=r"FillMissing over genres.*list\[string\]|string"):
         Workflow(["genres"] >> ops.FillMissing(0)).fit(ratings)
-    dates = pl.DataFrame({"day": pl.Series(["2024-01-01"]).str.to_date()})
-    with pytest.raises(ValueError, match=r"'day'.*Received: Date"):
-        Workflow(["day"] >> ops.FillMissing()).fit(dates)
+    pairs = pl.DataFrame({"pair": [{"a": 1}]})
+    with pytest.raises(ValueError, match=r"'pair'.*Received: Struct"):
+        Workflow(["pair"] >> ops.FillMissing()).fit(pairs)

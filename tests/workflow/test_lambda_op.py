@@ -69,7 +69,7 @@ def loop(c):
         (np.add.reduce, "numpy.add has no counterpart"),
         (math.log, "A column knows"),
         (lambda c: c**2, "A column knows"),
-        (lambda c: c % 2, "A column knows"),
+        (lambda c: c % 2, "for integers.*Cast the column"),
         (lambda c: c[0], "A column knows"),
         (int, "A column knows"),
         (lambda c: c == None, "Expected a column, a number"),  # noqa: E711

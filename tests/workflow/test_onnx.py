@@ -18,7 +18,7 @@ from workflow.expressions.onnx import OUTPUT_SUFFIX, OnnxInterpreter, save_onnx,
 from workflow.expressions.program import build, with_nullable_inputs
 from workflow.expressions.series import to_column
 from workflow.expressions.tree import call, constant, source
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import DTYPES, ColumnSchema, Schema, SchemaError
 from workflow.wire import WireColumn, decode, encode, wire_column
 

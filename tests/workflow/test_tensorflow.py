@@ -17,7 +17,7 @@ from workflow.expressions.program import build, with_nullable_inputs
 from workflow.expressions.series import to_column
 from workflow.expressions.tensorflow import WireInterpreter, lookups
 from workflow.expressions.tree import constant, source
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import ColumnSchema, Schema, SchemaError
 from workflow.wire import WireColumn, decode, encode, wire_column
 

@@ -180,7 +180,7 @@ def test_descriptions_travel_as_text():
         '[{"name": "a"}]',
         '[{"name": "a", "dtype": "int65"}]',
         '[{"name": "a", "dtype": "int64", "more": 1}]',
-        '[{"name": "a", "dtype": "int64", "layout": "padded"}]',
+        '[{"name": "a", "dtype": "int64", "layout": "ragged"}]',
         '[{"name": "a", "dtype": "bool", "nullable": true}]',
         '[{"name": "a", "dtype": "int64", "nnzs_dtype": "float32"}]',
     ],

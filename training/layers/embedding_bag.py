@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-
-COMBINERS = ("sum", "mean", "sqrtn")
+from training.layers.bags import check_combiner
+from training.layers.shared_table import SharedTable
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -22,14 +22,19 @@ class EmbeddingBag(keras.layers.Layer):
 
     Differs from `keras.layers.Embedding` in two ways that matter for large tables: the table is
     gathered from and never read as a whole, and under mixed precision it is the looked-up
-    vectors that are cast, not the table.
+    vectors that are cast, not the table. For many columns `DenseFeatures` and
+    `EmbeddingCollection` are faster: they look up all columns of one width at once.
+
+    An id out of range takes the row of the unknown, on every device: zeros, unless training saw
+    such ids, which then share one trained vector.
 
     Args:
-        input_dim: the number of rows of the table; ids are 0 .. input_dim - 1.
+        input_dim: the number of ids, which are 0 .. input_dim - 1.
         output_dim: the width of a vector.
         combiner: what makes one vector of many: "sum", "mean" or "sqrtn" (the sum divided by
             the square root of the count).
         embeddings_initializer: a Keras initializer for the table.
+        validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
         **kwargs: those of `keras.layers.Layer`.
 
     Call arguments:
@@ -38,10 +43,14 @@ class EmbeddingBag(keras.layers.Layer):
 
     Output shape: (N, output_dim), in the layer's compute dtype.
 
+    Attributes:
+        embeddings: the variable, (input_dim + 1, output_dim), the row of the unknown last.
+        table: the vectors of the ids, (input_dim, output_dim), a copy.
+
     Raises:
         TrainingError: a size below one, an unknown combiner, or inputs of another form.
-        tf.errors.InvalidArgumentError: on the CPU, an id out of range, or row lengths that do
-            not add up to the number of values.
+        tf.errors.InvalidArgumentError: on the CPU, row lengths that do not add up to the number
+            of values; with `validate_ids` on every device, and for ids out of range.
 
     Example:
         >>> bag = EmbeddingBag(22, 16, combiner="mean")
@@ -56,83 +65,57 @@ class EmbeddingBag(keras.layers.Layer):
         output_dim: int,
         combiner: str = "mean",
         embeddings_initializer: Any = "uniform",
+        validate_ids: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not (isinstance(input_dim, int) and isinstance(output_dim, int)) or (
-            min(input_dim, output_dim) < 1
-        ):
-            raise TrainingError(
-                f"Expected a table {self.name!r} of at least one row and one column, as integers. "
-                f"Received: input_dim={input_dim!r}, output_dim={output_dim!r}."
-            )
-        if combiner not in COMBINERS:
-            raise TrainingError(
-                f"Expected a combiner among {', '.join(COMBINERS)}. Received: {combiner!r}."
-            )
+        check_size(self.name, input_dim, output_dim)
         self.input_dim = input_dim
         self.output_dim = output_dim
-        self.combiner = combiner
+        self.combiner = check_combiner(combiner)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.validate_ids = validate_ids
+        self._table = SharedTable(
+            {self.name: input_dim},
+            output_dim,
+            self.embeddings_initializer,
+            combiner,
+            name="table",
+            dtype=self.dtype_policy,
+        )
+
+    @property
+    def embeddings(self) -> keras.Variable:
+        """The variable, (input_dim + 1, output_dim)."""
+        return self._table.embeddings
+
+    @property
+    def table(self) -> tf.Tensor:
+        """The vectors of the ids, (input_dim, output_dim)."""
+        return self._table.table(self.name)
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
-        """Creates the table, `embeddings`, of shape (input_dim, output_dim)."""
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.input_dim, self.output_dim),
-            initializer=self.embeddings_initializer,
-            # Otherwise mixed precision casts the whole table in every step.
-            autocast=False,
-        )
+        """Creates the table."""
+        self._table.build()
         self.built = True
 
     def call(self, inputs: Any) -> tf.Tensor:
         """The vectors of the rows; see the class."""
-        if isinstance(inputs, (tuple, list)):
-            if len(inputs) != 2:
-                raise TrainingError(
-                    f"Expected ids, or a pair (values, nnzs), for {self.name!r}. "
-                    f"Received: {len(inputs)} tensors."
-                )
-            return self._bags(*inputs)
-        return tf.cast(self._vectors("ids", inputs), self.compute_dtype)
-
-    def _bags(self, values: tf.Tensor, nnzs: tf.Tensor) -> tf.Tensor:
-        vectors = self._vectors("values", values)
-        lengths = tf.cast(self._flat("nnzs", nnzs), tf.int64)
-        # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
-        bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
-            data=vectors,
-            indices=tf.range(tf.shape(vectors)[0]),
-            segment_ids=row_of_value(lengths),
-            num_segments=tf.size(lengths),
-        )
-        if self.combiner != "sum":
-            counts = tf.cast(tf.maximum(lengths, 1), bags.dtype)
-            divisor = counts if self.combiner == "mean" else tf.sqrt(counts)
-            bags /= divisor[:, tf.newaxis]
-        bags = tf.ensure_shape(bags, [None, self.output_dim])
-        return tf.cast(bags, self.compute_dtype)
-
-    def _vectors(self, what: str, ids: tf.Tensor) -> tf.Tensor:
-        flat = self._flat(what, ids)
-        if flat.dtype not in (tf.int32, tf.int64):
-            flat = tf.cast(flat, tf.int64)
-        return tf.gather(self.embeddings.value, flat)
-
-    def _flat(self, what: str, tensor: tf.Tensor) -> tf.Tensor:
-        if len(tensor.shape) != 2 or tensor.shape[1] != 1 or not tensor.dtype.is_integer:
+        self._table.validate_ids = self.validate_ids
+        if not isinstance(inputs, (tuple, list)):
+            vectors = self._table.single({self.name: inputs})[:, 0]
+        elif len(inputs) == 2:
+            vectors = self._table.bags({self.name: tuple(inputs)})[0]
+        else:
             raise TrainingError(
-                f"Expected {what} of shape (rows, 1) and an integer dtype for {self.name!r}. "
-                f"Received: shape {tuple(tensor.shape)}, dtype {tensor.dtype.name}."
+                f"Expected ids, or a pair (values, nnzs), for {self.name!r}. "
+                f"Received: {len(inputs)} tensors."
             )
-        return tf.reshape(tensor, [-1])
+        return tf.cast(vectors, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
         """(N, output_dim), where N are the rows of the ids or of the nnzs."""
-        pair = bool(input_shape) and isinstance(input_shape[0], (tuple, list))
-        rows = input_shape[1][0] if pair else input_shape[0]
-        return (rows, self.output_dim)
+        return (rows_of(input_shape), self.output_dim)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""
@@ -142,28 +125,21 @@ class EmbeddingBag(keras.layers.Layer):
             "output_dim": self.output_dim,
             "combiner": self.combiner,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+            "validate_ids": self.validate_ids,
         }
 
 
-def row_of_value(lengths: tf.Tensor) -> tf.Tensor:
-    """The row that each value of a list column belongs to.
+def check_size(name: str, rows: Any, width: Any) -> None:
+    """Raises TrainingError unless a table of that size makes sense."""
+    if not (isinstance(rows, int) and isinstance(width, int)) or min(rows, width) < 1:
+        raise TrainingError(
+            f"Expected a table {name!r} of at least one row and one column, as integers. "
+            f"Received: input_dim={rows!r}, output_dim={width!r}."
+        )
 
-    Marks where rows end and counts the marks, so the cost is that of the rows and values,
-    however long the longest row is. The result is as long as the lengths' sum: where values are
-    more or fewer, the operation that consumes both fails instead of mixing rows up.
 
-    Args:
-        lengths: int32 or int64 row lengths, shape (N,).
-
-    Returns:
-        Integers of the dtype of `lengths`, shape (sum of lengths,), ascending.
-
-    Example:
-        >>> row_of_value(tf.constant([2, 0, 1])).numpy()
-        array([0, 0, 2], dtype=int32)
-    """
-    total = tf.reduce_sum(lengths)
-    ends = tf.cumsum(lengths)[:, tf.newaxis]
-    marks = tf.zeros(tf.reshape(total + 1, [1]), lengths.dtype)
-    marks = tf.tensor_scatter_nd_add(marks, ends, tf.ones_like(lengths))
-    return tf.cumsum(marks)[:total]
+def rows_of(shape: Any) -> int | None:
+    """The number of rows of a column's shape, or of the shapes of its values and nnzs."""
+    pair = bool(shape) and isinstance(shape[0], (tuple, list))
+    rows: int | None = shape[1][0] if pair else shape[0]
+    return rows

@@ -7,7 +7,7 @@ library only, Python 3.10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ class RequestError(ValueError):
     """A request that no model can answer; the text is for the server's log."""
 
 
-def answer(requests: Sequence[Tensors], call: Call) -> list[Tensors | Exception]:
+def answer(
+    requests: Sequence[Tensors], call: Call, ragged: Collection[str] = ()
+) -> list[Tensors | Exception]:
     """Answer every request, in order, with as few calls as possible.
 
     Requests whose tensors agree in dtype and in every dimension but the first share a call. When
@@ -32,6 +34,9 @@ def answer(requests: Sequence[Tensors], call: Call) -> list[Tensors | Exception]
         requests: the input tensors of each request. A list column is a pair `x__values`
             [nnz, ...] and `x__nnzs` [N, 1]; any other tensor is [N, ...].
         call: the model.
+        ragged: the names of tensors that may differ in their widths. Those of shape [N, width]
+            are filled up to the widest in a shared call; those of shape [elements] are just
+            joined.
 
     Returns:
         For each request its output tensors, or the exception that it caused.
@@ -49,10 +54,10 @@ def answer(requests: Sequence[Tensors], call: Call) -> list[Tensors | Exception]
         except RequestError as error:
             answers[index] = error
         else:
-            groups.setdefault(_joint_key(request) or index, []).append(index)
+            groups.setdefault(_joint_key(request, ragged) or index, []).append(index)
     for members in groups.values():
         group = [requests[index] for index in members]
-        for index, result in zip(members, _answer_group(group, call), strict=True):
+        for index, result in zip(members, _answer_group(group, call, ragged), strict=True):
             answers[index] = result
     return answers
 
@@ -78,15 +83,16 @@ def check_row_lengths(request: Tensors) -> None:
             )
 
 
-def row_count(tensors: Tensors) -> int | None:
+def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
     """The number of rows on which all tensors agree, or None when they do not.
 
-    The values of a list column have rows of their own and are left out.
+    The values of a list column have rows of their own and are left out, and so are ragged tensors
+    of one dimension.
     """
     counts = {
         tensor.shape[0] if tensor.ndim else -1
         for name, tensor in tensors.items()
-        if not _is_list_values(name, tensors)
+        if not _is_list_values(name, tensors) and not (name in ragged and tensor.ndim == 1)
     }
     count = counts.pop() if len(counts) == 1 else -1
     return None if count < 0 else count
@@ -96,22 +102,37 @@ def _is_list_values(name: str, tensors: Tensors) -> bool:
     return name.endswith(VALUES) and name.removesuffix(VALUES) + NNZS in tensors
 
 
-def _joint_key(request: Tensors) -> Any:
+def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
     """What requests must have in common to share a call; None for one that is called alone."""
-    if row_count(request) is None or any(tensor.ndim == 0 for tensor in request.values()):
+    if row_count(request, ragged) is None or any(t.ndim == 0 for t in request.values()):
         return None
     return tuple(
-        (name, str(tensor.dtype), tensor.shape[1:]) for name, tensor in sorted(request.items())
+        (name, tensor.dtype, tensor.ndim if name in ragged else tensor.shape[1:])
+        for name, tensor in request.items()
     )
 
 
-def _answer_group(group: list[Tensors], call: Call) -> list[Tensors | Exception]:
+def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Tensors one below the other, filled up with 0 or "" where they are narrower."""
+    first = tensors[0]
+    if len({tensor.shape[1:] for tensor in tensors}) == 1:
+        return np.concatenate(tensors)
+    shape = (sum(map(len, tensors)), max(tensor.shape[1] for tensor in tensors))
+    joint = np.full(shape, b"" if first.dtype == object else 0, first.dtype)
+    end = 0
+    for tensor in tensors:
+        begin, end = end, end + len(tensor)
+        joint[begin:end, : tensor.shape[1]] = tensor
+    return joint
+
+
+def _answer_group(
+    group: list[Tensors], call: Call, ragged: Collection[str]
+) -> list[Tensors | Exception]:
     if len(group) > 1:
         try:
-            joint = {
-                name: np.concatenate([request[name] for request in group]) for name in group[0]
-            }
-            return list(_split(call(joint), [row_count(request) or 0 for request in group]))
+            joint = {name: _join([request[name] for request in group]) for name in group[0]}
+            return list(_split(call(joint), [row_count(r, ragged) or 0 for r in group]))
         except Exception:  # noqa: BLE001, S110 - the culprit shows, and is reported, when called alone
             pass
     return [_answer_alone(request, call) for request in group]
@@ -132,13 +153,15 @@ def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
     """
     if row_count(outputs) != sum(rows):
         raise RequestError(f"Expected outputs of {sum(rows)} rows.")
-    ends = np.cumsum(rows)[:-1]
+    ends = np.cumsum(rows)
     parts: list[Tensors] = [{} for _ in rows]
     for name, tensor in outputs.items():
         cuts = ends
         if _is_list_values(name, outputs):
             lengths = outputs[name.removesuffix(VALUES) + NNZS]
-            cuts = np.cumsum([part.sum() for part in np.split(lengths, ends)])[:-1]
-        for part, piece in zip(parts, np.split(tensor, cuts), strict=True):
-            part[name] = piece
+            cuts = np.append(0, np.cumsum(lengths))[ends]
+        begin = 0
+        for part, end in zip(parts, cuts.tolist(), strict=True):
+            part[name] = tensor[begin:end]
+            begin = end
     return parts

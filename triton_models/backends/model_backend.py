@@ -42,10 +42,13 @@ class ModelBackend:
     """A model of one runtime. A subclass loads the model and calls it.
 
     Attributes:
+        flattens: whether a ragged input is handed on as the elements of all rows, as the native
+            onnxruntime backend does; else it is [N, width].
         inputs: the model's inputs by name.
         outputs: the model's outputs by name.
     """
 
+    flattens = False
     inputs: Mapping[str, TensorType]
     outputs: Mapping[str, TensorType]
 
@@ -77,30 +80,36 @@ class ModelBackend:
         on_gpu = args["model_instance_kind"] == "GPU"
         device = int(args["model_instance_device_id"]) if on_gpu else None
         self.load(Path(pb_utils.get_model_dir()), config, device)
-        check_config(config, self.inputs, self.outputs)
+        check_config(config, self.inputs, self.outputs, flattens=self.flattens)
         self.input_names = [tensor["name"] for tensor in config["input"]]
+        self.ragged = ragged_inputs(config)
+        self.widths = made_widths(config) if self.flattens else {}
         self.name = args["model_name"]
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer requests; each gets its own response, in order. Called by Triton."""
         read = [self._read(request) for request in requests]
         good = [tensors for tensors in read if not isinstance(tensors, Exception)]
-        answers = iter(answer(good, self.call))
+        answers = iter(answer(good, self.call, self.ragged))
         return [
             self._respond(request, tensors if isinstance(tensors, Exception) else next(answers))
             for request, tensors in zip(requests, read, strict=True)
         ]
 
     def _read(self, request: Any) -> Tensors | Exception:
+        given = {tensor.name(): tensor for tensor in request.inputs()}
         tensors = {}
         for name in self.input_names:
-            tensor = pb_utils.get_input_tensor_by_name(request, name)
-            if tensor is None:
+            if name not in given:
                 return RequestError(f"Expected the input {name!r}. Received: none of that name.")
             try:
-                tensors[name] = tensor.as_numpy()
+                tensors[name] = given[name].as_numpy()
             except Exception as error:  # noqa: BLE001 - a request must not take the server down
                 return error
+        for name, made in self.widths.items():
+            tensor = tensors[name]
+            tensors[made] = np.full(len(tensor), tensor.shape[1], np.int32)
+            tensors[name] = tensor.reshape(-1)
         return tensors
 
     def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
@@ -153,16 +162,50 @@ def complete_config(backend: ModelBackend, auto: Any) -> Any:
     return auto
 
 
+def ragged_inputs(config: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the inputs whose width may differ between requests that are joined."""
+    return frozenset(t["name"] for t in config["input"] if t.get("allow_ragged_batch", False))
+
+
+def made_widths(config: Mapping[str, Any]) -> dict[str, str]:
+    """The inputs that the server makes of ragged ones: by the ragged input, the made one's name.
+
+    Raises:
+        ConfigError: an input made in another way than this backend knows.
+    """
+    widths = {}
+    for made in config.get("batch_input", ()):
+        if (made["kind"], made["data_type"]) != ("BATCH_ITEM_SHAPE_FLATTEN", "TYPE_INT32"):
+            raise ConfigError(
+                f"Expected batch inputs BATCH_ITEM_SHAPE_FLATTEN of TYPE_INT32 in {config['name']!r}. "
+                f"Received: {made['kind']} of {made['data_type']}."
+            )
+        widths[made["source_input"][0]] = made["target_name"][0]
+    return widths
+
+
 def check_config(
-    config: Mapping[str, Any], inputs: Mapping[str, TensorType], outputs: Mapping[str, TensorType]
+    config: Mapping[str, Any],
+    inputs: Mapping[str, TensorType],
+    outputs: Mapping[str, TensorType],
+    *,
+    flattens: bool = False,
 ) -> None:
     """Hold a config to the model: names, dtypes and shapes. Outputs may be left out, inputs not.
+
+    Args:
+        config: the model's config.
+        inputs: the model's inputs.
+        outputs: the model's outputs.
+        flattens: as `ModelBackend.flattens`.
 
     Raises:
         ConfigError: naming both sides.
     """
-    batched = config["max_batch_size"] > 0
+    flat = ragged_inputs(config) if flattens else frozenset()
     declared = {tensor["name"] for tensor in config["input"]}
+    if flattens:
+        declared |= set(made_widths(config).values())
     if declared != set(inputs):
         raise ConfigError(
             f"The config of {config['name']!r} declares the inputs {sorted(declared)}, "
@@ -170,11 +213,17 @@ def check_config(
         )
     for kind, known in (("input", inputs), ("output", outputs)):
         for tensor in config[kind]:
-            _check_tensor(config["name"], kind, tensor, known, batched)
+            shape = (-1,) if tensor["name"] in flat else _shape(config, tensor)
+            _check_tensor(config["name"], kind, tensor, shape, known)
+
+
+def _shape(config: Mapping[str, Any], tensor: Any) -> tuple[int, ...]:
+    dims = tuple(map(int, tensor.get("reshape", {}).get("shape", tensor["dims"])))
+    return (-1, *dims) if config["max_batch_size"] > 0 else dims
 
 
 def _check_tensor(
-    model: str, kind: str, tensor: Any, known: Mapping[str, TensorType], batched: bool
+    model: str, kind: str, tensor: Any, shape: tuple[int, ...], known: Mapping[str, TensorType]
 ) -> None:
     name = tensor["name"]
     if name not in known:
@@ -182,8 +231,6 @@ def _check_tensor(
             f"The config of {model!r} declares the {kind} {name!r}, "
             f"but the model has {sorted(known)}."
         )
-    dims = tensor.get("reshape", {}).get("shape", tensor["dims"])
-    shape = (-1, *map(int, dims)) if batched else tuple(map(int, dims))
     found = known[name]
     if tensor["data_type"] != found.datatype or not _same_shape(shape, found.shape):
         raise ConfigError(

@@ -1,8 +1,10 @@
 """The preprocessing step: runs a fitted workflow's program inside Triton, on numpy alone.
 
 An export copies this file into the model's version folder, beside the program and the package
-`preprocess_runtime` that it imports. A request that is wrong is answered with a fixed text and
-INVALID_ARGUMENT, and its details go to the server's log; the others are answered as usual.
+`preprocess_runtime` that it imports. The requests of one `execute` are read one by one, computed
+together, since a program costs about as much for fifty rows as for one, and answered one by one.
+A request that is wrong is answered with a fixed text and INVALID_ARGUMENT, and its details go to
+the server's log; the others are answered as usual.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from preprocess_runtime import wire  # noqa: E402 - found beside this file
+from preprocess_runtime.expressions.column import Column  # noqa: E402
 from preprocess_runtime.expressions.numpy import NumpyInterpreter  # noqa: E402
 from preprocess_runtime.expressions.program import Program  # noqa: E402
 from preprocess_runtime.schema import DTYPES, SchemaError  # noqa: E402
@@ -39,8 +43,11 @@ class TritonPythonModel:
             RuntimeError: program and config do not belong together.
         """
         parameters = json.loads(args["model_config"])["parameters"]
-        self._inputs = wire.parse_columns(parameters["inputs"]["string_value"])
-        self._outputs = wire.parse_columns(parameters["outputs"]["string_value"])
+        text = {name: value["string_value"] for name, value in parameters.items()}
+        self._inputs = wire.parse_columns(text["inputs"])
+        self._outputs = wire.parse_columns(text["outputs"])
+        self._packing = json.loads(text["packing"])
+        self._limits = json.loads(text["limits"])
         program = Program.load(HERE)
         for side, columns, schema in (
             ("inputs", self._inputs, program.inputs),
@@ -53,14 +60,28 @@ class TritonPythonModel:
                     f"The config describes the {side} {described}, and the program has {made}."
                 )
         self._run = NumpyInterpreter(program)
+        self._expected = [
+            (name, DTYPES[dtype].numpy, column.shapes[name][1])
+            for column in self._inputs
+            for name, dtype in column.tensors.items()
+        ]
+        # The values of a flat list have rows of their own.
+        columns = [*self._inputs, *self._outputs]
+        self._elements = {c.values_name for c in columns if c.layout == "flat"}
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request alone."""
-        return [self._answer(request) for request in requests]
+        """Answer requests; each gets its own response, in order."""
+        answers = [self._attempt(self._read, request) for request in requests]
+        good = [number for number, answer in enumerate(answers) if isinstance(answer, dict)]
+        made = self._answer_all([answers[number] for number in good])
+        for number, answer in zip(good, made, strict=True):
+            answers[number] = answer
+        return answers
 
-    def _answer(self, request: Any) -> Any:
+    def _attempt(self, function: Any, argument: Any) -> Any:
+        """What a function gives, or the response that says why it cannot."""
         try:
-            return pb_utils.InferenceResponse(self._transform(request))
+            return function(argument)
         except RequestError as error:
             pb_utils.Logger.log_warn(f"refused a request: {error.__cause__ or error}")
             return _refusal(INVALID.format(error), pb_utils.TritonError.INVALID_ARG)
@@ -68,26 +89,82 @@ class TritonPythonModel:
             pb_utils.Logger.log_error(f"failed on a request: {type(error).__name__}: {error}")
             return _refusal("The preprocessing failed.", pb_utils.TritonError.INTERNAL)
 
-    def _transform(self, request: Any) -> list[Any]:
+    def _read(self, request: Any) -> dict[str, Any]:
+        """The tensors of a request, refused if they are not as described or beyond a limit."""
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        columns = {column.name: _decode(column, tensors) for column in self._inputs}
-        if len({column.rows for column in columns.values()}) > 1:
-            raise RequestError("its columns differ in their number of rows")
-        made = self._run(columns)
-        answer: dict[str, Any] = {}
+        rows = -1
+        for name, dtype, width in self._expected:
+            tensor = tensors[name]
+            if tensor.dtype != dtype:
+                raise RequestError(f"{name} is not {dtype}")
+            if tensor.ndim != 2 or (tensor.shape[1] != width and width >= 0):
+                raise RequestError(f"{name} is not of the shape [N, {'L' if width < 0 else width}]")
+            if name in self._elements:
+                continue
+            if rows not in (-1, len(tensor)):
+                raise RequestError("its columns differ in their number of rows")
+            rows = len(tensor)
+        if self._limits:
+            _expect_within(self._limits, self._inputs, tensors, rows)
+        return tensors
+
+    def _answer_all(self, requests: list[dict[str, Any]]) -> list[Any]:
+        """The responses: of one computation if there are many, and one by one if that fails."""
+        if len(requests) > 1 and not self._elements:
+            try:
+                made = self._compute(requests)
+            except Exception as error:  # noqa: BLE001 - the culprit shows when computed alone
+                pb_utils.Logger.log_verbose(f"computing one by one: {error}")
+            else:
+                ends = np.cumsum([len(tensors[self._expected[-1][0]]) for tensors in requests])
+                return [_respond(part) for part in _slices(made, ends.tolist())]
+        return [self._attempt(lambda one: _respond(self._compute([one])), one) for one in requests]
+
+    def _compute(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
+        """The output tensors of requests, one below the other."""
+        made = self._run({column.name: _decode(column, requests) for column in self._inputs})
+        tensors: dict[str, Any] = {}
         for column in self._outputs:
-            answer |= _encode(column, made[column.name])
-        return [pb_utils.Tensor(name, tensor) for name, tensor in answer.items()]
+            tensors |= _encode(column, made[column.name])
+        return dict(wire.pack(tensors, self._packing))
 
 
-def _decode(column: Any, tensors: dict[str, Any]) -> Any:
-    for name, dtype in column.tensors.items():
-        if tensors[name].dtype != DTYPES[dtype].numpy:
-            raise RequestError(f"{name} is not {dtype}")
-        if tensors[name].ndim != 2 or tensors[name].shape[1] != 1:
-            raise RequestError(f"{name} is not of the shape [N, 1]")
+def _expect_within(
+    limits: dict[str, int], columns: list[Any], tensors: dict[str, Any], rows: int
+) -> None:
+    """Refuse a request beyond a limit, before any work on it."""
+    if rows > limits.get("max_rows", rows):
+        raise RequestError(f"it has more than {limits['max_rows']} rows")
+    longest, most = limits.get("max_list_length"), limits.get("max_string_bytes")
+    for column in columns:
+        if longest and column.is_list and (tensors[column.name + wire.NNZS] > longest).any():
+            raise RequestError(f"{column.name} has a list of more than {longest}")
+        if most and column.dtype == "string":
+            values = tensors[column.values_name].ravel().tolist()
+            if any(len(value) > most for value in values):
+                raise RequestError(f"{column.name} has a string of more than {most} bytes")
+
+
+def _slices(tensors: dict[str, Any], ends: list[int]) -> list[dict[str, Any]]:
+    """The rows of each request."""
+    begins = [0, *ends[:-1]]
+    return [
+        {name: tensor[begin:end] for name, tensor in tensors.items()}
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+def _respond(tensors: dict[str, Any]) -> Any:
+    return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in tensors.items()])
+
+
+def _decode(column: Any, requests: list[dict[str, Any]]) -> Any:
+    """A column of many requests, one below the other."""
     try:
-        return wire.decode(column, tensors)
+        if column.is_list or len(requests) == 1:
+            return _concatenate([wire.decode(column, tensors) for tensors in requests])
+        name = column.name
+        return wire.decode(column, {name: np.concatenate([one[name] for one in requests])})
     except SchemaError as error:
         raise RequestError(f"{column.name} cannot be read") from error
 
@@ -97,6 +174,17 @@ def _encode(column: Any, made: Any) -> dict[str, Any]:
         return wire.encode(column, made)
     except SchemaError as error:
         raise RequestError(f"{column.name} would be null") from error
+
+
+def _concatenate(columns: list[Any]) -> Any:
+    if len(columns) == 1:
+        return columns[0]
+    values = np.concatenate([column.array for column in columns])
+    valid = None
+    if any(column.valid is not None for column in columns):
+        masks = [np.ones(len(c.array), bool) if c.valid is None else c.valid for c in columns]
+        valid = np.concatenate(masks)
+    return Column(values, valid, np.concatenate([column.lengths for column in columns]))
 
 
 def _refusal(text: str, code: Any) -> Any:

@@ -41,7 +41,8 @@ class FormatError(ValueError):
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
     """Write arrays of the supported dtypes (bool, integers, float32, float64) to one file."""
-    header: dict[str, Any] = {}
+    # The header keeps the order that the arrays are given in, and thus that of columns.
+    header: dict[str, Any] = dict.fromkeys(arrays)
     position = 0
     # Wide elements first, so that every array is aligned in the memory map.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
@@ -92,7 +93,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
         position = end
     if position != len(data):
         raise FormatError(f"{path}: {len(data) - position} bytes at the end belong to no array.")
-    return arrays
+    return {name: arrays[name] for name in header}
 
 
 def _view(path: Any, name: str, data: Array, dtype: np.dtype[Any], shape: list[int]) -> Array:
@@ -262,7 +263,7 @@ def _adds_up(lengths: Array, total: int) -> bool:
 def _strings(where: str, data: Array, offsets: Array) -> Strings:
     if data.dtype != np.uint8 or offsets.dtype != np.int64 or len(offsets) == 0:
         raise FormatError(f"{where}: strings need uint8 bytes and int64 offsets.")
-    if offsets[0] != 0 or offsets[-1] != len(data) or bool(np.any(np.diff(offsets) < 0)):
+    if offsets[0] != 0 or offsets[-1] != len(data) or bool(np.any(offsets[1:] < offsets[:-1])):
         raise FormatError(f"{where}: the offsets of its strings are not in order.")
     _expect_utf8(where, data, offsets)
     return Strings(data, offsets)
@@ -277,6 +278,7 @@ def _expect_utf8(where: str, data: Array, offsets: Array) -> None:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         raise FormatError(f"{where}: its strings are not UTF-8.") from None
-    starts = data[offsets[:-1][offsets[:-1] < len(data)]]
-    if bool(np.any(starts & 0xC0 == 0x80)):
-        raise FormatError(f"{where}: a string starts within a character.")
+    for start in range(0, len(offsets) - 1, 2**16):
+        starts = offsets[start : min(start + 2**16, len(offsets) - 1)]
+        if bool(np.any(data[starts[starts < len(data)]] & 0xC0 == 0x80)):
+            raise FormatError(f"{where}: a string starts within a character.")

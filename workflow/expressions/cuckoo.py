@@ -31,35 +31,49 @@ _MULTIPLIERS = (
     0x5BE0CD19137E2179,
 )
 _MOST_ROUNDS = 500
+# So many keys move in at once that what they take in between stays in the processor's caches.
+_BLOCK = 2**16
+_SIGN, _BITS = 1 << 63, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class CuckooTable:
-    """Keys and their positions by slot.
+    """Keys, and by slot which of them lies there.
+
+    A slot holds the key's row in four bytes rather than the key in eight: looked at once more, but
+    the table is a third as large, so that more of it is in the processor's caches.
 
     Attributes:
-        keys: int64, the key in each slot; a slot that no key needs holds a copy of the first.
-        positions: int64, the position of the slot's key.
+        keys: int64, shape (K,), as they were given.
+        rows: uint32, the row of the key in each slot; a slot that no key needs holds row 0.
         multipliers: of the two hashes.
         shift: how far a product is shifted to the right, its sign with it.
         offset: what is added to make a slot's number of it.
     """
 
     keys: Array
-    positions: Array
+    rows: Array
     multipliers: tuple[int, int]
     shift: int
     offset: int
 
-    def slots(self, values: Array, which: int) -> Array:
-        """The first or second slot of each int64."""
-        return _slots(values, self.multipliers[which], self.shift)
+    def find(self, values: Array) -> tuple[Array, Array]:
+        """Where each int64 would stand among the keys, and whether it does."""
+        one, two = self.multipliers
+        # By `take`: numpy's brackets are three times slower with rows that are not int64.
+        rows = self.rows.take(_slots(values, one, self.shift))
+        other = self.rows.take(_slots(values, two, self.shift))
+        rows = np.where(self.keys.take(rows) == values, rows, other)
+        return rows, self.keys.take(rows) == values
 
-    def find(self, values: Array, missing: int) -> Array:
-        """The position of each int64 among the keys, or `missing`."""
-        first = self.slots(values, 0)
-        slots = np.where(self.keys[first] == values, first, self.slots(values, 1))
-        return np.where(self.keys[slots] == values, self.positions[slots], missing)
+    def find_one(self, value: int) -> int:
+        """The row of one int64 among the keys, or -1: ten times faster than numpy on one element."""
+        for multiplier in self.multipliers:
+            slot = ((value * multiplier ^ _SIGN) & _BITS) >> self.shift
+            row = self.rows.item(slot)
+            if self.keys.item(row) == value:
+                return int(row)
+        return -1
 
 
 def _slots(values: Array, multiplier: int, shift: int) -> Array:
@@ -67,12 +81,11 @@ def _slots(values: Array, multiplier: int, shift: int) -> Array:
     return ((values * np.int64(multiplier)) >> shift) + (1 << (63 - shift))
 
 
-def cuckoo_table(keys: Array, first: int = 0) -> CuckooTable:
+def cuckoo_table(keys: Array) -> CuckooTable:
     """A table of distinct keys.
 
     Args:
         keys: int64, shape (K,), K at least 1.
-        first: the position of the first key.
 
     Raises:
         ValueError: keys for which none of the hashes works; only keys made for the purpose.
@@ -81,35 +94,55 @@ def cuckoo_table(keys: Array, first: int = 0) -> CuckooTable:
     signed = [int(np.uint64(m).view(np.int64)) for m in _MULTIPLIERS]
     for attempt, pair in enumerate(zip(signed, signed[1:])):  # noqa: B905, RUF007 - Python 3.10
         shift = 64 - bits - attempt // 2
-        slots = _place(keys, pair, shift)
-        if slots is not None:
-            filled = np.where(slots >= 0, slots, 0)
-            return CuckooTable(keys[filled], filled + first, pair, shift, 1 << (63 - shift))
+        rows = _place(keys, pair, shift)
+        if rows is not None:
+            return CuckooTable(keys, rows, pair, shift, 1 << (63 - shift))
     raise ValueError(f"{len(keys)} keys collide under every hash.")
 
 
 def _place(keys: Array, multipliers: tuple[int, int], shift: int) -> Array | None:
-    """The key's number in each slot, -1 where there is none; None when it does not settle.
+    """The row of the key in each slot; None when they do not settle."""
+    empty = len(keys)
+    slots = np.full(1 << (64 - shift), empty, np.uint32)
+    second = np.zeros(len(keys), bool)
+    for start in range(0, len(keys), _BLOCK):
+        moving = np.arange(start, min(start + _BLOCK, len(keys)), dtype=np.uint32)
+        for _ in range(_MOST_ROUNDS):
+            moving = _move_in(moving, keys, slots, second, multipliers, shift)
+            if not len(moving):
+                break
+        else:
+            return None
+    slots[slots == empty] = 0
+    return slots
 
-    All keys move in at once; who finds a slot taken pushes the other out, to its other slot.
+
+def _move_in(
+    moving: Array,
+    keys: Array,
+    slots: Array,
+    second: Array,
+    multipliers: tuple[int, int],
+    shift: int,
+) -> Array:
+    """The rows that are without a slot when others have moved in.
+
+    All move in at once; who finds a slot taken pushes the other out, to its other slot.
     """
-    homes = np.stack([_slots(keys, m, shift) for m in multipliers])
-    slots = np.full(1 << (64 - shift), -1, np.int64)
-    turn = np.zeros(len(keys), np.int8)
-    moving: Array = np.arange(len(keys))
-    for _ in range(_MOST_ROUNDS):
-        targets = homes[turn[moving], moving]
-        before = slots[targets]
-        slots[targets] = moving
-        stays = slots[targets] == moving
-        evicted = before[stays]
-        moving = np.concatenate([moving[~stays], evicted[evicted >= 0]])
-        if not len(moving):
-            return slots
-        turn[moving] ^= 1
-    return None
+    values = keys.take(moving)
+    one, two = (_slots(values, multiplier, shift) for multiplier in multipliers)
+    targets = np.where(second.take(moving), two, one)
+    before = slots.take(targets)
+    slots[targets] = moving
+    stays = slots.take(targets) == moving
+    evicted = before[stays]
+    left: Array = np.concatenate([moving[~stays], evicted[evicted != len(keys)]])
+    second[left] ^= True
+    return left
 
 
 def as_int64(keys: Array) -> Any:
     """Integers or booleans as int64; of uint64 the same bits, so that distinct stays distinct."""
-    return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64)
+    if keys.dtype == np.uint64:
+        return keys.view(np.int64)
+    return keys.astype(np.int64, copy=False)

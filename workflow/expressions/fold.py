@@ -17,19 +17,14 @@ from workflow.schema import DTYPES
 from .column import Array, Column, Strings
 from .numpy_verbs import PREPARE
 from .program import Program, Step
-from .verbs import VERBS, Type
+from .types import Type
+from .verbs import ELEMENTWISE, VERBS
 
 # Verbs that make something else of a null than null. Only in a table of lists may they be folded:
 # there a row which the table does not have is empty, and no null.
 _LENIENT = {"is_null", "fill_null", "where", "logical_and", "logical_or"}
-# Verbs that work on each value by itself.
-_ELEMENTWISE = {
-    *("add", "subtract", "multiply", "minimum", "maximum", "divide", "negate", "absolute"),
-    *("log1p", "log", "exp", "sqrt", "floor", "ceil", "clip", "cast", "lookup", "gather"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-    *("logical_xor", "logical_not"),
-    *_LENIENT,
-}
+# A part of an empty list is empty, too, which what is padded is not.
+_FOLDED = ELEMENTWISE | {"list_slice"}
 
 
 class _Taken(NamedTuple):
@@ -58,7 +53,7 @@ def fold_tables(program: Program) -> Program:
     Example:
         >>> from workflow.expressions.program import build
         >>> from workflow.expressions.tree import source
-        >>> from workflow.expressions.verbs import Type
+        >>> from workflow.expressions.types import Type
         >>> from workflow.schema import ColumnSchema, Schema
         >>> doubled = source("row", Type("int64")).gather(Column(np.array([5, 6]))) * 2
         >>> rows = Schema([ColumnSchema("row", "int64")])
@@ -79,7 +74,7 @@ def _take(program: Program, step: Step, taken: Mapping[int, _Taken]) -> _Taken |
         return _Taken(step.operands[0], step.parameters["table"])
     parts = [o for o in step.operands if program.steps[o].verb != "constant"]
     takes = [taken[o] for o in parts if o in taken]
-    if step.verb not in _ELEMENTWISE or not takes or len(takes) < len(parts):
+    if step.verb not in _FOLDED or not takes or len(takes) < len(parts):
         return None
     if not _may_fold(step, takes):
         return None

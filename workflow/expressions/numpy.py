@@ -15,6 +15,7 @@ import numpy as np
 
 from ..schema import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column, Strings
+from .lanes import Group, group_steps
 from .numpy_verbs import PREPARE
 from .program import Program, Step
 
@@ -22,33 +23,45 @@ from .program import Program, Step
 class NumpyInterpreter:
     """Runs a program over numpy columns.
 
+    Args:
+        program: what to compute.
+        together: up to how many rows equal steps over several columns are computed as one; with
+            more rows the calls that this saves are a small part of the work.
+
     Example:
         >>> from workflow.expressions.tree import source
         >>> from workflow.expressions.program import build
         >>> from workflow.schema import ColumnSchema, Schema
-        >>> from workflow.expressions.verbs import Type
+        >>> from workflow.expressions.types import Type
         >>> x = source("x", Type("int64"))
         >>> program = build([(ColumnSchema("y", "int64"), x + 1)], Schema([ColumnSchema("x", "int64")]))
         >>> NumpyInterpreter(program)({"x": Column(np.array([1, 2]))})["y"].values
         array([2, 3])
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, together: int = 1_024) -> None:
         self.program = program
-        self._plan = [
-            (
-                number,
-                step.operands,
-                PREPARE[step.verb](step, [program.steps[o].type for o in step.operands]),
-            )
-            for number, step in enumerate(program.steps)
+        self._most_together = together
+        steps = program.steps
+        functions = {
+            number: PREPARE[step.verb](step, [steps[o].type for o in step.operands])
+            for number, step in enumerate(steps)
             if step.verb not in ("source", "constant")
+        }
+        self._alone = [(number, steps[number].operands, functions[number]) for number in functions]
+        self._together = [
+            (entry, (), functions[entry.steps[0]])
+            if isinstance(entry, Group)
+            else (entry, steps[entry].operands, functions[entry])
+            for entry in group_steps(program)
         ]
         self._sources = [
-            (n, s.parameters["name"]) for n, s in enumerate(program.steps) if s.verb == "source"
+            (n, s.parameters["name"], s.type.kind == "float")
+            for n, s in enumerate(steps)
+            if s.verb == "source"
         ]
         self._start: list[Any] = [
-            Column(_constant(s)) if s.verb == "constant" else None for s in program.steps
+            Column(_constant(s)) if s.verb == "constant" else None for s in steps
         ]
 
     def __call__(self, columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -60,14 +73,19 @@ class NumpyInterpreter:
         Returns:
             one column of N rows for each output.
         """
-        slots = self._start.copy()
+        slots = self._start + [None] * len(self._together)
         rows = 0
-        for number, name in self._sources:
-            slots[number] = _nan_is_null(columns[name])
-            rows = columns[name].rows
+        for number, name, is_float in self._sources:
+            column = columns[name]
+            slots[number] = _nan_is_null(column) if is_float else column
+            rows = column.rows
         with np.errstate(all="ignore"):
-            for number, operands, function in self._plan:
-                slots[number] = function(*[slots[o] for o in operands])
+            plan = self._together if rows <= self._most_together else self._alone
+            for entry, operands, function in plan:
+                if isinstance(entry, Group):
+                    entry.run(slots, function)
+                else:
+                    slots[entry] = function(*[slots[o] for o in operands])
         return {c.name: _spread(slots[step], rows) for c, step in self.program.outputs}
 
 
@@ -76,9 +94,7 @@ def _constant(step: Step) -> Array:
 
 
 def _nan_is_null(column: Column) -> Column:
-    values = column.values
-    if isinstance(values, Strings) or values.dtype.kind != "f":
-        return column
+    values = column.array
     present = values == values  # noqa: PLR0124 - NaN differs from itself
     if present.all():
         return column

@@ -13,47 +13,41 @@ import numpy as np
 
 from ..schema import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column
-from .lookup import find_positions
+from .hashing import hash_values
+from .numpy_elementwise import Function, elementwise, joint_lengths, joint_valid
+from .numpy_lists import list_length, list_pad, list_slice
+from .numpy_tables import bucketize, gather, lookup
 from .program import Step
-from .verbs import Type, promote
-
-Function = Callable[..., Column]
-
-
-def _valid(columns: Sequence[Column]) -> Array | None:
-    masks = [c.valid for c in columns if c.valid is not None]
-    valid = masks[0] if masks else None
-    for mask in masks[1:]:
-        valid = valid & mask
-    return valid
-
-
-def _lengths(columns: Sequence[Column]) -> Array | None:
-    for column in columns:
-        if column.lengths is not None:
-            return column.lengths
-    return None
-
-
-def _elementwise(function: Callable[..., Array], dtype: str | None) -> Function:
-    """Apply a numpy function to values of one dtype; a null operand makes a null result."""
-    wanted = None if dtype is None else DTYPES[dtype].numpy
-
-    def apply(*columns: Column) -> Column:
-        arrays = [
-            c.array if wanted is None else c.array.astype(wanted, copy=False) for c in columns
-        ]
-        return Column(function(*arrays), _valid(columns), _lengths(columns))
-
-    return apply
+from .types import Type, promote
 
 
 def _arithmetic(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, types: _elementwise(function, promote(step.verb, types))
+    return lambda step, types: elementwise(function, promote(step.verb, types))
+
+
+def _whole_division(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
+    def prepare(step: Step, types: Sequence[Type]) -> Function:
+        divide = elementwise(function, step.type.dtype)
+        if types[1].value:
+            return divide
+
+        def apply(a: Column, b: Column) -> Column:
+            made = divide(a, b)
+            defined = np.broadcast_to(b.array != 0, made.array.shape)
+            valid = defined if made.valid is None else defined & made.valid
+            return Column(made.values, valid, made.lengths)
+
+        return apply
+
+    return prepare
+
+
+def _hash(step: Step, _: Sequence[Type]) -> Function:
+    return elementwise(lambda values: hash_values(values, step.parameters["seed"]), None)
 
 
 def _real(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, _: _elementwise(function, step.type.dtype)
+    return lambda step, _: elementwise(function, step.type.dtype)
 
 
 def _transcendental(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
@@ -61,13 +55,13 @@ def _transcendental(function: Callable[..., Array]) -> Callable[[Step, Sequence[
 
     def prepare(step: Step, _: Sequence[Type]) -> Function:
         dtype = DTYPES[step.type.dtype].numpy
-        return _elementwise(lambda a: function(a).astype(dtype, copy=False), "float64")
+        return elementwise(lambda a: function(a).astype(dtype, copy=False), "float64")
 
     return prepare
 
 
 def _comparison(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
-    return lambda step, types: _elementwise(
+    return lambda step, types: elementwise(
         lambda a, b: function(a, b).astype(bool, copy=False), promote(step.verb, types)
     )
 
@@ -77,7 +71,7 @@ def _logical(stops: bool) -> Callable[[Step, Sequence[Type]], Function]:
     function = np.logical_or if stops else np.logical_and
 
     def apply(a: Column, b: Column) -> Column:
-        valid = _valid([a, b])
+        valid = joint_valid([a, b])
         if valid is not None:
             decided = [(c.array == stops) & (True if c.valid is None else c.valid) for c in (a, b)]
             valid = valid | decided[0] | decided[1]
@@ -86,8 +80,8 @@ def _logical(stops: bool) -> Callable[[Step, Sequence[Type]], Function]:
                 c.array if c.valid is None else np.where(c.valid, c.array, not stops)
                 for c in (a, b)
             ]
-            return Column(function(*values), valid, _lengths([a, b]))
-        return Column(function(a.array, b.array), None, _lengths([a, b]))
+            return Column(function(*values), valid, joint_lengths([a, b]))
+        return Column(function(a.array, b.array), None, joint_lengths([a, b]))
 
     return lambda *_: apply
 
@@ -110,7 +104,7 @@ def _fill_null(step: Step, _: Sequence[Type]) -> Function:
         kept, fill = (c.array.astype(dtype, copy=False) for c in (a, b))
         values = np.where(a.valid, kept, fill)
         valid = None if b.valid is None else a.valid | b.valid
-        return Column(values, valid, _lengths([a, b]))
+        return Column(values, valid, joint_lengths([a, b]))
 
     return apply
 
@@ -131,7 +125,7 @@ def _where(step: Step, _: Sequence[Type]) -> Function:
                 true if b.valid is None else b.valid,
             )
             valid = chosen if valid is None else valid & chosen
-        return Column(values, valid, _lengths([condition, a, b]))
+        return Column(values, valid, joint_lengths([condition, a, b]))
 
     return apply
 
@@ -139,15 +133,15 @@ def _where(step: Step, _: Sequence[Type]) -> Function:
 def _cast(step: Step, types: Sequence[Type]) -> Function:
     have, want = DTYPES[types[0].dtype], DTYPES[step.type.dtype]
     if want.kind == "bool":
-        return _elementwise(lambda a: (a != 0) & (a == a), None)  # noqa: PLR0124 - NaN is 0
+        return elementwise(lambda a: (a != 0) & (a == a), None)  # noqa: PLR0124 - NaN is 0
     if not want.is_integer or have.kind == "bool" or np.can_cast(have.numpy, want.numpy):
-        return _elementwise(lambda a: a, want.name)
+        return elementwise(lambda a: a, want.name)
     limits = np.iinfo(want.numpy)
     if have.is_integer:
         own = np.iinfo(have.numpy)
         lower, upper = max(limits.min, own.min), min(limits.max, own.max)
-        return _elementwise(lambda a: np.clip(a, lower, upper).astype(want.numpy), None)
-    return _elementwise(lambda a: _saturate(a, limits), None)
+        return elementwise(lambda a: np.clip(a, lower, upper).astype(want.numpy), None)
+    return elementwise(lambda a: _saturate(a, limits), None)
 
 
 def _saturate(values: Array, limits: np.iinfo[Any]) -> Array:
@@ -166,7 +160,7 @@ def _clip(step: Step, _: Sequence[Type]) -> Function:
         values = values if lower is None else np.maximum(values, dtype.type(lower))
         return values if upper is None else np.minimum(values, dtype.type(upper))
 
-    return _elementwise(clip, None)
+    return elementwise(clip, None)
 
 
 def bounds(step: Step) -> tuple[Any, Any]:
@@ -188,67 +182,14 @@ def _whole(bound: float, rounded: Callable[[float], int], limits: np.iinfo[Any])
     return min(max(rounded(bound), int(limits.min)), int(limits.max))
 
 
-def _lookup(step: Step, _: Sequence[Type]) -> Function:
-    find = find_positions(
-        step.parameters["keys"], step.parameters["first"], step.parameters["missing"]
-    )
-    return _elementwise(find, None)
-
-
-def _gather(step: Step, _: Sequence[Type]) -> Function:
-    table: Column = step.parameters["table"]
-    return _gather_lists(table) if table.is_list else _gather_scalars(table)
-
-
-def _rows_found(positions: Column, size: int) -> Array:
-    found: Array = (positions.array >= 0) & (positions.array < size)
-    return found if positions.valid is None else found & positions.valid
-
-
-def _gather_scalars(table: Column) -> Function:
-    # One more row, for positions that are nowhere, saves a branch and an empty table's trouble.
-    values, size = np.concatenate([table.array, np.zeros(1, table.array.dtype)]), table.rows
-    if values.dtype == object:
-        values[-1] = ""
-    valid = None if table.valid is None else np.append(table.valid, False)
-
-    def apply(positions: Column) -> Column:
-        found = _rows_found(positions, size)
-        rows = np.where(found, positions.array.astype(np.int64), size)
-        present = found if valid is None else valid[rows]
-        return Column(values[rows], None if present.all() else present, positions.lengths)
-
-    return apply
-
-
-def _gather_lists(table: Column) -> Function:
-    offsets, values, size = table.offsets(), table.array, table.rows
-    lengths_of = np.append(table.lengths, 0)  # type: ignore[arg-type]
-
-    def apply(positions: Column) -> Column:
-        rows = np.where(_rows_found(positions, size), positions.array.astype(np.int64), size)
-        lengths = lengths_of[rows]
-        ends = np.cumsum(lengths)
-        elements = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(
-            ends[-1] if len(ends) else 0
-        )
-        return Column(
-            values[elements], None if table.valid is None else table.valid[elements], lengths
-        )
-
-    return apply
-
-
-def _list_length(*_: Any) -> Function:
-    return lambda a: Column(a.lengths)
-
-
 PREPARE: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = {
     "add": _arithmetic(np.add),
     "subtract": _arithmetic(np.subtract),
     "multiply": _arithmetic(np.multiply),
     "minimum": _arithmetic(np.minimum),
     "maximum": _arithmetic(np.maximum),
+    "floor_divide": _whole_division(np.floor_divide),
+    "modulo": _whole_division(np.remainder),
     "negate": _arithmetic(np.negative),
     "absolute": _arithmetic(np.absolute),
     "divide": _real(np.divide),
@@ -266,14 +207,18 @@ PREPARE: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = {
     "greater_equal": _comparison(np.greater_equal),
     "logical_and": _logical(stops=False),
     "logical_or": _logical(stops=True),
-    "logical_xor": lambda *_: _elementwise(np.logical_xor, None),
-    "logical_not": lambda *_: _elementwise(np.logical_not, None),
+    "logical_xor": lambda *_: elementwise(np.logical_xor, None),
+    "logical_not": lambda *_: elementwise(np.logical_not, None),
     "is_null": _is_null,
     "fill_null": _fill_null,
     "where": _where,
     "cast": _cast,
     "clip": _clip,
-    "lookup": _lookup,
-    "gather": _gather,
-    "list_length": _list_length,
+    "hash": _hash,
+    "lookup": lookup,
+    "gather": gather,
+    "bucketize": bucketize,
+    "list_length": list_length,
+    "list_slice": list_slice,
+    "list_pad": list_pad,
 }

@@ -17,9 +17,11 @@ from .column import Column, Strings
 from .cuckoo import as_int64, cuckoo_table
 from .lookup import direct_table
 from .numpy_verbs import bounds
+from .polars_buckets import bucketize, hash_value
+from .polars_lists import list_length, list_pad, list_slice
 from .program import Program, Step
-from .series import polars_dtype, to_series
-from .verbs import Root, Type, element_root, promote
+from .series import microseconds, polars_dtype, to_series
+from .types import Root, Type, element_root, promote
 
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
 
@@ -50,12 +52,15 @@ def _compile(program: Program) -> list[pl.Expr]:
             elements.append(VERBS[step.verb](step, types, [elements[o] for o in step.operands]))
             made.append(made[root].list.eval(elements[number]))
         else:
-            made.append(_step(program, step, types, [made[o] for o in step.operands]))
+            made.append(step_expression(program, step, types, [made[o] for o in step.operands]))
             elements.append(made[number] if root is None else pl.element())
     return made
 
 
-def _step(program: Program, step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+def step_expression(
+    program: Program, step: Step, types: Sequence[Type], operands: list[pl.Expr]
+) -> pl.Expr:
+    """One step over the expressions of its operands, of whole rows or of elements."""
     if step.verb == "source":
         return _source(program.inputs[step.parameters["name"]])
     if step.verb == "constant":
@@ -64,7 +69,11 @@ def _step(program: Program, step: Step, types: Sequence[Type], operands: list[pl
 
 
 def _source(column: ColumnSchema) -> pl.Expr:
-    expression = pl.col(column.name).cast(polars_dtype(column.dtype, is_list=column.is_list))
+    expression = pl.col(column.name)
+    if column.is_time:
+        expression = microseconds(expression, is_list=column.is_list)
+    else:
+        expression = expression.cast(polars_dtype(column.dtype, is_list=column.is_list))
     if column.is_list:
         if column.info.kind == "float":
             expression = expression.list.eval(pl.element().fill_nan(None))
@@ -213,12 +222,14 @@ def _lookup_integer(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
     # A value that the keys' dtype does not hold becomes null, which is no hit.
     value = value.cast(polars_dtype(keys.dtype.name), strict=False)
     value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
-    hashed = cuckoo_table(as_int64(keys), first)
-    slot_keys, positions = pl.lit(pl.Series(hashed.keys)), pl.lit(pl.Series(hashed.positions))
+    hashed = cuckoo_table(as_int64(keys))
+    known, rows = pl.lit(pl.Series(hashed.keys)), pl.lit(pl.Series(hashed.rows))
     one, two = (value * m // (1 << hashed.shift) + hashed.offset for m in hashed.multipliers)
-    slot = pl.when(slot_keys.gather(one) == value).then(one).otherwise(two)
-    hit = slot_keys.gather(slot) == value
-    return pl.when(hit).then(positions.gather(slot)).otherwise(pl.lit(missing, pl.Int64))
+    row = rows.gather(one)
+    row = pl.when(known.gather(row) == value).then(row).otherwise(rows.gather(two))
+    hit = known.gather(row) == value
+    position = row.cast(pl.Int64) + first
+    return pl.when(hit).then(position).otherwise(pl.lit(missing, pl.Int64))
 
 
 def _gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -234,6 +245,8 @@ VERBS: Mapping[str, Compile] = {
     "multiply": _arithmetic(lambda a, b: a * b),
     "minimum": _extreme(lambda a, b: a < b),
     "maximum": _extreme(lambda a, b: a > b),
+    "floor_divide": _arithmetic(lambda a, b: a // b),
+    "modulo": _arithmetic(lambda a, b: a % b),
     "negate": _negate,
     "absolute": _arithmetic(lambda a: a.abs()),
     "divide": _divide,
@@ -258,7 +271,11 @@ VERBS: Mapping[str, Compile] = {
     "where": _where,
     "cast": _cast,
     "clip": _clip,
+    "hash": hash_value,
     "lookup": _lookup,
     "gather": _gather,
-    "list_length": lambda _, __, o: o[0].list.len().cast(pl.Int64),
+    "bucketize": bucketize,
+    "list_length": list_length,
+    "list_slice": list_slice,
+    "list_pad": list_pad,
 }

@@ -17,7 +17,8 @@ from typing import Any
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
 from .arrays import columns_from_arrays, read_arrays, read_json, write_arrays, write_json
 from .column import Array, Column
-from .verbs import VERBS, Type
+from .types import Type
+from .verbs import VERBS
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ class Program:
 
     def sources_of(self, output: str) -> set[str]:
         """The names of the input columns that an output depends on."""
-        found, todo = set(), [step for column, step in self.outputs if column.name == output]
+        return self.sources_of_steps(step for column, step in self.outputs if column.name == output)
+
+    def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
+        """The names of the input columns that some steps depend on."""
+        found, todo = set(), list(steps)
         while todo:
             step = self.steps[todo.pop()]
             if step.verb == "source":

@@ -13,7 +13,8 @@ from ..schema import DTYPES, ColumnSchema, Schema, SchemaError  # noqa: TID252 -
 from .arrays import FormatError, column_to_arrays
 from .column import Array, Column
 from .program import Program, Step
-from .verbs import VERBS, ExpressionError, Root, Type, check_constant, element_root
+from .types import ExpressionError, Root, Type, element_root
+from .verbs import VERBS
 
 FORMAT = 1
 
@@ -142,8 +143,8 @@ def _constant(parameters: dict[str, Any]) -> Step:
     dtype = _expect(parameters["dtype"], str)
     if dtype not in DTYPES:
         raise FormatError(f"unknown dtype {dtype!r}.")
-    check_constant(parameters["value"], dtype)
-    return Step("constant", (), {"value": parameters["value"]}, Type(dtype, nullable=False))
+    value = parameters["value"]
+    return Step("constant", (), {"value": value}, Type.of_constant(value, dtype))
 
 
 def _expect(value: Any, kind: type) -> Any:

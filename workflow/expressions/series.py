@@ -17,7 +17,7 @@ def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
 
 
 def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
-    """What a Polars column is in our terms; categories are strings.
+    """What a Polars column is in our terms; categories are strings, dates and times int64.
 
     Raises:
         SchemaError: a type that the dtype table does not have.
@@ -28,10 +28,23 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
             return ColumnSchema(name, info.name, is_list=inner is not dtype)
     if inner in (pl.Categorical, pl.Enum):
         return ColumnSchema(name, "string", is_list=inner is not dtype)
+    if inner == pl.Date or isinstance(inner, pl.Datetime):
+        properties = {"time_unit": "us"}
+        return ColumnSchema(name, "int64", is_list=inner is not dtype, properties=properties)
     raise SchemaError(
-        f"Expected column {name!r} as numbers, booleans, strings, or lists of them. Received: {dtype}. "
-        "Cast it before it enters the workflow, for example a date with .dt.timestamp('us')."
+        f"Expected column {name!r} as numbers, booleans, strings, dates, or lists of them. "
+        f"Received: {dtype}. Cast it before it enters the workflow."
     )
+
+
+def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:
+    """Dates and times of any unit and time zone as microseconds since 1970-01-01 UTC.
+
+    Integers are such already and stay what they are.
+    """
+    if is_list:
+        return values.cast(pl.List(pl.Datetime("us"))).cast(pl.List(pl.Int64))
+    return values.cast(pl.Datetime("us")).cast(pl.Int64)
 
 
 def to_series(column: Column, name: str = "") -> pl.Series:
@@ -46,7 +59,7 @@ def to_series(column: Column, name: str = "") -> pl.Series:
         valid = pl.Series(column.valid)
         series = pl.select(pl.when(valid).then(series)).to_series()
     if column.lengths is not None:
-        series = _to_lists(series, column.offsets())
+        series = to_lists(series, column.offsets())
     return series.alias(name)
 
 
@@ -62,7 +75,8 @@ def _strings_to_series(strings: Strings) -> pl.Series:
     return pl.Series(pl.from_arrow(array))
 
 
-def _to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
+def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
+    """Elements as lists, which begin and end at the offsets."""
     import pyarrow as pa  # noqa: PLC0415
 
     return pl.Series(
@@ -79,6 +93,8 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
     """
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
+    elif series.dtype in (pl.Date, pl.Datetime):
+        series = pl.select(microseconds(pl.lit(series))).to_series()
     if isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     if isinstance(series.dtype, pl.List):
@@ -89,10 +105,22 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
     valid = series.is_not_null().to_numpy() if series.null_count() else None
     info = DTYPES[column_schema(series.name, series.dtype).dtype]
     if info.kind == "string":
-        texts = series.fill_null("").to_list()
-        return Column(Strings.of(texts) if compact_strings else _objects(texts), valid)
+        texts = series.fill_null("")
+        return Column(to_strings(texts) if compact_strings else _objects(texts.to_list()), valid)
     values = series.fill_null(False if info.kind == "bool" else 0) if valid is not None else series
     return Column(values.to_numpy().astype(info.numpy, copy=False), valid)
+
+
+def to_strings(series: pl.Series) -> Strings:
+    """A Polars series of strings without nulls as its bytes, which nothing takes apart."""
+    import pyarrow as pa  # noqa: PLC0415 - only strings need it
+
+    array = series.rechunk().to_arrow().cast(pa.large_string())
+    start, end = array.offset, array.offset + len(array) + 1
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int64)[start:end] if len(array) else np.zeros(1, np.int64)
+    raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Strings(raw[ends[0] : ends[-1]], ends - ends[0])
 
 
 def _objects(texts: list[str]) -> Array:

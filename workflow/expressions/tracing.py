@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .methods import vocabulary
 from .program import Program
-from .tree import Expression, call, vocabulary
-from .verbs import ExpressionError
+from .tree import Expression, call
+from .types import ExpressionError
 
 
 class Frame(Mapping[str, Expression]):
@@ -15,7 +16,7 @@ class Frame(Mapping[str, Expression]):
 
     Example:
         >>> from .tree import source
-        >>> from .verbs import Type
+        >>> from .types import Type
         >>> Frame({"age": source("age", Type("int32"))}).age > 18
         greater(age, 18)
     """

@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from workflow.schema import DTYPES, dtype_of
+from workflow.schema import DTYPES
 
 from .column import Column
-from .verbs import VERBS, ExpressionError, Root, Type, check_constant, element_root
-
-# numpy's functions that are a verb of another name.
-_UFUNCS = {
-    "true_divide": "divide",
-    "negative": "negate",
-    "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or",
-    "bitwise_xor": "logical_xor",
-    "invert": "logical_not",
-}
-
-Operand = Any  # an Expression, or a Python or numpy scalar
+from .methods import Methods, Operand
+from .types import ExpressionError, Root, Type, element_root
+from .verbs import VERBS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Expression:
+class Expression(Methods):
     """A column yet to be computed. Arithmetic, comparison and methods make further ones.
 
     `LambdaOp` hands these to the user's function, so the methods are the ones people know from
@@ -47,154 +37,15 @@ class Expression:
 
     @cached_property
     def root(self) -> Root:
-        """Which list the elements stand beside; see `verbs.element_root`."""
+        """Which list the elements stand beside; see `types.element_root`."""
         if self.verb == "constant":
             return None
         types, roots = [o.type for o in self.operands], [o.root for o in self.operands]
         return element_root(self.verb, self.type, types, roots, id(self))
 
-    # The vocabulary as operators.
-    def __add__(self, other: Operand) -> Expression:
-        return call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expression:
-        return call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expression:
-        return call("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Expression:
-        return call("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Expression:
-        return call("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Expression:
-        return call("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Expression:
-        return call("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expression:
-        return call("divide", other, self)
-
-    def __neg__(self) -> Expression:
-        return call("negate", self)
-
-    def __abs__(self) -> Expression:
-        return call("absolute", self)
-
-    def __eq__(self, other: Operand) -> Expression:  # type: ignore[override]
-        return call("equal", self, other)
-
-    def __ne__(self, other: Operand) -> Expression:  # type: ignore[override]
-        return call("not_equal", self, other)
-
-    __hash__ = object.__hash__
-
-    def __lt__(self, other: Operand) -> Expression:
-        return call("less", self, other)
-
-    def __le__(self, other: Operand) -> Expression:
-        return call("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Expression:
-        return call("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Expression:
-        return call("greater_equal", self, other)
-
-    def __and__(self, other: Operand) -> Expression:
-        return call("logical_and", self, other)
-
-    def __or__(self, other: Operand) -> Expression:
-        return call("logical_or", self, other)
-
-    def __xor__(self, other: Operand) -> Expression:
-        return call("logical_xor", self, other)
-
-    def __invert__(self) -> Expression:
-        return call("logical_not", self)
-
-    # The vocabulary as methods.
-    def cast(self, dtype: Any) -> Expression:
-        """Convert to a dtype: saturating at an integer's ends, fractions dropped, NaN to 0."""
-        return call("cast", self, dtype=dtype_of(dtype).name)
-
-    def abs(self) -> Expression:
-        """The magnitude."""
-        return call("absolute", self)
-
-    def log1p(self) -> Expression:
-        """log(1 + x)."""
-        return call("log1p", self)
-
-    def log(self) -> Expression:
-        """The natural logarithm."""
-        return call("log", self)
-
-    def exp(self) -> Expression:
-        """The exponential."""
-        return call("exp", self)
-
-    def sqrt(self) -> Expression:
-        """The square root."""
-        return call("sqrt", self)
-
-    def floor(self) -> Expression:
-        """The nearest whole number below."""
-        return call("floor", self)
-
-    def ceil(self) -> Expression:
-        """The nearest whole number above."""
-        return call("ceil", self)
-
-    def clip(self, lower: float | None = None, upper: float | None = None) -> Expression:
-        """Move values outside [lower, upper] to the nearer bound."""
-        return call("clip", self, lower=lower, upper=upper)
-
-    def is_null(self) -> Expression:
-        """True where the value is null (for a float: or arrived as NaN)."""
-        return call("is_null", self)
-
-    def fill_null(self, value: Operand) -> Expression:
-        """The value instead of null."""
-        return call("fill_null", self, value)
-
-    def list_length(self) -> Expression:
-        """How many elements each row of a list column holds, int64."""
-        return call("list_length", self)
-
-    def lookup(self, keys: Column, first: int = 0, missing: int = -1) -> Expression:
-        """`first` + the position of each value among the keys, or `missing`."""
-        return call("lookup", self, keys=keys, first=first, missing=missing)
-
-    def gather(self, table: Column) -> Expression:
-        """The row of a table at each position."""
-        return call("gather", self, table=table)
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
-    ) -> Expression:
-        verb = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
-        if method != "__call__" or options or verb not in VERBS:
-            raise ExpressionError(f"numpy.{ufunc.__name__} has no counterpart here. {vocabulary()}")
-        return call(verb, *inputs)
-
-    def __bool__(self) -> NoReturn:
-        raise ExpressionError(
-            "A column is not one truth value: write where(condition, a, b) instead of `if`, "
-            "and & | ~ instead of `and or not`."
-        )
-
-    def __iter__(self) -> NoReturn:
-        raise ExpressionError(f"A column cannot be looped over. {vocabulary()}")
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        hint = " Did you mean cast?" if name == "astype" else ""
-        raise ExpressionError(f"A column has no method {name!r}.{hint} {vocabulary()}")
+    @staticmethod
+    def _call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
+        return call(verb, *operands, **parameters)
 
     def __repr__(self) -> str:
         if self.verb == "source":
@@ -227,8 +78,7 @@ def constant(value: Any, like: Type | None = None) -> Expression:
     dtype = _literal_dtype(value, like.dtype if like else None)
     if DTYPES[dtype].kind == "float":
         value = float(value)
-    check_constant(value, dtype)
-    return Expression("constant", (), {"value": value}, Type(dtype, nullable=False))
+    return Expression("constant", (), {"value": value}, Type.of_constant(value, dtype))
 
 
 def _literal_dtype(value: bool | float | str, like: str | None) -> str:
@@ -273,9 +123,3 @@ def where(condition: Expression, then: Operand, otherwise: Operand) -> Expressio
         b if isinstance(b, Expression) else constant(b, like) for b in (then, otherwise)
     )
     return call("where", condition, then, otherwise)
-
-
-def vocabulary() -> str:
-    """What a column knows, for error messages."""
-    methods = "cast, clip, fill_null, is_null, abs, log, log1p, exp, sqrt, floor, ceil, list_length"
-    return f"A column knows + - * / == != < <= > >= & | ^ ~, where(condition, a, b) and: {methods}."

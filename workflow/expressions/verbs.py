@@ -7,6 +7,8 @@ An interpreter is a table with one entry for each verb here. The rules that they
 - A float that arrives as NaN is null from the start. NaN that arithmetic makes follows IEEE 754.
 - Operands are converted to the common type (numpy's promotion) before arithmetic and comparison.
 - A verb over a list column works on its elements; every list operand comes from the same rows.
+  Those named `list_` see the list as a whole.
+- Whole numbers wrap round where they overflow.
 - `cast` saturates at the ends of an integer type, drops fractions and makes NaN 0.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
@@ -20,87 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES, DType, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
-from .column import Column, Strings
+from ..schema import DTYPES, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
+from .column import Column
+from .types import ExpressionError, Type, promote, table_dtype
 
-
-class ExpressionError(TypeError):
-    """A verb was given operands or parameters that it does not take."""
-
-
-@dataclass(frozen=True)
-class Type:
-    """The static type of an expression."""
-
-    dtype: str
-    is_list: bool = False
-    nullable: bool = True
-
-    @property
-    def kind(self) -> str:
-        """The kind of the element type: "bool", "int", "uint", "float" or "string"."""
-        return DTYPES[self.dtype].kind
-
-    @property
-    def is_number(self) -> bool:
-        """Whether arithmetic is defined."""
-        return self.kind in ("int", "uint", "float")
-
-    def __str__(self) -> str:
-        return (f"list[{self.dtype}]" if self.is_list else self.dtype) + (
-            "?" if self.nullable else ""
-        )
-
-
-# What a value stands beside: a number for each list that elements come from and for the rows,
-# None for a constant, which stands beside all.
-Root = int | None
-
-
-def element_root(
-    verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
-) -> Root:
-    """Which list the elements of a result stand beside.
-
-    Args:
-        verb: for the message.
-        result: the result's type.
-        types: the operands' types.
-        roots: the operands' roots.
-        own: the root of a result that begins anew: a source, a table's lists, a scalar.
-
-    Raises:
-        ExpressionError: elements of a list would meet a scalar column or another list.
-    """
-    if types and all(root is None for root in roots):
-        return None
-    if not (result.is_list and any(t.is_list for t in types)):
-        return own
-    shared = {root for root in roots if root is not None}
-    if len(shared) > 1:
-        raise ExpressionError(
-            f"{verb} over a list works on its elements, which can meet constants and what is made of "
-            f"the same elements. Received: {', '.join(map(str, types))}."
-        )
-    return shared.pop()
-
-
-def check_constant(value: Any, dtype: str) -> None:
-    """Hold a constant to its dtype.
-
-    Raises:
-        ExpressionError: the value is of another type, or does not fit.
-    """
-    info = DTYPES[dtype]
-    fits = type(value) is {"bool": bool, "float": float, "string": str}.get(info.kind, int)
-    if fits and info.is_integer:
-        limits = np.iinfo(info.numpy)
-        fits = bool(limits.min <= value <= limits.max)
-    elif fits and dtype == "float32":
-        fits = not float(np.finfo(np.float32).max) < abs(value) < np.inf
-    if not fits:
-        raise ExpressionError(f"Expected a constant of {dtype}. Received: {value!r:.200}.")
-
+# A saved program may be hostile, and a padded batch takes this times its rows.
+LONGEST_PADDING = 100_000
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
 
@@ -122,22 +49,6 @@ class Verb:
     infer: Infer
 
 
-def promote(verb: str, types: Sequence[Type]) -> str:
-    """The dtype in which a verb meets its operands.
-
-    Raises:
-        ExpressionError: operands of kinds that do not mix, such as a string and a number.
-    """
-    first, *rest = types
-    dtype = first.dtype
-    for other in rest:
-        if dtype != other.dtype:
-            if "string" in (dtype, other.dtype):
-                raise ExpressionError(f"{verb} cannot mix {dtype} and {other.dtype}.")
-            dtype = np.result_type(DTYPES[dtype].numpy, DTYPES[other.dtype].numpy).name
-    return dtype_of(dtype).name
-
-
 def _joint(types: Sequence[Type], dtype: str) -> Type:
     return Type(dtype, any(t.is_list for t in types), any(t.nullable for t in types))
 
@@ -152,6 +63,21 @@ def _arithmetic(verb: str) -> Infer:
     def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
         _numbers(verb, types)
         return _joint(types, promote(verb, types))
+
+    return infer
+
+
+def _whole_division(verb: str) -> Infer:
+    """Null where the divisor is 0, so never by a constant that is another number."""
+
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        made = _arithmetic(verb)(types, {})
+        if not DTYPES[made.dtype].is_integer:
+            raise ExpressionError(
+                f"{verb} is defined for integers of a common type. "
+                f"Received: {', '.join(map(str, types))}. Cast the column, or take (a / b).floor()."
+            )
+        return made if types[1].value else replace(made, nullable=True)
 
     return infer
 
@@ -234,11 +160,6 @@ def _lookup(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     return replace(types[0], dtype="int64")
 
 
-def table_dtype(table: Column) -> DType:
-    """The element type of a table that is a parameter."""
-    return dtype_of("string" if isinstance(table.values, Strings) else table.values.dtype)
-
-
 def _gather(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     table: Column = parameters["table"]
     if not DTYPES[types[0].dtype].is_integer:
@@ -250,10 +171,61 @@ def _gather(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     return Type(table_dtype(table).name, table.is_list or types[0].is_list, nullable)
 
 
+def _hash(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    if types[0].kind == "float":
+        raise ExpressionError(
+            f"hash is defined for integers, booleans and strings. Received: {types[0]}. "
+            "Cast it to integers first."
+        )
+    seed = parameters["seed"]
+    if not 0 <= seed < 2**63:
+        raise ExpressionError(f"Expected a seed from 0 to 2**63 - 1. Received: {seed}.")
+    return replace(types[0], dtype="int64")
+
+
+def _bucketize(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _numbers("bucketize", types)
+    boundaries: Column = parameters["boundaries"]
+    plain = not boundaries.is_list and boundaries.valid is None
+    if not plain or table_dtype(boundaries).kind not in ("int", "uint", "float"):
+        raise ExpressionError("bucketize needs boundaries that are numbers and not null.")
+    if not np.all(boundaries.array[:-1] < boundaries.array[1:]) or np.any(
+        boundaries.array != boundaries.array
+    ):
+        raise ExpressionError(
+            f"bucketize needs boundaries that ascend. Received: {boundaries.array[:20].tolist()}."
+        )
+    return replace(types[0], dtype="int64")
+
+
+def _lists(verb: str, type_: Type) -> None:
+    if not type_.is_list:
+        raise ExpressionError(f"{verb} needs a list column. Received: {type_}.")
+
+
 def _list_length(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
-    if not types[0].is_list:
-        raise ExpressionError(f"list_length needs a list column. Received: {types[0]}.")
+    _lists("list_length", types[0])
     return Type("int64", nullable=False)
+
+
+def _list_slice(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _lists("list_slice", types[0])
+    bounds = [parameters["start"], parameters["end"] or 0]
+    if not all(-(2**62) <= bound <= 2**62 for bound in bounds):
+        raise ExpressionError(f"list_slice takes positions in a list. Received: {bounds}.")
+    return types[0]
+
+
+def _list_pad(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _lists("list_pad", types[0])
+    if types[1].value is None:
+        raise ExpressionError(f"list_pad pads with a constant. Received: {types[1]}.")
+    if not 1 <= parameters["length"] <= LONGEST_PADDING:
+        raise ExpressionError(
+            f"list_pad makes lists of 1 to {LONGEST_PADDING} elements. "
+            f"Received: {parameters['length']}."
+        )
+    return replace(types[0], dtype=promote("list_pad", types))
 
 
 def _table() -> dict[str, Verb]:
@@ -264,6 +236,8 @@ def _table() -> dict[str, Verb]:
             for n in ("add", "subtract", "multiply", "minimum", "maximum")
         ),
         Verb("divide", 2, {}, _real("divide")),
+        # As in Python: rounded down, the remainder of the divisor's sign. By 0 they are null.
+        *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
         *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
         *(Verb(n, 1, {}, _real(n)) for n in ("log1p", "log", "exp", "sqrt", "floor", "ceil")),
         *(
@@ -280,14 +254,24 @@ def _table() -> dict[str, Verb]:
         Verb("where", 3, {}, _where),
         Verb("cast", 1, {"dtype": str}, _cast),
         Verb("clip", 1, {"lower": number, "upper": number}, _clip),
+        # From 0 to 2**63 - 1, the same for equal integers of any type; see hashing.py.
+        Verb("hash", 1, {"seed": int}, _hash),
         # `first` + the position among the keys, or `missing` for a value that is no key.
         Verb("lookup", 1, {"keys": Column, "first": int, "missing": int}, _lookup),
         # The row of a table at a position; null (a list: empty) where that is negative or null.
         Verb("gather", 1, {"table": Column}, _gather),
+        # How many of the boundaries, which ascend, are less than or equal to the value.
+        Verb("bucketize", 1, {"boundaries": Column}, _bucketize),
         # How many elements each row holds.
         Verb("list_length", 1, {}, _list_length),
+        # The elements that Python's row[start:end] would take.
+        Verb("list_slice", 1, {"start": int, "end": (int, type(None))}, _list_slice),
+        # As many elements as `length` says: a longer row is cut, a shorter one filled up at its end.
+        Verb("list_pad", 2, {"length": int}, _list_pad),
     ]
     return {verb.name: verb for verb in verbs}
 
 
 VERBS: Mapping[str, Verb] = _table()
+# Verbs that work on each value by itself: all but those that see a list as a whole.
+ELEMENTWISE = VERBS.keys() - {"list_length", "list_slice", "list_pad"}

@@ -1,31 +1,10 @@
-"""Folds of rows for out-of-fold values: which fold a row is in, and what the other folds say."""
+"""Means by category, of all rows and of all folds but one."""
 
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from workflow.expressions.column import Array
-
-# Of splitmix64's finaliser: neighbouring numbers become numbers without a pattern.
-_FIRST, _SECOND, _STEP = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15
-
-
-def fold_of(row: pl.Expr, folds: int, seed: int) -> pl.Expr:
-    """The fold of a row, from 0, by its number and a seed; the same on every machine.
-
-    Not in turn, since rows often come in patterns: one positive, two negatives.
-
-    Source: G. Steele, D. Lea and C. Flood, "Fast Splittable Pseudorandom Number Generators", 2014.
-    """
-    mixed = (row.cast(pl.UInt64) + (seed * _STEP) % 2**64) * _u64(_STEP)
-    mixed = (mixed ^ (mixed // _u64(2**30))) * _u64(_FIRST)
-    mixed = (mixed ^ (mixed // _u64(2**27))) * _u64(_SECOND)
-    return (mixed ^ (mixed // _u64(2**31))) % _u64(folds)
-
-
-def _u64(value: int) -> pl.Expr:
-    return pl.lit(value, pl.UInt64)
 
 
 def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, int]) -> Array:
@@ -46,3 +25,24 @@ def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, i
     return np.stack(
         [np.delete(cells, fold, axis=1).sum(axis=1) for fold in range(shape[1])], axis=1
     )
+
+
+def fold_means(sums: Array, counts: Array, given: float | None) -> Array:
+    """The mean in all folds but one, for each: shape (folds,).
+
+    Args:
+        sums: shape (rows, folds), of the other folds.
+        counts: as many values, of the same shape.
+        given: the mean, where it is not that of the values.
+    """
+    totals = counts.sum(axis=0)
+    if given is not None:
+        return np.full(len(totals), float(given))
+    return np.divide(sums.sum(axis=0), totals, out=np.zeros(len(totals)), where=totals > 0)
+
+
+def smoothed(sums: Array, counts: Array, mean: float | Array, weight: float) -> Array:
+    """Means that are drawn towards another one, as if `weight` values more had been that."""
+    weights = counts + weight
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(weights > 0, (sums + weight * mean) / weights, mean)

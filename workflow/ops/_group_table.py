@@ -18,7 +18,7 @@ from workflow.expressions.polars import apply
 from workflow.expressions.program import build
 from workflow.expressions.series import to_column
 from workflow.expressions.tree import Expression, source
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.operator import Feature, Features, Groups, State, require
 from workflow.schema import ColumnSchema, Schema
 
@@ -149,17 +149,13 @@ def merge_groups(
     return parts.group_by(key_names(group)).agg(*merged)
 
 
-def restrict_groups(
-    state: State, groups: Groups, names: Iterable[str], prefix: str
-) -> State | None:
-    """The state of the groups that remain whole, or None where one is broken up.
+def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: str) -> State:
+    """The state of the groups that remain whole; what was learnt of the others goes.
 
     Groups are numbered in the state, so those that remain are numbered anew.
     """
     left = set(names)
     kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
-    if any(not left.isdisjoint(group) and n not in kept for n, group in enumerate(groups)):
-        return None
     renamed: dict[str, Column] = {}
     for new, old in enumerate(kept):
         start = f"{prefix}{old}."

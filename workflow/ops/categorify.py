@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from workflow.expressions.series import to_column
+from workflow.expressions.column import Column
+from workflow.expressions.series import to_column, to_series
 from workflow.operator import (
+    NOT_SAVED,
     Example,
     Feature,
     Features,
@@ -22,38 +25,77 @@ from workflow.operator import (
     per_column,
     require,
 )
-from workflow.schema import ColumnSchema, Schema, Tags, dtype_of
+from workflow.schema import Schema, Tags, dtype_of
 
-PADDING, NULL, UNKNOWN, FIRST = 0, 1, 2, 3
+from ._vocabulary.counts import chosen, counts, merged_counts
+from ._vocabulary.given import given_vocabulary
+from ._vocabulary.grouping import member_names, remaining, vocabularies_of
+from ._vocabulary.meanings import meanings
+from ._vocabulary.single_table import place_name, placed, places
+from ._vocabulary.vocabulary import GIVEN, PADDING, Ids, Vocabulary
+
+JOINT, COMBO = "joint", "combo"
+# The ids before the buckets: padding and null.
+RESERVED = 2
 
 
 @dataclass(frozen=True)
 class Categorify(Operator):
     """Give each distinct value an id.
 
-    Ids: 0 is padding, 1 null, 2 a value that is not in the vocabulary, and from 3 on the
-    vocabulary by descending frequency, ties by value. An embedding of the column needs
-    vocabulary size + 3 rows: the column's `cardinality` property.
+    Ids: 0 is padding, 1 null, from 2 on `num_buckets` ids (one, where it is not set) for values
+    that are not in the vocabulary, and then the vocabulary by descending frequency, ties by value.
+    An embedding of the column needs a row for each: the column's property `cardinality`. Its
+    property `domain` has the smallest and largest id, and the vocabulary's name.
+
+    Columns in a group share a vocabulary, `[["sender", "receiver"]] >> Categorify()`, or with
+    `encode_type="combo"` become one column of ids of their combinations. The vocabulary of a group
+    is named by its columns, here `sender_receiver`; that of a column alone by the column.
 
     Args:
-        freq_threshold: leave values out of the vocabulary that occur less often; one number or
-            a mapping from column to number.
-        max_size: the largest cardinality, the three reserved ids included; 0 is no limit. One
-            number or a mapping.
+        freq_threshold: leave values out of the vocabulary that occur less often.
+        max_size: the largest cardinality, the ids before the vocabulary included; 0 is no limit.
+            With a `freq_threshold` too, first rare values are left out, then the rarest of the
+            others. `num_buckets + 2` leaves no vocabulary: every value is hashed.
+        num_buckets: values that are not in the vocabulary share so many ids, by a hash.
+        vocabs: vocabularies by name, which are then not learnt: a list, an array, a series, or the
+            path of a parquet file. Ids follow the given order, `freq_threshold` does not apply.
+        encode_type: what a group of columns is: "joint" or "combo".
+        name_sep: what joins the names of a group.
+        single_table: all vocabularies share one embedding table: the ids of the second follow those
+            of the first, and so on, padding alone is 0 for all. Cardinality is then the table's.
+        split_out: count values in so many parts, by their hash, one after another. For vocabularies
+            that do not fit in memory while they are counted; the data is read as many times. Not
+            for `engine="gpu"`.
         dtype: the ids' dtype, an integer type.
 
-    Takes integers, booleans, strings, and lists of them. A null element of a list is 1; an
-    empty or null list stays empty.
+    The first three and `split_out` are one number for all, or a mapping from a vocabulary's name.
+
+    Takes integers, booleans, strings, and, except in combinations, lists of them. A null element of
+    a list is 1; an empty or null list stays empty. A combination is null where all its values are;
+    else null is a value as others, and comes before them among ties.
 
     Example:
-        >>> ids = ["userId", "genres"] >> Categorify(freq_threshold=5)
+        >>> from workflow import Workflow
+        >>> workflow = Workflow(["city"] >> Categorify(max_size=4)).fit({"city": ["b", "a", "a"]})
+        >>> workflow.transform({"city": ["a", "b", None]}).collect()["city"].to_list()
+        [3, 2, 1]
     """
 
     freq_threshold: int | Mapping[str, int] = 0
     max_size: int | Mapping[str, int] = 0
+    num_buckets: int | Mapping[str, int] | None = None
+    vocabs: Mapping[str, Any] | None = dataclasses.field(
+        default=None, repr=False, compare=False, metadata=NOT_SAVED
+    )
+    encode_type: str = JOINT
+    name_sep: str = "_"
+    single_table: bool = False
+    split_out: int | Mapping[str, int] = 1
     dtype: str = "int64"
 
     learns: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(
@@ -61,16 +103,35 @@ class Categorify(Operator):
             f"Categorify makes integers. Received: dtype={self.dtype!r}.",
         )
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
-        for setting in ("freq_threshold", "max_size"):
+        self._expect_numbers()
+        require(
+            self.encode_type in (JOINT, COMBO),
+            f'Categorify needs encode_type "{JOINT}" or "{COMBO}". Received: {self.encode_type!r}.',
+        )
+        require(
+            isinstance(self.name_sep, str),
+            f"Categorify needs name_sep as a string. Received: {self.name_sep!r}.",
+        )
+        require(
+            isinstance(self.single_table, bool),
+            f"Categorify needs single_table as True or False. Received: {self.single_table!r}.",
+        )
+        require(
+            self.vocabs is None or isinstance(self.vocabs, Mapping),
+            f"Categorify needs vocabs as a mapping from names to values. Received: {self.vocabs!r:.200}.",
+        )
+        given = {n: given_vocabulary(n, values) for n, values in (self.vocabs or {}).items()}
+        object.__setattr__(self, "vocabs", given)
+
+    def _expect_numbers(self) -> None:
+        least = {"freq_threshold": 0, "max_size": 0, "num_buckets": 1, "split_out": 1}
+        for setting, lowest in least.items():
             value = getattr(self, setting)
             numbers = value.values() if isinstance(value, Mapping) else [value]
             require(
-                all(type(n) is int and n >= 0 for n in numbers),
-                f"Categorify needs {setting} as whole numbers from 0. Received: {value!r}.",
-            )
-            require(
-                setting != "max_size" or all(n == 0 or n > FIRST for n in numbers),
-                f"max_size includes the {FIRST} reserved ids. Received: {value!r}.",
+                (value is None and setting == "num_buckets")
+                or all(type(n) is int and n >= lowest for n in numbers),
+                f"Categorify needs {setting} as whole numbers from {lowest}. Received: {value!r}.",
             )
 
     @classmethod
@@ -84,6 +145,7 @@ class Categorify(Operator):
         }
         flags = {"flag": [True, None, True, False], "code": pl.Series([5, 5, 9, 1], dtype=pl.UInt8)}
         large = pl.Series([2**64 - 1, 0, 2**64 - 1, None], dtype=pl.UInt64)
+        mail = {"from": ["a", "b", None, "b"], "to": [["b"], ["c", None], [], ["a", "c"]]}
         return [
             Example(cls(), ids, unseen),
             Example(cls(freq_threshold=2, dtype="int32"), ids, unseen),
@@ -91,65 +153,135 @@ class Categorify(Operator):
             Example(cls(), genres, {"genres": [["q", None, "x"]], "clicks": [[77, 2]]}),
             Example(cls(dtype="int8"), flags, {"flag": [None], "code": [0]}),
             Example(cls(), {"large": large}, {"large": [2**63, 1]}),
+            Example(cls(num_buckets={"user": 3}, split_out=2), ids, unseen),
+            Example(cls(num_buckets=5, freq_threshold=2), ids, unseen),
+            Example(cls(num_buckets=4, max_size=6), flags | {"user": [3, 3, None, -1]}),
+            Example(cls(vocabs={"user": [5, 7]}, single_table=True), ids, unseen),
+            Example(cls(), mail, {"from": ["c"], "to": [["q"]]}, left=[["from", "to"]]),
+            Example(cls(encode_type=COMBO), ids, unseen, left=[["user", "city"], "city"]),
+            Example(cls(encode_type=COMBO, num_buckets=3), flags, left=[["flag", "code"]]),
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """How often each value occurs."""
-        expect_known("freq_threshold", self.freq_threshold, columns)
-        expect_known("max_size", self.max_size, columns)
-        for column in columns.columns:
-            require(
-                column.info.kind != "float",
-                f"Categorify needs integers, booleans or strings. Received: column {column.name!r}, {column}. "
-                "Cast whole numbers with LambdaOp(lambda c: c.cast('int64')), or use Bucketize first.",
-            )
-        return {column.name: _count(frame, column) for column in columns.columns}
+        vocabularies = self._vocabularies(columns)
+        self._expect_settings(vocabularies, columns)
+        return {
+            v.name: counts(v.values(frame, columns), self._parts(v.name))
+            for v in vocabularies
+            if v.name not in self._given
+        }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The counts of all parts together."""
-        return {
-            name: parts.group_by("value").agg(pl.col("count").sum())
-            for name, parts in partials.items()
-        }
+        return {name: merged_counts(t, self._parts(name)) for name, t in partials.items()}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
-        """The vocabulary of each column."""
-        return {
-            name: to_column(self._vocabulary(name, partials[name]), compact_strings=True)
-            for name in columns
-        }
-
-    def _vocabulary(self, name: str, counts: pl.DataFrame) -> pl.Series:
-        least = per_column(self.freq_threshold, name, 0)
-        kept = counts.filter(pl.col("count") >= least) if least else counts
-        ordered = kept.sort("count", "value", descending=[True, False])["value"]
-        limit = per_column(self.max_size, name, 0)
-        return ordered.head(limit - FIRST) if limit else ordered
+        """The vocabularies, and where there is a single table, the place of each in it."""
+        state: dict[str, Column] = {}
+        vocabularies = self._vocabularies(columns)
+        for vocabulary in vocabularies:
+            name = vocabulary.name
+            if name in self._given:
+                state[f"{GIVEN}.{name}"] = to_column(self._given[name], compact_strings=True)
+            else:
+                least = per_column(self.freq_threshold, name, 0)
+                state |= vocabulary.learnt(chosen(partials[name], least, self._most(name)))
+        ids = {v.name: Ids(self._buckets(v.name), v.size(state)) for v in vocabularies}
+        return {**state, **places(ids)} if self.single_table else state
 
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""
-        expect_state(state, columns)
-        ids: Features = {}
-        for name, feature in columns.items():
-            found = feature.expression.lookup(state[name], first=FIRST, missing=UNKNOWN)
-            size = state[name].rows + FIRST
+        vocabularies = self._vocabularies(columns, state)
+        expect_state(state, self._state_names(vocabularies, state))
+        made: Features = {}
+        for vocabulary in vocabularies:
+            ids, cardinality = self._ids(vocabulary, state)
             require(
-                size - 1 <= np.iinfo(self.dtype).max,
-                f"The ids of column {name!r} go up to {size - 1}, which {self.dtype} does not hold. "
-                "Use a wider dtype, or limit the ids with max_size.",
+                ids.end - 1 <= np.iinfo(self.dtype).max,
+                f"The ids of {vocabulary.name!r} go up to {ids.end - 1}, which {self.dtype} does not "
+                "hold. Use a wider dtype, or limit the ids with max_size.",
             )
-            ids[name] = Feature.of(
-                name,
-                found.fill_null(NULL).cast(self.dtype),
-                feature.schema,
-                tags=(Tags.CATEGORICAL,),
-                properties={"cardinality": size, "domain": {"min": 0, "max": size - 1}},
-            )
-        return ids
+            least = ids.null if self.single_table else PADDING
+            domain = {"min": least, "max": ids.end - 1, "name": vocabulary.name}
+            for name, feature in vocabulary.features(columns, state, ids).items():
+                made[name] = Feature.of(
+                    name,
+                    feature.expression.cast(self.dtype),
+                    feature.schema,
+                    tags=(Tags.CATEGORICAL,),
+                    properties={"cardinality": cardinality, "domain": domain},
+                )
+        return made
 
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+        """The vocabularies of the columns that remain; combinations that lose a column go."""
+        kept: dict[str, Column] = {}
+        for vocabulary, members in remaining(self._vocabularies(columns, state), state, set(names)):
+            own = self._state_names([vocabulary], state)
+            kept |= {name: state[name] for name in own if name in state}
+            kept |= members
+        return kept
 
-def _count(frame: pl.LazyFrame, column: ColumnSchema) -> pl.LazyFrame:
-    values = frame.select(value=pl.col(column.name))
-    if column.is_list:
-        values = values.explode("value", empty_as_null=False)
-    return values.drop_nulls().group_by("value").agg(count=pl.len())
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: State) -> Categorify:
+        """The operator, with the vocabularies that were given, so that it can be fitted again."""
+        given = {n.removeprefix(f"{GIVEN}."): c for n, c in state.items() if n.startswith(GIVEN)}
+        return cls(vocabs={name: to_series(keys) for name, keys in given.items()}, **config)
+
+    def meanings(self, output: str, columns: Iterable[str], state: State) -> pl.DataFrame:
+        """What each id of an output column stands for; see `Workflow.reverse_mapping`."""
+        vocabularies = self._vocabularies(columns, state)
+        vocabulary = next(v for v in vocabularies if output in v.outputs)
+        return meanings(vocabulary, self._ids(vocabulary, state)[0], state)
+
+    @property
+    def _given(self) -> Mapping[str, pl.Series]:
+        return self.vocabs or {}
+
+    def _vocabularies(self, columns: Iterable[str], state: State | None = None) -> list[Vocabulary]:
+        combine = self.encode_type == COMBO
+        return vocabularies_of(self.groups(columns), state or {}, self.name_sep, combine=combine)
+
+    def _expect_settings(self, vocabularies: list[Vocabulary], columns: Schema) -> None:
+        names = [vocabulary.name for vocabulary in vocabularies]
+        for setting in ("freq_threshold", "max_size", "num_buckets", "split_out", "vocabs"):
+            expect_known(setting, getattr(self, setting), names)
+        for vocabulary in vocabularies:
+            vocabulary.check(columns)
+            most, given = self._most(vocabulary.name), self._given.get(vocabulary.name)
+            if given is not None:
+                vocabulary.expect_fit(given, columns)
+                require(
+                    most is None or len(given) <= most,
+                    f"The vocabulary of {vocabulary.name!r} has {len(given)} values, and max_size "
+                    f"leaves room for {most}.",
+                )
+
+    def _parts(self, name: str) -> int:
+        return int(per_column(self.split_out, name, 1))
+
+    def _buckets(self, name: str) -> int:
+        return int(per_column(self.num_buckets, name, None) or 1)
+
+    def _most(self, name: str) -> int | None:
+        """How many values a vocabulary may have; None for any number."""
+        size, buckets = per_column(self.max_size, name, 0), self._buckets(name)
+        hashed = per_column(self.num_buckets, name, None) is not None
+        least = RESERVED + buckets + (not hashed)
+        require(
+            size == 0 or size >= least,
+            f"max_size includes the {RESERVED + buckets} ids before the vocabulary, so it is at least "
+            f"{least} for {name!r}. Received: {size}.",
+        )
+        return size - RESERVED - buckets if size else None
+
+    def _ids(self, vocabulary: Vocabulary, state: State) -> tuple[Ids, int]:
+        """A vocabulary's ids, and how many rows the table has that they are of."""
+        ids = Ids(self._buckets(vocabulary.name), vocabulary.size(state))
+        return placed(ids, vocabulary.name, state) if self.single_table else (ids, ids.end)
+
+    def _state_names(self, vocabularies: list[Vocabulary], state: State) -> list[str]:
+        names = [name for v in vocabularies for name in v.state_names(state)]
+        names += [place_name(v.name) for v in vocabularies] if self.single_table else []
+        return names + member_names(vocabularies, state)

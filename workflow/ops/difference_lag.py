@@ -11,6 +11,7 @@ import polars as pl
 from workflow.frame_operator import WindowOperator
 from workflow.operator import Example, Selectable, require
 from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.tags import tags_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class DifferenceLag(WindowOperator):
                 f"DifferenceLag needs numbers. Received: column {name!r}, {column}.",
             )
         return Schema(
-            ColumnSchema(made, "float32", tags=(*columns[name].tags, Tags.CONTINUOUS))
+            ColumnSchema(made, "float32", tags=(*tags_of(columns[name]), Tags.CONTINUOUS))
             for made, name, _ in self._made(columns)
         )
 

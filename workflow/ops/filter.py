@@ -12,7 +12,7 @@ from workflow.expressions.polars import expressions
 from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.frame_operator import FrameOperator
 from workflow.operator import Example, Features, State, require
 from workflow.rows import schema_of

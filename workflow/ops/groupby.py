@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from workflow.expressions.series import polars_dtype
 from workflow.frame_operator import FrameOperator
 from workflow.operator import Example, require
-from workflow.schema import ColumnSchema, Schema
+from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.tags import add_tags, tags_of
 
 AGGREGATES = (
     "list",
@@ -26,6 +28,8 @@ AGGREGATES = (
     "max",
 )
 _COUNTS, _REAL = ("count", "nunique"), ("mean", "std", "var", "median")
+# Those that are values of the column.
+_VALUES = ("list", "first", "last", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,11 @@ class Groupby(FrameOperator):
     Makes the keys, and `<column>_<aggregate>` for each other column. The rows are in the order of
     the keys, null last. Within a group rows are in the order of `sort_cols`, and else of the data.
 
-    Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" (of
-    values that are not null, int32), "nunique" (int32, a null counts as a value), "sum" (int64,
-    of floats float64), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max". Lists
-    have "first", "last" and "count" only.
+    Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" and
+    "nunique" (of values that are not null, int32), "sum" (int64, of uint64 uint64, of floats
+    float64), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max". Lists have "first",
+    "last" and "count" (of rows) only. What is a value of the column ("list", "first", "last",
+    "min", "max") keeps its tags and properties.
 
     Rows are not grouped in a server, so a workflow with this on the way to a served column cannot
     be exported.
@@ -105,7 +110,7 @@ class Groupby(FrameOperator):
 
     def frame_schema(self, columns: Schema) -> Schema:
         """The keys and the aggregates."""
-        for name in self.needs(columns):
+        for name in (*_names(self.groupby_cols), *_names(self.sort_cols)):
             require(
                 not columns[name].is_list,
                 f"Groupby takes no list as a key or to sort by. Received: {name!r}.",
@@ -129,16 +134,15 @@ class Groupby(FrameOperator):
         takes = not column.is_list or aggregate in ("first", "last", "count")
         takes = takes and (number or aggregate not in ("sum", *_REAL))
         require(takes, f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}.")
-        dtype = (
-            "int32" if aggregate in _COUNTS else "float32" if aggregate in _REAL else column.dtype
-        )
-        if aggregate == "sum":
-            dtype = "int64" if column.info.is_integer else "float64"
-        is_list = aggregate == "list" or (column.is_list and aggregate != "count")
-        name = f"{column.name}{self.name_sep}{aggregate}"
-        return ColumnSchema(
-            name, dtype, is_list, nullable=aggregate not in (*_COUNTS, "sum"), tags=column.tags
-        )
+        name = self._output(column.name, aggregate)
+        if aggregate in _VALUES:
+            # Ids stay ids, with their cardinality: a session of items needs an embedding of items.
+            is_list = aggregate == "list" or column.is_list
+            return column.with_(name=name, is_list=is_list, nullable=True)
+        dtype = "int32" if aggregate in _COUNTS else "float32"
+        dtype = _sum_dtype(column) if aggregate == "sum" else dtype
+        tags = add_tags(tags_of(column), (Tags.CONTINUOUS,))
+        return ColumnSchema(name, dtype, nullable=aggregate in _REAL, tags=tags)
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         """One row for each key."""
@@ -152,9 +156,7 @@ class Groupby(FrameOperator):
                 maintain_order=True,
             )
         made = [
-            _aggregate(pl.col(name), aggregate, is_list=columns[name].is_list).alias(
-                self._output(name, aggregate)
-            )
+            _aggregate(columns[name], aggregate).alias(self._output(name, aggregate))
             for name, aggregate in self._chosen(columns)
         ]
         grouped = frame.group_by(keys, maintain_order=True).agg(made)
@@ -173,17 +175,24 @@ def _names(value: str | Sequence[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
-def _aggregate(column: pl.Expr, aggregate: str, *, is_list: bool) -> pl.Expr:
+def _sum_dtype(column: ColumnSchema) -> str:
+    if not column.info.is_integer:
+        return "float64"
+    return "uint64" if column.dtype == "uint64" else "int64"
+
+
+def _aggregate(schema: ColumnSchema, aggregate: str) -> pl.Expr:
+    column = pl.col(schema.name)
     if aggregate == "count":
-        return (column.len() if is_list else column.count()).cast(pl.Int32)
+        return (column.len() if schema.is_list else column.count()).cast(pl.Int32)
     if aggregate in ("first", "last", "min", "max"):
         made: pl.Expr = getattr(column, aggregate)()
         return made
     if aggregate == "list":
         return column
     if aggregate == "nunique":
-        return column.n_unique().cast(pl.Int32)
+        return column.drop_nulls().n_unique().cast(pl.Int32)
     if aggregate == "sum":
-        return column.sum()
+        return column.cast(polars_dtype(_sum_dtype(schema))).sum()
     real: pl.Expr = getattr(column.cast(pl.Float64), aggregate)()
     return real.cast(pl.Float32)

@@ -22,6 +22,7 @@ from workflow.operator import (
     require,
 )
 from workflow.schema import Schema, Tags
+from workflow.tags import tags_of
 
 from . import _group_table as tables
 
@@ -35,8 +36,8 @@ class JoinGroupby(Operator):
 
     Makes `<columns>_count`, and `<columns>_<cont>_<stat>` for each of `cont_cols`; the input
     columns themselves are not among the outputs. Groups of columns, `[["userId", "genre"], "userId"]`,
-    are one key together. Null is a group of its own; a group that was not there to learn from has
-    null for every statistic, so put FillMissing after it before a network.
+    are one key together. Null is a group of its own. A group that was not there to learn from has
+    count 0 and null for every other statistic, so put FillMissing after it before a network.
 
     Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
     infinities of these do not count. `count` is the number of rows, int32; `sum`, `mean`, `std`
@@ -162,14 +163,24 @@ class JoinGroupby(Operator):
                 parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
                 name = self.name_sep.join(parts)
                 require(name not in made, f"JoinGroupby makes two columns {name!r}. Set name_sep.")
+                value = row.gather(state[f"{prefix}.{key}"])
+                of = group if stat == "count" else [*group, described[number]]
                 made[name] = Feature.of(
-                    name, row.gather(state[f"{prefix}.{key}"]), tags=(Tags.CONTINUOUS,)
+                    name,
+                    value.fill_null(0) if stat == "count" else value,
+                    tags=(*_tags(of, columns), Tags.CONTINUOUS),
                 )
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables of the groups that remain."""
         return tables.restrict_groups(state, self.groups(columns), names, GROUP)
+
+
+def _tags(names: Sequence[str], columns: Features) -> tuple[str, ...]:
+    # What is described is not asked of a client, and then its tags are not known.
+    known = [columns[name].schema for name in names if name in columns]
+    return tags_of(*known)
 
 
 def _moments(number: int, kind: str, name: str) -> list[pl.Expr]:
@@ -194,7 +205,8 @@ def _merged(number: int) -> list[pl.Expr]:
         k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")
     }
     count = column["values"]
-    mean = (count * column["mean"]).sum() / count.sum()
+    # Null, not 0 / 0, where no part has a value: it may be merged once more.
+    mean = pl.when(count.sum() > 0).then((count * column["mean"]).sum() / count.sum())
     moments = {
         "values": count.sum(),
         "sum": column["sum"].sum(),

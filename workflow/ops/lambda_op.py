@@ -12,7 +12,7 @@ from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source, where
 from workflow.operator import Example, Feature, Features, Operator, Selectable, State, require
-from workflow.schema import Schema, dtype_of
+from workflow.schema import ColumnSchema, Schema, dtype_of
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class LambdaOp(Operator):
             Example(cls(lambda c: (c > 3).cast("int8"), tags=["target"]), ratings),
             Example(cls(lambda c: where(c > 0, c, 0).log1p() / 7, dtype="float32"), counts),
             Example(cls(lambda c: c.fill_null(-1).clip(-5, 5) * 2 + 1), counts),
+            Example(cls(lambda c: where(c % -7 == 0, c // 10, c.hash_bucket(60))), counts),
             Example(cls(lambda c: abs(c).sqrt()), lists),
             Example(cls(lambda c: c.list_length()), lists),
             Example(cls(lambda c: (c == "a") | c.is_null()), {"city": ["a", None, "b", ""]}),
@@ -83,7 +84,7 @@ class LambdaOp(Operator):
         for name in self.own_columns(columns):
             result = self._apply(name, expressions)
             result = result if self.dtype is None else result.cast(self.dtype)
-            made = Feature.of(name, result, columns[name].schema)
+            made = Feature.of(name, result, _like(columns[name], result))
             tags = made.schema.tags if self.tags is None else tuple(self.tags)
             results[name] = Feature(result, made.schema.with_(tags=tags))
         return results
@@ -123,6 +124,14 @@ class LambdaOp(Operator):
                 f"Expected the trace of column {name!r}. Received: {program.inputs} to {program.output_schema}.",
             )
         return cls(**{**config, "f": traces})
+
+
+def _like(column: Feature, result: Expression) -> ColumnSchema:
+    """What the result takes over: how long rows are, only where it is of the same elements."""
+    if result.root == column.expression.root:
+        return column.schema
+    rest = {k: v for k, v in column.schema.properties.items() if k != "value_count"}
+    return column.schema.with_(properties=rest)
 
 
 def _parameters(function: Callable[..., Any]) -> int:

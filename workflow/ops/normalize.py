@@ -18,10 +18,12 @@ from workflow.operator import (
     Operator,
     Partials,
     State,
-    expect_state,
     require,
 )
 from workflow.schema import Schema, Tags, dtype_of
+
+from ._numbers import expect_numbers, finite_values
+from ._state import expect_numbers_of_columns
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,7 @@ class Normalize(Operator):
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Count, mean and sum of squared differences of each column."""
-        for column in columns.columns:
-            require(
-                column.info.is_integer or column.info.kind == "float",
-                f"Normalize needs numbers. Received: column {column.name!r}, {column}.",
-            )
+        expect_numbers(self, columns)
         return {
             column.name: _moments(frame, column.name, is_list=column.is_list)
             for column in columns.columns
@@ -102,16 +100,11 @@ class Normalize(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""
-        expect_state(state, ["mean", "std"])
-        for moment in state.values():
-            plain = moment.valid is None and moment.lengths is None
-            require(
-                plain and moment.rows == len(columns) and moment.array.dtype == np.float64,
-                f"Expected one float64 moment for each of {', '.join(columns)}.",
-            )
+        means, deviations = expect_numbers_of_columns(state, ["mean", "std"], columns)
         scaled: Features = {}
-        moments = zip(state["mean"].array.tolist(), state["std"].array.tolist(), strict=True)
-        for (name, feature), (mean, deviation) in zip(columns.items(), moments, strict=True):
+        for (name, feature), mean, deviation in zip(
+            columns.items(), means, deviations, strict=True
+        ):
             value = (feature.expression.cast("float64") - mean) / deviation
             scaled[name] = Feature.of(
                 name, value.cast(self.out_dtype), feature.schema, tags=(Tags.CONTINUOUS,)
@@ -120,13 +113,8 @@ class Normalize(Operator):
 
 
 def _moments(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
-    values = (
-        frame.select(pl.col(name).explode(empty_as_null=False)) if is_list else frame.select(name)
-    )
-    value = pl.col(name).cast(pl.Float64)
-    finite = values.select(value.filter(value.is_finite()))
     count = pl.col(name).count().cast(pl.Float64)
-    return finite.select(
+    return finite_values(frame, name, is_list=is_list).select(
         count=count, mean=pl.col(name).mean(), squares=pl.col(name).var(ddof=0) * count
     )
 

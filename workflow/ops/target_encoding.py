@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.column import Array, Column
+from workflow.expressions.tree import Expression
 from workflow.frame_operator import OutOfFoldOperator
 from workflow.operator import (
     Example,
@@ -23,9 +24,10 @@ from workflow.operator import (
     require,
 )
 from workflow.schema import Schema, Tags, dtype_of
+from workflow.tags import tags_of
 
 from . import _group_table as tables
-from ._folds import fold_of, of_other_folds
+from ._folds import fold_means, of_other_folds, smoothed
 
 GROUP = "group"
 
@@ -132,9 +134,9 @@ class TargetEncoding(OutOfFoldOperator):
             Example(cls("rating", p_smooth=0), rows, unseen, left=[["city", "bought", "user"]]),
         ]
 
-    def fold(self, row: pl.Expr) -> pl.Expr:
-        """The fold of a row by its number."""
-        return fold_of(row, self.kfold, self.fold_seed)
+    def fold(self, row: Expression) -> Expression:
+        """The fold of a row by its number: hashed, since rows often come in patterns."""
+        return row.hash_bucket(self.kfold, self.fold_seed)
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Sum and count of each target, by group."""
@@ -189,7 +191,7 @@ class TargetEncoding(OutOfFoldOperator):
             means = [self._mean(table, t) for t in range(len(self.dependency_names()))]
             for t, mean in enumerate(means):
                 sums, counts = _arrays(table, t)
-                state[f"{prefix}.target{t}"] = Column(self._smooth(sums, counts, mean))
+                state[f"{prefix}.target{t}"] = Column(smoothed(sums, counts, mean, self.p_smooth))
             state[f"{prefix}.means"] = Column(np.array(means))
         return state
 
@@ -206,11 +208,6 @@ class TargetEncoding(OutOfFoldOperator):
         )
         return mean
 
-    def _smooth(self, sums: Array, counts: Array, mean: float | Array) -> Array:
-        weights = counts + self.p_smooth
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(weights > 0, (sums + self.p_smooth * mean) / weights, mean)
-
     def lower(self, columns: Features, state: State) -> Features:
         """The encodings, by the tables of all rows."""
         groups, targets = self._checked(columns, state)
@@ -222,7 +219,8 @@ class TargetEncoding(OutOfFoldOperator):
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
                 value = row.gather(state[f"{prefix}.target{t}"]).fill_null(mean)
                 name = next(names)
-                made[name] = Feature.of(name, value.cast(self.out_dtype), tags=(Tags.CONTINUOUS,))
+                tags = (*tags_of(*(columns[key].schema for key in group)), Tags.CONTINUOUS)
+                made[name] = Feature.of(name, value.cast(self.out_dtype), tags=tags)
         return made
 
     def _checked(self, columns: Features, state: State) -> tuple[Groups, Sequence[str]]:
@@ -290,18 +288,12 @@ class TargetEncoding(OutOfFoldOperator):
                 sums, counts = (
                     of_other_folds(v, *places, (rows, self.kfold)) for v in _arrays(table, t)
                 )
-                values = self._smooth(sums, counts, self._means(sums, counts))
+                means = fold_means(sums, counts, self.target_mean)
+                values = smoothed(sums, counts, means, self.p_smooth)
                 name, feature = next(names)
                 value = cell.gather(Column(values.reshape(-1))).fill_null(mean)
                 made[name] = Feature(value.cast(self.out_dtype), feature.schema)
         return made
-
-    def _means(self, sums: Array, counts: Array) -> Array:
-        """The mean of the target in all folds but one, for each."""
-        if self.target_mean is not None:
-            return np.full(self.kfold, float(self.target_mean))
-        totals = counts.sum(axis=0)
-        return np.divide(sums.sum(axis=0), totals, out=np.zeros(self.kfold), where=totals > 0)
 
 
 def _arrays(table: pl.DataFrame, target: int) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ numpy and onnxruntime.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ else:  # In the server these files lie beside this one, outside any package.
         thread_count,
     )
 
+NULL = b"\xff"
 DATATYPES = {
     "bool": "TYPE_BOOL",
     "uint8": "TYPE_UINT8",
@@ -54,6 +55,8 @@ DATATYPES = {
 
 class TritonPythonModel(ModelBackend):
     """An ONNX model in an inference session. The name is the one Triton looks for."""
+
+    flattens = True
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
@@ -88,19 +91,52 @@ class TritonPythonModel(ModelBackend):
         """Run the session once.
 
         Raises:
-            UnicodeDecodeError: a string that is not UTF-8.
+            UnicodeDecodeError: a string that is neither UTF-8 nor the byte 0xFF.
         """
         feed = {
-            name: _decode(tensor) if tensor.dtype == object else tensor
+            name: _strings(tensor) if tensor.dtype == object else tensor
             for name, tensor in tensors.items()
         }
         return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
 
 
-def _decode(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Bytes to text: onnxruntime would take `str(b"a")`, which is "b'a'", without a word."""
-    texts = [value.decode() for value in tensor.reshape(-1)]
-    return np.array(texts, object).reshape(tensor.shape)
+def _strings(tensor: npt.NDArray[Any]) -> Any:
+    """Bytes as a session takes them, the single byte 0xFF among them, which stands for null.
+
+    onnxruntime's Python face takes text, and of an object array of bytes it would take
+    `str(b"a")`, which is "b'a'", without a word. It takes bytes of one width as they are, but
+    reads each up to a NUL, past its end if there is none.
+    """
+    values = tensor.reshape(-1).tolist()
+    texts = [b"" if value == NULL else value for value in values]
+    decoded = [text.decode() for text in texts]
+    if NULL not in values:
+        return np.array(decoded, object).reshape(tensor.shape)
+    if not any(b"\0" in text for text in texts):
+        width = max(map(len, values)) + 1
+        return np.array(values, f"S{width}").reshape(tensor.shape)
+    return _as_constant(values, tensor.shape)
+
+
+def _as_constant(values: Sequence[bytes], shape: Sequence[int]) -> Any:
+    """Any bytes, by way of a model that has them as a constant: slow, and rarely needed."""
+    from onnx import TensorProto, helper  # noqa: PLC0415 - see above
+
+    constant = TensorProto(
+        name="bytes", data_type=TensorProto.STRING, dims=shape, string_data=values
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["bytes"], ["strings"])],
+        "constant",
+        [],
+        [helper.make_tensor_value_info("strings", TensorProto.STRING, shape)],
+        [constant],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run_with_ort_values(["strings"], {})[0]
 
 
 def _types(tensors: Iterable[Any]) -> dict[str, TensorType]:

@@ -4,6 +4,6 @@ The only part of `workflow` that imports onnx; import it where ONNX is the subje
 """
 
 from .interpreter import OnnxInterpreter
-from .wire import OUTPUT_SUFFIX, save_onnx, to_onnx
+from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, save_onnx, to_onnx
 
-__all__ = ["OUTPUT_SUFFIX", "OnnxInterpreter", "save_onnx", "to_onnx"]
+__all__ = ["OUTPUT_SUFFIX", "WIDTHS_SUFFIX", "OnnxInterpreter", "save_onnx", "to_onnx"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import DTYPES
 
 from .graph import Graph, Tensor, carrier
@@ -28,6 +28,13 @@ def convert(graph: Graph, name: str, have: str, want: str) -> str:
     if carrier(have) == carrier(want):
         return name
     return graph.cast(graph.cast(name, have) if have == "uint64" else name, carrier(want))
+
+
+def wrap(graph: Graph, name: str, dtype: str) -> str:
+    """Let an integer overflow where its own dtype does."""
+    if DTYPES[dtype].is_integer and DTYPES[dtype].numpy.itemsize < 8:
+        return graph.cast(graph.cast(name, dtype), "int64")
+    return name
 
 
 def flip(graph: Graph, name: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workflow.expressions.program import Program
+from workflow.expressions.types import ExpressionError, Type
 
 from .graph import Graph, Tensor
 from .verbs import EMIT
@@ -21,9 +22,12 @@ def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[
 
     Returns:
         the tensors of its outputs, each with all rows.
+
+    Raises:
+        ExpressionError: ONNX has no operators for what the program does to a column.
     """
     made: list[Tensor] = []
-    for step in program.steps:
+    for number, step in enumerate(program.steps):
         if step.verb == "source":
             made.append(sources[step.parameters["name"]])
         elif step.verb == "constant":
@@ -33,9 +37,20 @@ def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[
             made.append(Tensor(name, constant=True, limits=limits))
         else:
             types = [program.steps[o].type for o in step.operands]
-            made.append(EMIT[step.verb](graph, step, types, [made[o] for o in step.operands]))
+            made.append(_emit(graph, program, number, types, [made[o] for o in step.operands]))
     shape = _scalar_shape(graph, sources)
     return {column.name: _spread(graph, made[step], shape) for column, step in program.outputs}
+
+
+def _emit(
+    graph: Graph, program: Program, number: int, types: Sequence[Type], operands: Sequence[Tensor]
+) -> Tensor:
+    step = program.steps[number]
+    try:
+        return EMIT[step.verb](graph, step, types, operands)
+    except ExpressionError as error:
+        names = ", ".join(map(repr, sorted(program.sources_of_steps([number]))))
+        raise ExpressionError(f"Column {names}: {error}") from error
 
 
 def _scalar_shape(graph: Graph, sources: Mapping[str, Tensor]) -> str:

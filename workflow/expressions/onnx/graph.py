@@ -82,21 +82,21 @@ class Graph:
     _tables: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _known: dict[Any, str] = field(default_factory=dict)
 
-    def take(self, name: str, dtype: str, rows: str) -> str:
-        """An input of shape [rows, 1], as its carrier."""
-        self.inputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), [rows, 1]))
+    def take(self, name: str, dtype: str, *shape: str | int) -> str:
+        """An input, as its carrier; a dimension is a number, or a name where any size goes."""
+        self.inputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), shape))
         return name if carrier(dtype) == dtype else self.cast(name, "int64")
 
-    def give(self, name: str, tensor: str, dtype: str, rows: str) -> None:
-        """A tensor as an output of shape [rows, 1], in its own dtype."""
+    def give(self, name: str, tensor: str, dtype: str, *shape: str | int) -> None:
+        """A tensor as an output, in its own dtype."""
         tensor = tensor if carrier(dtype) == dtype else self.cast(tensor, dtype)
         self._nodes.append(helper.make_node("Identity", [tensor], [name], f"/{name}"))
-        self.outputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), [rows, 1]))
+        self.outputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), shape))
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Apply an operator; the name of its output."""
         key = (operator, inputs, tuple(attributes.items()))
-        plain = all(isinstance(value, int) for value in attributes.values())
+        plain = all(isinstance(value, int | str) for value in attributes.values())
         if plain and key in self._known:
             return self._known[key]
         output = f"/{operator}/{len(self._nodes)}"

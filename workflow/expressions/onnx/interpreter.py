@@ -85,20 +85,20 @@ def _model(program: Program) -> onnx.ModelProto:
     sources = {column.name: _receive(graph, column) for column in program.inputs.columns}
     for name, made in emit(graph, program, sources).items():
         rows = "rows" if made.lengths is None else f"elements of {name}, made"
-        graph.give(f"out/values/{name}", made.values, program.output_schema[name].dtype, rows)
+        graph.give(f"out/values/{name}", made.values, program.output_schema[name].dtype, rows, 1)
         if made.valid is not None:
             valid = graph.add("Expand", made.valid, graph.add("Shape", made.values))
-            graph.give(f"out/valid/{name}", valid, "bool", rows)
+            graph.give(f"out/valid/{name}", valid, "bool", rows, 1)
         if made.lengths is not None:
-            graph.give(f"out/lengths/{name}", made.lengths, "int64", "rows")
+            graph.give(f"out/lengths/{name}", made.lengths, "int64", "rows", 1)
     return graph.model("program")
 
 
 def _receive(graph: Graph, column: ColumnSchema) -> Tensor:
     name, rows = column.name, f"elements of {column.name}" if column.is_list else "rows"
-    values = graph.take(f"in/values/{name}", column.dtype, rows)
-    valid = graph.take(f"in/valid/{name}", "bool", rows) if column.nullable else None
-    lengths = graph.take(f"in/lengths/{name}", "int64", "rows") if column.is_list else None
+    values = graph.take(f"in/values/{name}", column.dtype, rows, 1)
+    valid = graph.take(f"in/valid/{name}", "bool", rows, 1) if column.nullable else None
+    lengths = graph.take(f"in/lengths/{name}", "int64", "rows", 1) if column.is_list else None
     if column.info.kind == "float":
         valid = graph.every(graph.add("Equal", values, values), valid)
     return Tensor(values, valid, lengths)

@@ -1,4 +1,4 @@
-"""The verbs over tables in ONNX: `lookup`, `gather` and the lengths of lists."""
+"""The verbs over tables in ONNX: `lookup` and `gather`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from workflow.expressions.column import Array, Column, Strings
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type, table_dtype
+from workflow.expressions.types import Type, table_dtype
 from workflow.schema import DTYPES
 
 from .graph import Graph, Tensor, carrier
@@ -104,16 +104,8 @@ def _gather_lists(graph: Graph, table: Column, rows: str) -> Tensor:
     offsets = table.offsets()
     rows = graph.add("Reshape", rows, graph.vector(-1))
     lengths = graph.add("Gather", graph.table(np.append(np.diff(offsets), 0)), rows)
-    # Where the elements of each row end; the 0 before them is for a batch of no rows.
-    zero, last = graph.vector(0), graph.vector(-1)
-    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
-    total = graph.add("Gather", ends, last)
-    begins = graph.add("Slice", ends, zero, last)
-    row = _rows_of_elements(graph, ends, rows, total)
-    shift = graph.add("Sub", graph.add("Gather", graph.table(offsets), rows), begins)
-    place = graph.add("Range", *(graph.add("Squeeze", n) for n in (zero, total, graph.vector(1))))
-    element = graph.add("Add", place, graph.add("Gather", shift, row))
-    element = graph.add("Reshape", element, graph.vector(-1, 1))
+    starts = graph.add("Gather", graph.table(offsets), rows)
+    element = elements_of_rows(graph, starts, lengths)
     valid = None
     if table.valid is not None:
         valid = graph.add("Gather", graph.table(table.valid), element)
@@ -121,7 +113,30 @@ def _gather_lists(graph: Graph, table: Column, rows: str) -> Tensor:
     return Tensor(_take(graph, Column(table.values), element), valid, lengths)
 
 
-def _rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
+def elements_of_rows(graph: Graph, starts: str, lengths: str) -> str:
+    """Where the elements of some rows stand, one row after another.
+
+    Args:
+        graph: where the nodes go.
+        starts: int64, [rows], where the elements of each row begin.
+        lengths: int64, [rows], how many each row has.
+
+    Returns:
+        int64, [sum of lengths, 1].
+    """
+    # Where the elements of each row end; the 0 before them is for a batch of no rows.
+    zero, last = graph.vector(0), graph.vector(-1)
+    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
+    total = graph.add("Gather", ends, last)
+    begins = graph.add("Slice", ends, zero, last)
+    row = rows_of_elements(graph, ends, lengths, total)
+    shift = graph.add("Sub", starts, begins)
+    place = graph.add("Range", *(graph.add("Squeeze", n) for n in (zero, total, graph.vector(1))))
+    element = graph.add("Add", place, graph.add("Gather", shift, row))
+    return graph.add("Reshape", element, graph.vector(-1, 1))
+
+
+def rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
     """The row of each element: how many rows end at its place or before."""
     marks = graph.add("Expand", graph.vector(0), graph.add("Add", total, graph.vector(1)))
     counts = graph.add(
@@ -133,8 +148,3 @@ def _rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
     )
     summed = graph.add("CumSum", counts, graph.vector(0))
     return graph.add("Slice", summed, graph.vector(0), total)
-
-
-def list_length(_: Graph, __: Step, ___: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-    """`list_length`: the lengths beside the values."""
-    return Tensor(str(operands[0].lengths))

@@ -10,14 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from workflow.expressions.column import Column
 from workflow.expressions.numpy_verbs import bounds
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type, promote
+from workflow.expressions.types import Type, promote, table_dtype
 from workflow.schema import DTYPES
 
-from .casts import cast, choose, convert, flip, joint
-from .graph import Graph, Tensor
-from .tables import gather, list_length, look_up
+from .casts import cast, choose, convert, flip, joint, wrap
+from .graph import Graph, Tensor, carrier
+from .integers import hash_value, whole_division
+from .lists import list_length, list_pad, list_slice
+from .tables import gather, look_up
 
 Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
 _LARGEST = 2**63 - 1
@@ -29,18 +32,11 @@ def _converted(
     return [convert(graph, o.values, t.dtype, want) for o, t in zip(operands, types, strict=True)]
 
 
-def _wrap(graph: Graph, name: str, dtype: str) -> str:
-    """Let an integer overflow where its own dtype does."""
-    if DTYPES[dtype].is_integer and DTYPES[dtype].numpy.itemsize < 8:
-        return graph.cast(graph.cast(name, dtype), "int64")
-    return name
-
-
 def _arithmetic(operator: str) -> Emit:
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
         dtype = step.type.dtype
         values = graph.add(operator, *_converted(graph, operands, types, dtype))
-        return joint(graph, operands, _wrap(graph, values, dtype))
+        return joint(graph, operands, wrap(graph, values, dtype))
 
     return emit
 
@@ -49,7 +45,7 @@ def _absolute(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Te
     if step.type.kind == "uint":
         return operands[0]
     values = graph.add("Abs", operands[0].values)
-    return joint(graph, operands, _wrap(graph, values, step.type.dtype))
+    return joint(graph, operands, wrap(graph, values, step.type.dtype))
 
 
 def _extreme(operator: str) -> Emit:
@@ -200,10 +196,26 @@ def _clip(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor
     return joint(graph, operands, name)
 
 
+def _bucketize(
+    graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]
+) -> Tensor:
+    boundaries: Column = step.parameters["boundaries"]
+    dtype = promote("bucketize", [types[0], Type(table_dtype(boundaries).name)])
+    value = convert(graph, operands[0].values, types[0].dtype, dtype)
+    edges = boundaries.array.astype(DTYPES[dtype].numpy).astype(carrier(dtype)).reshape(1, -1)
+    row = graph.table(edges)
+    if dtype == "uint64":
+        value, row = flip(graph, value), flip(graph, row)
+    reached = graph.cast(graph.add("GreaterOrEqual", value, row), "int64")
+    return joint(graph, operands, graph.add("ReduceSum", reached, graph.vector(1), keepdims=1))
+
+
 EMIT: Mapping[str, Emit] = {
     "add": _arithmetic("Add"),
     "subtract": _arithmetic("Sub"),
     "multiply": _arithmetic("Mul"),
+    "floor_divide": whole_division,
+    "modulo": whole_division,
     "negate": _arithmetic("Neg"),
     "absolute": _absolute,
     "minimum": _extreme("Min"),
@@ -231,7 +243,11 @@ EMIT: Mapping[str, Emit] = {
     "where": _where,
     "cast": cast,
     "clip": _clip,
+    "hash": hash_value,
     "lookup": look_up,
     "gather": gather,
+    "bucketize": _bucketize,
     "list_length": list_length,
+    "list_slice": list_slice,
+    "list_pad": list_pad,
 }

@@ -18,8 +18,11 @@ from workflow.wire import WireColumn, wire_column
 
 from .emit import emit
 from .graph import Graph, Tensor
+from .padding import flatten, pad
 
 OUTPUT_SUFFIX = "__out"
+# The input with the widths of a padded list, as Triton's onnxruntime backend hands ragged input on.
+WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
 _PROTOBUF_BYTES = 2**31 - 1
 
@@ -49,8 +52,10 @@ def to_onnx(
         name: the graph's name.
 
     Returns:
-        the model: scalars are [rows, 1], the values of a list [elements, 1] and its nnzs
-        [rows, 1]. Write it with `save_onnx`.
+        the model: scalars are [rows, 1], the values of a flat list [elements, 1] and its nnzs
+        [rows, 1]. A padded input of no fixed width is as Triton's ragged batching gives it: the
+        values of all rows [elements], and a further input `<name>__widths`, int32 [rows]. Write
+        it with `save_onnx`.
 
     Raises:
         SchemaError: a wire form that does not fit its column, an output that can be null and
@@ -123,8 +128,8 @@ def _wire_columns(
     if told is None:
         return default
     columns = {column.name: column for column in told}
-    have = {name: (c.dtype, c.layout) for name, c in columns.items()}
-    want = {name: (c.dtype, c.layout) for name, c in default.items()}
+    have = {name: (c.dtype, c.is_list) for name, c in columns.items()}
+    want = {name: (c.dtype, c.is_list) for name, c in default.items()}
     if have != want or len(columns) != len(told):
         raise SchemaError(f"Expected a wire form for each {what}, {want}. Received: {have}.")
     return columns
@@ -132,13 +137,7 @@ def _wire_columns(
 
 def _receive(graph: Graph, column: WireColumn) -> Tensor:
     """An input, its code for null decoded and its row lengths checked."""
-    names, rows, lengths = list(column.tensors), "rows", None
-    if column.layout == "flat":
-        rows = f"elements of {column.name}"
-    values = graph.take(names[0], column.dtype, rows)
-    if column.layout == "flat":
-        lengths = graph.take(names[1], column.nnzs_dtype, "rows")
-        values = _check_lengths(graph, values, lengths)
+    values, lengths = _receive_values(graph, column)
     if DTYPES[column.dtype].kind == "float":  # NaN is null, whether or not null may be sent
         return Tensor(values, graph.add("Equal", values, values), lengths)
     if not column.nullable:
@@ -150,6 +149,26 @@ def _receive(graph: Graph, column: WireColumn) -> Tensor:
         code = graph.constant(column.null_code, column.dtype)
         valid = graph.add("Not", graph.add("Equal", values, code))
     return Tensor(values, valid, lengths, null_code=column.null_code)
+
+
+def _receive_values(graph: Graph, column: WireColumn) -> tuple[str, str | None]:
+    """The values of an input one after another, and of a list its row lengths."""
+    names, elements = list(column.tensors), f"elements of {column.name}"
+    if column.layout == "scalar":
+        return graph.take(names[0], column.dtype, "rows", 1), None
+    if column.layout == "fixed":
+        raise SchemaError(f"Expected row lengths of the input {column.name!r}. Received: {column}.")
+    if column.layout == "flat":
+        values = graph.take(names[0], column.dtype, elements, 1)
+    elif column.width is None:
+        values = graph.take(names[0], column.dtype, elements)
+    else:
+        values = graph.take(names[0], column.dtype, "rows", column.width)
+    lengths = graph.take(names[1], column.nnzs_dtype, "rows", 1)
+    if column.layout == "flat":
+        return _check_lengths(graph, values, lengths), lengths
+    widths = column.width or graph.take(column.name + WIDTHS_SUFFIX, "int32", "rows")
+    return flatten(graph, values, lengths, widths), lengths
 
 
 def _null_string(column: WireColumn) -> Strings:
@@ -195,7 +214,7 @@ def _check_rows(
 def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
     """An output, its nulls as their code."""
     names = [name + OUTPUT_SUFFIX for name in column.tensors]
-    rows, values = "rows", made.values
+    values, lengths = made.values, made.lengths
     if column.nullable and made.valid is not None:
         is_string = column.dtype == "string"
         code = (
@@ -204,7 +223,15 @@ def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
             else graph.constant(column.null_code, column.dtype)
         )
         values = graph.add("Where", made.valid, values, code)
-    if made.lengths is not None:
-        rows = f"elements of {names[0]}"
-        graph.give(names[1], made.lengths, column.nnzs_dtype, "rows")
-    graph.give(names[0], values, column.dtype, rows)
+    shape: tuple[str | int, ...] = ("rows", 1)
+    if column.layout == "flat":
+        shape = (f"elements of {names[0]}", 1)
+    elif lengths is not None:
+        values = pad(graph, values, lengths, column.dtype, column.width)
+        shape = ("rows", column.width or f"width of {names[0]}")
+        if column.width is not None:
+            most = graph.constant(column.width, "int64")
+            lengths = graph.add("Where", graph.add("Less", lengths, most), lengths, most)
+    graph.give(names[0], values, column.dtype, *shape)
+    if lengths is not None and column.layout != "fixed":
+        graph.give(names[1], lengths, column.nnzs_dtype, "rows", 1)

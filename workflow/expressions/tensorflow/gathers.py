@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from workflow.expressions.column import Array, Column
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 
 from .column import Function, TensorColumn
 from .lookups import to_int64

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from workflow.expressions.program import Program, Step
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 
 from .column import Function, TensorColumn
 from .guard import guarded

@@ -18,7 +18,7 @@ import tensorflow as tf
 from workflow.expressions.column import Array, Column, Strings
 from workflow.expressions.lookup import direct_table
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type
+from workflow.expressions.types import Type
 from workflow.schema import DTYPES
 
 from .column import Function, TensorColumn

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from workflow.expressions.column import Column
 from workflow.expressions.numpy_verbs import bounds
 from workflow.expressions.program import Step
-from workflow.expressions.verbs import Type, promote
+from workflow.expressions.types import Type, promote, table_dtype
 from workflow.schema import DTYPES
 
 from .column import Function, TensorColumn
 from .gathers import gather
 from .guard import guarded, guarded_arithmetic
+from .integers import hash_value, whole_division
+from .lists import list_length, list_pad, list_slice
 from .lookups import lookup
 from .strings import order
 
@@ -196,8 +199,19 @@ def _clip(step: Step, _: Sequence[Type]) -> Function:
     return _elementwise(lambda values: _bounded(values, lower, upper), None)
 
 
-def _list_length(*_: Any) -> Function:
-    return lambda a: TensorColumn(a.lengths)
+def _bucketize(step: Step, types: Sequence[Type]) -> Function:
+    boundaries: Column = step.parameters["boundaries"]
+    dtype = promote("bucketize", [types[0], Type(table_dtype(boundaries).name)])
+    edges = boundaries.array.astype(DTYPES[dtype].numpy)
+
+    def count(values: Any) -> Any:
+        flat = tf.reshape(values, [-1])
+        reached = tf.searchsorted(tf.constant(edges, dtype), flat, "right", tf.int64)
+        if values.dtype.is_floating:
+            reached = tf.where(tf.math.is_nan(flat), tf.zeros([], tf.int64), reached)
+        return tf.reshape(reached, tf.shape(values))
+
+    return _elementwise(count, dtype)
 
 
 PREPARE: Mapping[str, Prepare] = {
@@ -206,6 +220,8 @@ PREPARE: Mapping[str, Prepare] = {
     "multiply": _arithmetic(tf.multiply),
     "minimum": _arithmetic(tf.minimum),
     "maximum": _arithmetic(tf.maximum),
+    "floor_divide": whole_division("floor_divide"),
+    "modulo": whole_division("modulo"),
     "negate": _arithmetic(_negate),
     "absolute": _arithmetic(_absolute),
     "divide": _real(_divide),
@@ -230,7 +246,11 @@ PREPARE: Mapping[str, Prepare] = {
     "where": _where,
     "cast": _cast,
     "clip": _clip,
+    "hash": hash_value,
     "lookup": lookup,
     "gather": gather,
-    "list_length": _list_length,
+    "bucketize": _bucketize,
+    "list_length": list_length,
+    "list_slice": list_slice,
+    "list_pad": list_pad,
 }

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from workflow.expressions.program import Program
 from workflow.schema import DTYPES, Schema, SchemaError
-from workflow.wire import NNZS, VALUES, WireColumn, wire_column
+from workflow.wire import NNZS, WireColumn, wire_column
 
 from .column import TensorColumn
 from .interpreter import TensorFlowInterpreter
@@ -60,9 +60,9 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
 
     @property
     def signature(self) -> dict[str, Any]:
-        """A `tf.TensorSpec` of the shape [None, 1] for each input tensor, by name."""
+        """A `tf.TensorSpec` for each input tensor, by name."""
         return {
-            name: tf.TensorSpec([None, 1], tensor_dtype(dtype), name=name)
+            name: tf.TensorSpec(_shape(column, name), tensor_dtype(dtype), name=name)
             for column in self._inputs.values()
             for name, dtype in column.tensors.items()
         }
@@ -74,7 +74,7 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
             tensors: each of `signature`; more are left out.
 
         Returns:
-            each output's tensors, of the shape [N, 1], for a list [sum of nnzs, 1] and [N, 1].
+            each output's tensors, of the shapes that `workflow.wire` gives its layout.
 
         Raises:
             SchemaError: a tensor is missing.
@@ -104,18 +104,24 @@ def _wire_columns(
             if (
                 have is None
                 or want is None
-                or (have.dtype, have.layout) != (want.dtype, want.layout)
+                or (have.dtype, have.is_list) != (want.dtype, want.is_list)
             ):
                 raise SchemaError(f"Expected the {side} {name!r} as {want}. Received: {have}.")
     return described
 
 
+def _shape(column: WireColumn, tensor: str) -> list[int | None]:
+    return [None if size < 0 else size for size in column.shapes[tensor]]
+
+
 def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
-    flat = column.layout == "flat"
-    values = tf.reshape(tensors[column.name + (VALUES if flat else "")], [-1])
-    lengths = None
-    if flat:
+    values, lengths = tensors[column.values_name], None
+    if column.is_list:
         lengths = tf.cast(tf.reshape(tensors[column.name + NNZS], [-1]), tf.int64)
+    if column.layout == "padded":
+        values = _flatten(column, values, lengths)
+    values = tf.reshape(values, [-1])
+    if column.layout == "flat":
         _check_lengths(column, values, lengths)
     valid = None
     if DTYPES[column.dtype].kind == "float":
@@ -131,10 +137,17 @@ def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
     values = made.values
     if made.valid is not None and column.nullable:
         values = tf.where(made.valid, values, tf.constant(column.null_code, values.dtype))
-    suffix = VALUES if made.is_list else ""
-    tensors = {column.name + suffix: tf.reshape(values, [-1, 1])}
-    if made.is_list:
-        lengths = tf.cast(made.lengths, column.nnzs_dtype)
+    if column.layout in ("padded", "fixed"):
+        rows = tf.RaggedTensor.from_row_lengths(values, made.lengths, validate=False)
+        values = rows.to_tensor(shape=[None, column.width])
+    else:
+        values = tf.reshape(values, [-1, 1])
+    tensors = {column.values_name: values}
+    if column.layout in ("flat", "padded"):
+        lengths = made.lengths
+        if column.width is not None:
+            lengths = tf.minimum(lengths, column.width)
+        lengths = tf.cast(lengths, column.nnzs_dtype)
         tensors[column.name + NNZS] = tf.reshape(lengths, [-1, 1])
     return tensors
 
@@ -153,6 +166,15 @@ def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
     if len(rows) > 1:
         same = tf.reduce_all(tf.equal(tf.stack(rows), rows[0]))
         _require(same, "The columns differ in their number of rows.")
+
+
+def _flatten(column: WireColumn, rows: Any, lengths: Any) -> Any:
+    """The values of padded rows one after another."""
+    shape = tf.shape(rows, tf.int64)
+    inside = tf.logical_and(tf.greater_equal(lengths, 0), tf.less_equal(lengths, shape[1]))
+    fits = tf.logical_and(tf.reduce_all(inside), tf.equal(tf.size(lengths, tf.int64), shape[0]))
+    _require(fits, f"The row lengths of {column.name} do not fit into its rows.")
+    return tf.boolean_mask(rows, tf.sequence_mask(lengths, shape[1]))
 
 
 def _check_lengths(column: WireColumn, values: Any, lengths: Any) -> None:

@@ -1,0 +1,120 @@
+"""What `EnsembleClient` costs over tritonclient's own client, in one run against one server.
+
+    python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3]
+
+The floor sends tensors that were made once with tritonclient. The other ways take a table of any
+kind and give one back. They take turns, so that all of them meet the same load of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tritonclient import grpc as tritonclient
+from tritonclient.utils import np_to_triton_dtype
+
+from benchmarks.serving import show
+from exporter import ServingOptions, export_tensorflow_ensemble
+from serving import EnsembleClient, TritonServer
+from serving.exchange import to_requests
+
+SIZES = (1, 64, 16384)
+FLOOR = "tritonclient, tensors made once"
+Call = Callable[[], Any]
+
+
+def medians_ms(calls: Mapping[str, Call], seconds: float) -> dict[str, float]:
+    """The median time of each call, taking turns for so many seconds each."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end:
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(taken) * 1e3 for name, taken in times.items()}
+
+
+def floor(client: tritonclient.InferenceServerClient, model: str, feed: Mapping[str, Any]) -> Call:
+    """A call of tritonclient's with inputs that are ready, outputs read."""
+    inputs = []
+    for name, tensor in feed.items():
+        made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
+        inputs.append(made.set_data_from_numpy(tensor))
+
+    def call() -> list[Any]:
+        result = client.infer(model, inputs)
+        return [result.as_numpy(output.name) for output in result.get_response().outputs]
+
+    return call
+
+
+def measure(name: str, seconds: float) -> list[dict[str, Any]]:
+    """Every way of asking one pipeline."""
+    from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
+
+    pipeline = PIPELINES[name](SIZES[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        options = ServingOptions(runtime="fused_onnx", max_batch_size=SIZES[-1])
+        export_tensorflow_ensemble(
+            pipeline.model, pipeline.workflow, name, folder, pipeline.labels, serving=options
+        )
+        with (
+            TritonServer(folder, startup_timeout=300) as server,
+            tritonclient.InferenceServerClient(server.grpc_url) as plain,
+            EnsembleClient(server.grpc_url, name) as client,
+            EnsembleClient(server.http_url, name) as over_http,
+            EnsembleClient(
+                server.grpc_url, name, headers=server.admin_headers, shared_memory=True
+            ) as shared,
+        ):
+            rows: dict[str, dict[str, Any]] = {}
+            for size in SIZES:
+                frame = pipeline.rows.head(size)
+                (feed,) = to_requests(client.contract, frame)
+                calls = {
+                    FLOOR: floor(plain, name, feed),
+                    **ways(client, frame, feed),
+                    "tensors, shared memory": lambda feed=feed: shared.raw(feed),
+                    "Polars, shared memory": lambda frame=frame: shared.predict(frame),
+                    "Polars, HTTP": lambda frame=frame: over_http.predict(frame),
+                }
+                for way, milliseconds in medians_ms(calls, seconds).items():
+                    rows.setdefault(way, {"way": way})[size] = milliseconds
+    return [row | {"over the floor at 1": row[1] - rows[FLOOR][1]} for row in rows.values()]
+
+
+def ways(client: EnsembleClient, frame: Any, feed: Mapping[str, Any]) -> dict[str, Call]:
+    """The ways of asking over gRPC."""
+    pandas, arrays = frame.to_pandas(), {name: np.array(frame[name]) for name in frame.columns}
+    lists = frame.to_dict(as_series=False)
+    return {
+        "tensors": lambda: client.raw(feed),
+        "arrays": lambda: client.predict(arrays),
+        "lists": lambda: client.predict(lists),
+        "Polars": lambda: client.predict(frame),
+        "pandas": lambda: client.predict(pandas),
+    }
+
+
+def main() -> None:
+    """Measure, each pipeline in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    arguments = parser.parse_args()
+    for name in arguments.pipelines:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows = pool.apply(measure, (name, arguments.seconds))
+        show(f"{name}: median ms by rows", rows)
+
+
+if __name__ == "__main__":
+    main()

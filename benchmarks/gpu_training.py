@@ -1,0 +1,276 @@
+"""Training speed on a GPU: Keras' own layers and step against ours.
+
+    python -m benchmarks.gpu_training [--seconds 330] [--feed package.module:function]
+
+Two models: an MLP of Criteo's shape (batch 65,536, 26 embeddings of width 16, 4 x 1024 relu) and
+a Wide & Deep model (batch 131,072, 40 categorical columns, three of them 10-hot). The data is
+already on the GPU, so that the step is measured and no loader; `--feed` names a function that
+takes the batch size and gives a `tf.data.Dataset` of one epoch of the MLP's columns (I1 .. I13
+float32, C1 .. C26 integers, a label), and the MLP is measured on that, too.
+
+Columns: `first` is the first 16 steps, tracing and compiling included; `loss` their mean loss,
+which is to be the same for all; `step` one call of the training function; `fit` a step of
+`model.fit`; `python` the share of that time which the main thread spent in Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+
+from benchmarks import training_data as data
+from benchmarks import training_models as networks
+from training import compile_model, optimizers
+
+FIRST_STEPS = 16
+# Contestants that are measured on a loader's data, too.
+FED = ("keras float32", "ours, split float32", "ours, split bfloat16")
+Compile = Callable[[keras.Model], None]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A model and how it is compiled.
+
+    Attributes:
+        name: for the table.
+        build: makes the model of a shape and a dtype of ids.
+        compile: compiles it.
+        policy: the Keras dtype policy under which it is built.
+        ids: the dtype of the ids.
+    """
+
+    name: str
+    build: Callable[[data.Shape, str], keras.Model]
+    compile: Compile
+    policy: str = "float32"
+    ids: str = "int64"
+
+
+def _plain(optimizer: Callable[[], Any], jit: bool) -> Compile:
+    return lambda model: model.compile(optimizer(), "binary_crossentropy", jit_compile=jit)
+
+
+def _split(optimizer: Callable[[], Any] = lambda: optimizers.SGD(0.05), **options: Any) -> Compile:
+    return lambda model: compile_model(model, optimizer(), "binary_crossentropy", **options)
+
+
+def _keras_sgd() -> Any:
+    return keras.optimizers.SGD(0.05)
+
+
+def mlp_contestants() -> Iterator[Contestant]:
+    """The most telling first, since time may run out."""
+    ours = networks.our_mlp
+    yield Contestant("keras float32", networks.keras_mlp, _plain(_keras_sgd, jit=False))
+    yield Contestant("ours, split bfloat16", ours, _split(precision="bfloat16"))
+    yield Contestant("ours, split float32", ours, _split())
+    yield Contestant(
+        "keras mixed_bfloat16", networks.keras_mlp, _plain(_keras_sgd, jit=False), "mixed_bfloat16"
+    )
+    yield Contestant(
+        "ours, Keras' step, float32", ours, _plain(lambda: optimizers.SGD(0.05), jit=False)
+    )
+    yield Contestant(
+        "ours, split bfloat16, ids int32", ours, _split(precision="bfloat16"), ids="int32"
+    )
+    yield Contestant(
+        "ours, split bfloat16, 16 steps a call",
+        ours,
+        _split(precision="bfloat16", steps_per_execution=16),
+    )
+    yield Contestant(
+        "ours, split bfloat16, AUC", ours, _split(precision="bfloat16", metrics=["auc"])
+    )
+    yield Contestant("ours, split bfloat16, no XLA", ours, _split(precision="bfloat16", xla=False))
+    yield Contestant("ours, split float16", ours, _split(precision="float16"))
+    for name, optimizer in (("Adagrad", optimizers.Adagrad), ("Adam", optimizers.Adam)):
+        yield Contestant(
+            f"ours, split bfloat16, {name}",
+            ours,
+            _split(partial(optimizer, 0.001), precision="bfloat16"),
+        )
+    yield Contestant(
+        "keras float32, Adam",
+        networks.keras_mlp,
+        _plain(lambda: keras.optimizers.Adam(0.001), jit=False),
+    )
+
+
+def wide_and_deep_contestants() -> Iterator[Contestant]:
+    """Feature columns against ours."""
+    naive, ours = networks.naive_wide_and_deep, networks.our_wide_and_deep
+    yield Contestant("naive float32", naive, _plain(_keras_sgd, jit=False))
+    yield Contestant("ours, split float32", ours, _split())
+    yield Contestant("ours, split bfloat16", ours, _split(precision="bfloat16"))
+
+
+@dataclass
+class Row:
+    """What was measured of a contestant."""
+
+    name: str
+    first: float
+    loss: float
+    step: float | None
+    fit: float
+    python: float
+
+    def print(self, batch: int, baseline: float | None) -> None:
+        """One line of the table."""
+        step = f"{self.step * 1e3:8.2f}" if self.step else " " * 8
+        ratio = f"{baseline / self.fit:6.2f}x" if baseline else ""
+        print(
+            f"{self.name:<40} {self.first:6.1f} {self.loss:8.4f} {step} {self.fit * 1e3:8.2f} "
+            f"{batch / self.fit / 1e6:9.3f} {self.python:7.0%} {ratio}",
+            flush=True,
+        )
+
+
+def build(contestant: Contestant, shape: data.Shape) -> keras.Model:
+    """The compiled model, from the same seed for all."""
+    keras.utils.set_random_seed(0)
+    keras.config.set_dtype_policy(contestant.policy)
+    model = contestant.build(shape, contestant.ids)
+    keras.config.set_dtype_policy("float32")
+    contestant.compile(model)
+    return model
+
+
+def measure(contestant: Contestant, shape: data.Shape, feed: Any, batches: list[Any] | None) -> Row:
+    """Train for some seconds.
+
+    Args:
+        contestant: what to train.
+        shape: of the data.
+        feed: an endless dataset on the device.
+        batches: the same data, for calling the training function directly; None to skip that.
+    """
+    model = build(contestant, shape)
+    start = time.perf_counter()
+    loss = _fit(model, feed, FIRST_STEPS).history["loss"][0]
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    _fit(model, feed, FIRST_STEPS)
+    # A multiple of what `steps_per_execution` may be.
+    steps = FIRST_STEPS * int(min(25, max(1, 2.5 / (time.perf_counter() - start))))
+    clock = _Clock()
+    _fit(model, feed, steps, epochs=3, callbacks=[clock])
+    seconds, python = min(clock.epochs[1:])
+    step = _step(model, batches, steps) if batches else None
+    return Row(contestant.name, first, loss, step, seconds / steps, python / seconds)
+
+
+def _fit(model: keras.Model, feed: Any, steps: int, **options: Any) -> Any:
+    return model.fit(feed, steps_per_epoch=steps, verbose=0, shuffle=False, **options)
+
+
+def _step(model: keras.Model, batches: list[Any], steps: int) -> float:
+    endless = itertools.cycle(batches)
+    calls = max(1, steps // model.steps_per_execution)
+    for count in (3, calls):
+        start = time.perf_counter()
+        for _ in range(count):
+            logs = model.train_function(endless)
+        float(logs["loss"])  # waits for the GPU
+    return (time.perf_counter() - start) / calls / model.steps_per_execution
+
+
+class _Clock(keras.callbacks.Callback):
+    """The time of each epoch: of the wall, and of the main thread's work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[tuple[float, float]] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self._start = (time.perf_counter(), time.thread_time())
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002 - logs are read: waits
+        now = (time.perf_counter(), time.thread_time())
+        self.epochs.append((now[0] - self._start[0], now[1] - self._start[1]))
+
+
+def race(
+    title: str, contestants: Iterator[Contestant], shape: data.Shape, batch: int, options: Any
+) -> None:
+    """Measure one after the other and print each at once."""
+    print(f"\n{title}: batch {batch:,}, ms a step, million samples/s")
+    print(f"{'':<40} {'first s':>6} {'loss':>8} {'step':>8} {'fit':>8} {'M/s':>9} {'python':>7}")
+    baseline = None
+    for contestant in contestants:
+        if options.only not in contestant.name:
+            continue
+        if time.monotonic() > options.deadline:
+            print(f"{contestant.name:<40} skipped: out of time")
+            continue
+        batches = data.on_device(shape, batch, contestant.ids, 4)
+        try:
+            row = measure(contestant, shape, data.Repeated(batches), batches)
+        except (tf.errors.OpError, ValueError) as error:
+            print(f"{contestant.name:<40} failed: {str(error)[:300]}", flush=True)
+            continue
+        row.print(batch, baseline)
+        baseline = baseline or row.fit
+        keras.backend.clear_session()
+
+
+def race_on_feed(target: str, batch: int, options: Any) -> None:
+    """The MLP on the data that a loader gives: three epochs, the best of the last two."""
+    module, _, function = target.partition(":")
+    dataset = getattr(importlib.import_module(module), function)(batch)
+    ids = dataset.element_spec[0]["C1"].dtype.name
+    steps = int(dataset.cardinality())
+    print(f"\nMLP fed by {target}: {steps} steps of {batch:,}")
+    for contestant in mlp_contestants():
+        if contestant.name not in FED or time.monotonic() > options.deadline:
+            continue
+        model = build(replace(contestant, ids=ids), data.CRITEO)
+        clock = _Clock()
+        losses = model.fit(dataset, epochs=3, verbose=0, shuffle=False, callbacks=[clock]).history[
+            "loss"
+        ]
+        seconds, python = min(clock.epochs[1:])
+        row = Row(
+            contestant.name, clock.epochs[0][0], losses[0], None, seconds / steps, python / seconds
+        )
+        row.print(batch, None)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=330, help="start nothing after that")
+    parser.add_argument("--batch", type=int, default=65_536)
+    parser.add_argument("--shrink", type=int, default=1, help="divides the cardinalities")
+    parser.add_argument("--feed", help="package.module:function")
+    parser.add_argument("--only", default="", help="contestants whose names hold this")
+    options = parser.parse_args()
+    options.deadline = time.monotonic() + options.seconds
+    devices = tf.config.list_physical_devices("GPU")
+    for gpu in devices:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    print(
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, devices {devices or 'CPU only'}"
+    )
+    mlp, wide = (shape.shrunk(options.shrink) for shape in (data.CRITEO, data.WIDE_AND_DEEP))
+    race("MLP", mlp_contestants(), mlp, options.batch, options)
+    if options.feed:
+        race_on_feed(options.feed, options.batch, options)
+    race("Wide & Deep", wide_and_deep_contestants(), wide, 2 * options.batch, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Latency and throughput of every runtime on the embedded server, in one run.
+
+    python -m benchmarks.serving [--pipelines movielens criteo] [--seconds 3] [--large GB]
+
+Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
+by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
+little. The floor is the fused graph in onnxruntime, called in this process. `--large` measures
+time and memory of exporting a network with a table of so many gigabytes instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import polars as pl
+from tritonclient.grpc import service_pb2
+
+from exporter import ServingOptions, export_tensorflow_ensemble
+from exporter.options import RUNTIMES
+from serving import EnsembleClient, TritonServer
+from workflow.expressions.series import to_column
+from workflow.wire import encode
+
+SIZES = (1, 64, 1024, 16384)
+CLIENTS = 32
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
+Call = Callable[[], Any]
+Row = dict[Any, Any]
+
+
+def median_ms(call: Call, seconds: float) -> float:
+    """The median time of a call, over so many seconds."""
+    call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def per_second(calls: list[Call], seconds: float) -> float:
+    """How many calls are answered in a second by one thread for each of them."""
+    end = time.perf_counter() + seconds
+
+    def ask(call: Call) -> int:
+        count = 0
+        while time.perf_counter() < end:
+            call()
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return sum(threads.map(ask, calls)) / seconds
+
+
+def tensors_of(client: EnsembleClient, rows: pl.DataFrame) -> dict[str, Any]:
+    """The tensors of a request."""
+    tensors: dict[str, Any] = {}
+    for column in client.contract.inputs:
+        tensors |= encode(column, to_column(rows[column.name]))
+    return tensors
+
+
+def request_of(model: str, tensors: dict[str, Any]) -> bytes:
+    """A request as gRPC sends it. Its tensors are numbers."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    for name, tensor in tensors.items():
+        kind = {"i": "INT", "f": "FP"}[tensor.dtype.kind] + str(8 * tensor.dtype.itemsize)
+        request.inputs.add(name=name, datatype=kind, shape=tensor.shape)
+        request.raw_input_contents.append(tensor.tobytes())
+    return request.SerializeToString()
+
+
+def sender(channel: grpc.Channel, request: bytes) -> Call:
+    """Sends a request as bytes and takes the answer as bytes."""
+    call = channel.unary_unary(METHOD)
+    return lambda: call(request)
+
+
+def measure(name: str, seconds: float) -> list[Row]:
+    """Every runtime of one pipeline, and the floor."""
+    from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
+
+    pipeline = PIPELINES[name](SIZES[-1])
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for runtime in RUNTIMES:
+            export_tensorflow_ensemble(
+                pipeline.model,
+                pipeline.workflow,
+                f"{name}_{runtime}",
+                folder,
+                pipeline.labels,
+                serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
+            )
+        with TritonServer(folder, startup_timeout=300) as server:
+            options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
+            options.append(("grpc.max_receive_message_length", -1))
+            with grpc.insecure_channel(server.grpc_url, options) as channel:
+                for runtime in RUNTIMES:
+                    model = f"{name}_{runtime}"
+                    with EnsembleClient(server.grpc_url, model) as client:
+                        feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
+                    calls = {n: sender(channel, request_of(model, f)) for n, f in feeds.items()}
+                    row: Row = {"runtime": runtime}
+                    row |= {n: median_ms(call, seconds) for n, call in calls.items()}
+                    row["requests/s"] = per_second([calls[1]] * CLIENTS, seconds)
+                    rows.append(row)
+        floor = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
+        rows.append({"runtime": "onnxruntime in process", **in_process(floor, feeds, seconds)})
+    return rows
+
+
+def in_process(model: Path, feeds: dict[int, dict[str, Any]], seconds: float) -> Row:
+    """The fused graph without a server."""
+    import onnxruntime  # noqa: PLC0415 - not needed by the parent
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return {n: median_ms(partial(session.run, None, feed), seconds) for n, feed in feeds.items()}
+
+
+def large(gigabytes: float, runtime: str) -> list[Row]:
+    """Time and memory of an export of a network with one large table."""
+    import keras  # noqa: PLC0415 - TensorFlow, in a child
+
+    from workflow import Workflow  # noqa: PLC0415
+
+    count = int(gigabytes * 1e9 / 256)
+    workflow = Workflow(["id"]).fit({"id": np.arange(3)})
+    tensor = keras.Input((1,), name="id", dtype="int64")
+    # Random numbers would take more memory than the export itself.
+    table = keras.layers.Embedding(count, 64, embeddings_initializer="zeros")
+    vector = keras.layers.Flatten()(table(tensor))
+    model = keras.Model({"id": tensor}, keras.layers.Dense(1, name="score")(vector))
+    before, start = peak_gb(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        options = ServingOptions(runtime=runtime)
+        export_tensorflow_ensemble(model, workflow, "large", folder, [], serving=options)
+        taken = time.perf_counter() - start
+    row = {"runtime": runtime, "table GB": count * 256 / 1e9, "seconds": taken}
+    return [row | {"peak GB": peak_gb(), "peak GB before": before}]
+
+
+def peak_gb() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def show(title: str, rows: list[Row]) -> None:
+    """Print a table in Markdown."""
+    head = list(rows[0])
+    print(f"\n{title}\n")
+    print("|", " | ".join(f"{name:,}" if isinstance(name, int) else name for name in head), "|")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        cells = [row.get(name, "") for name in head]
+        print("|", " | ".join(c if isinstance(c, str) else _number(c) for c in cells), "|")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def main() -> None:
+    """Measure, each pipeline in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--large", type=float, metavar="GB")
+    arguments = parser.parse_args()
+    children = multiprocessing.get_context("spawn")
+    if arguments.large:
+        rows = []
+        for runtime in RUNTIMES:
+            with children.Pool(1) as pool:
+                rows += pool.apply(large, (arguments.large, runtime))
+        show("Export of a large table", rows)
+        return
+    for name in arguments.pipelines:
+        with children.Pool(1) as pool:
+            rows = pool.apply(measure, (name, arguments.seconds))
+        show(f"{name}: median ms by rows, and one-row requests/s of {CLIENTS} clients", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The models of the training benchmarks: with Keras' own layers, and with ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from benchmarks.training_data import Shape
+from training import models
+
+
+def keras_mlp(shape: Shape, ids: str) -> keras.Model:
+    """Keras' layers alone: one `Embedding` a column."""
+    numbers, scalars = _inputs(shape, ids)
+    columns = [
+        keras.layers.Flatten()(keras.layers.Embedding(rows, shape.width)(scalars[name]))
+        for name, rows in shape.scalars.items()
+    ]
+    x = keras.layers.Concatenate()([*columns, *numbers.values()])
+    return keras.Model({**numbers, **scalars}, _head(_dense(x, shape)))
+
+
+def our_mlp(shape: Shape, ids: str) -> keras.Model:
+    """The same model with our layers."""
+    sizes = {name: (rows, shape.width) for name, rows in shape.scalars.items()}
+    return models.mlp(
+        sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dict.fromkeys(sizes, ids)
+    )
+
+
+def naive_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
+    """As with feature columns: each column by itself, lists as sparse tensors."""
+    numbers, scalars = _inputs(shape, ids)
+    pairs = {
+        name: tuple(_ids(name + half, ids) for half in ("__values", "__nnzs"))
+        for name in shape.multi
+    }
+    wide, deep = [], []
+    for name, rows in shape.scalars.items():
+        wide.append(keras.layers.Flatten()(keras.layers.Embedding(rows, 1)(scalars[name])))
+        deep.append(
+            keras.layers.Flatten()(keras.layers.Embedding(rows, shape.width)(scalars[name]))
+        )
+    for name, rows in shape.multi.items():
+        wide.append(SparseLookup(rows, 1, "sum")(pairs[name]))
+        deep.append(SparseLookup(rows, shape.width, "mean")(pairs[name]))
+    x = keras.layers.Concatenate()([*deep, *numbers.values()])
+    x = keras.layers.Dense(1)(_dense(x, shape))
+    linear = keras.layers.Dense(1)(keras.layers.Concatenate()(list(numbers.values())))
+    logit = keras.layers.Add()([x, linear, *wide])
+    output = keras.layers.Activation("sigmoid", dtype="float32")(logit)
+    return keras.Model({**numbers, **scalars, **pairs}, output)
+
+
+def our_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
+    """The same model with our layers."""
+    sizes = tuple(
+        {name: (rows, shape.width) for name, rows in columns.items()}
+        for columns in (shape.scalars, shape.multi)
+    )
+    dtypes: dict[str, Any] = dict.fromkeys(shape.scalars, ids)
+    dtypes |= dict.fromkeys(shape.multi, (ids, ids))
+    return models.wide_and_deep(sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes)
+
+
+class SparseLookup(keras.layers.Layer):
+    """What `DenseFeatures` of feature columns did for a list: a sparse tensor, looked up."""
+
+    def __init__(self, rows: int, width: int, combiner: str) -> None:
+        super().__init__()
+        self.table = self.add_weight(shape=(rows, width), initializer="uniform", autocast=False)
+        self.combiner = combiner
+        # A sparse tensor of unknown size is nothing that XLA compiles.
+        self.supports_jit = False
+
+    def call(self, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        """The combined vectors, (N, width)."""
+        values, lengths = (tf.reshape(part, [-1]) for part in inputs)
+        ids = tf.RaggedTensor.from_row_lengths(tf.cast(values, tf.int64), lengths).to_sparse()
+        vectors = tf.nn.safe_embedding_lookup_sparse(self.table.value, ids, combiner=self.combiner)
+        return tf.cast(tf.ensure_shape(vectors, [None, self.table.shape[1]]), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+        """(N, width)."""
+        return (input_shape[1][0], self.table.shape[1])
+
+
+def _inputs(shape: Shape, ids: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    numbers = {name: keras.Input((1,), name=name) for name in shape.numbers}
+    return numbers, {name: _ids(name, ids) for name in shape.scalars}
+
+
+def _ids(name: str, dtype: str) -> Any:
+    return keras.Input((1,), name=name, dtype=dtype)
+
+
+def _dense(x: Any, shape: Shape) -> Any:
+    for width in shape.hidden:
+        x = keras.layers.Dense(width, activation="relu")(x)
+    return x
+
+
+def _head(x: Any) -> Any:
+    return keras.layers.Dense(1, activation="sigmoid", dtype="float32")(x)

@@ -1,0 +1,5 @@
+"""The command `ensemble`: each subcommand is one file, a thin layer over the public names."""
+
+from exporter.command_line.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,60 @@
+"""All subcommands in one program."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.bench import bench
+from exporter.command_line.demo import demo
+from exporter.command_line.export import export
+from exporter.command_line.fit import fit
+from exporter.command_line.guard import guarded
+from exporter.command_line.parity import parity
+from exporter.command_line.serve import serve
+from exporter.command_line.show import show
+from exporter.command_line.train import train
+
+COMMANDS = (demo, fit, train, export, serve, parity, show, bench)
+
+
+def make_app() -> typer.Typer:
+    """The program with all its subcommands.
+
+    Example:
+        >>> len(make_app().registered_commands)
+        8
+    """
+    app = typer.Typer(
+        name="ensemble",
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for command in COMMANDS:
+        app.command()(guarded(command))
+    return app
+
+
+def options(
+    context: typer.Context,
+    verbose: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+) -> None:
+    """Take a recommender model from parquet to a served, proven Triton ensemble.
+
+    The commands in the order of use: `fit`, `train`, `export`, `serve`, then `parity`, `bench`
+    and `show`. `demo` does all of it in a new folder.
+    Exit codes: 0 done, 1 failed, 2 wrong usage.
+    """
+    context.obj = verbose
+
+
+def main() -> None:
+    """Run the program with the arguments of the process."""
+    # TensorFlow's start-up chatter hides the lines that matter.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    make_app()()

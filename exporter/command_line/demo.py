@@ -1,0 +1,79 @@
+"""The whole way in one command, with made-up data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.guard import CommandError
+
+NAME = "movielens"
+MOVIES = 500
+
+
+def demo(
+    output: Annotated[Path, typer.Argument(help="A new folder for everything it writes.")] = Path(
+        "ensemble_demo"
+    ),
+    rows: Annotated[int, typer.Option(min=1_000, help="How many ratings to make up.")] = 200_000,
+    runtime: Annotated[
+        str, typer.Option(help="tensorflow, onnx, fused_onnx or fused_tensorflow.")
+    ] = "tensorflow",
+) -> None:
+    """Do all of it with made-up ratings: fit, train, export, serve, and prove the answers.
+
+    Example: `ensemble demo try_it && ensemble show movielens --repository try_it/models`
+    """
+    # So that help is shown at once.
+    from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
+    from loader import KerasSequenceLoader  # noqa: PLC0415
+    from serving import EnsembleClient, TritonServer, check_parity  # noqa: PLC0415
+    from training import models, train  # noqa: PLC0415
+    from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
+
+    if output.exists():
+        raise CommandError(f"Expected a new folder. Received: {output}, which exists.")
+    options = ServingOptions(runtime=runtime)
+    raw, movie_table = _make_up(output, rows)
+    movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")
+    label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
+    workflow = Workflow(((["userId"] + movies) >> ops.Categorify()) + label)
+    typer.echo("fit       the workflow")
+    workflow.fit(raw).transform_to_parquet(raw, output / "train")
+    workflow.save(output / "workflow")
+    model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
+    report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
+    model.save(output / "model.keras")
+    typer.echo(f"train     {str(report).splitlines()[0]}")
+    export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
+    typer.echo(f"export    {output / 'models'}, runtime {runtime}")
+    with (
+        TritonServer(output / "models") as server,
+        EnsembleClient(server.grpc_url, NAME) as client,
+    ):
+        typer.echo("serve     a Triton server on this machine\n")
+        proof = check_parity(client, workflow, model, raw)
+    typer.echo(f"{proof}\n\nTry as well:")
+    typer.echo(f"  ensemble show {NAME} --repository {output / 'models'}")
+    typer.echo(f"  ensemble bench {NAME} {raw} --repository {output / 'models'}")
+    if not proof.passed:
+        raise typer.Exit(1)
+
+
+def _make_up(output: Path, rows: int) -> tuple[Path, object]:
+    """Ratings in a parquet file, whose users and movies have tastes and fans; and the movies."""
+    import numpy as np  # noqa: PLC0415 - so that help is shown at once
+    import polars as pl  # noqa: PLC0415
+
+    random = np.random.default_rng(0)
+    users, movies = random.integers(0, rows // 50, rows), random.zipf(1.3, rows) % MOVIES
+    liking = random.normal(size=rows // 50)[users] + random.normal(size=MOVIES)[movies]
+    rating = np.clip(np.round(2 * (3 + liking)) / 2, 0.5, 5)
+    output.mkdir(parents=True)
+    path = output / "ratings.parquet"
+    pl.DataFrame({"userId": users, "movieId": movies, "rating": rating}).write_parquet(path)
+    genres = [["Drama"], ["Comedy", "War"], [], ["Drama", "Thriller"]]
+    table = {"movieId": range(MOVIES), "genres": [genres[n % len(genres)] for n in range(MOVIES)]}
+    return path, pl.DataFrame(table)

@@ -1,0 +1,65 @@
+"""Errors as one line, and as an exit code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+from rich.console import Console
+
+PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
+
+
+class CommandError(Exception):
+    """An argument that makes no sense; the text says how to mend it."""
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with its errors printed in a line and the exit code 1.
+
+    With `--verbose` errors go on to Python, which prints the traceback.
+    """
+
+    @wraps(command)
+    def run(context: typer.Context, **arguments: Any) -> None:
+        try:
+            command(**arguments)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except Exception as error:
+            if context.obj:
+                raise
+            Console(stderr=True).print(
+                f"[bold red]error:[/] {_escaped(_line(error))}", highlight=False, soft_wrap=True
+            )
+            raise typer.Exit(1) from None
+
+    # Typer reads the parameters off the annotations.
+    run.__annotations__ = {"context": typer.Context, **command.__annotations__}
+    run.__signature__ = _with_context(command)  # type: ignore[attr-defined]
+    return run
+
+
+def _with_context(command: Callable[..., None]) -> Any:
+    signature = inspect.signature(command, eval_str=True)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = inspect.Parameter("context", kind, annotation=typer.Context)
+    return signature.replace(parameters=[first, *signature.parameters.values()])
+
+
+def _line(error: Exception) -> str:
+    """What an error says: ours in full, any other one in a line with its kind."""
+    text = str(error).strip()
+    if type(error).__module__.split(".")[0] in PACKAGES:
+        return text
+    first = text.splitlines()[0] if text else "no message"
+    return f"{type(error).__name__}: {first} (`ensemble --verbose ...` shows where)"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

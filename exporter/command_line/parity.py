@@ -1,0 +1,47 @@
+"""The proof that a server answers what the offline pipeline answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.export import load_network
+
+
+def parity(
+    name: Annotated[str, typer.Argument(help="The ensemble's name.")],
+    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    url: Url = None,
+    repository: Repository = None,
+    workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
+    model: Annotated[Path, typer.Option(help="The network, a .keras file.")] = Path("model.keras"),
+    rows: Annotated[
+        int, typer.Option(min=1, help="Compare so many rows, the first ones.")
+    ] = 10_000,
+    tolerance: Annotated[
+        float, typer.Option(help="The largest difference of a prediction that counts as equal.")
+    ] = 1e-5,
+    html: Annotated[Path | None, typer.Option(help="Also write the report as HTML.")] = None,
+) -> None:
+    """Compare a server's answers with the offline pipeline, row by row.
+
+    The exit code is 1 when any value differs.
+
+    Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
+    """
+    from serving import check_parity  # noqa: PLC0415 - so that help is shown at once
+    from workflow import Workflow  # noqa: PLC0415
+    from workflow.data import as_lazy_frame  # noqa: PLC0415
+
+    fitted, network = Workflow.load(workflow), load_network(model)
+    frame = as_lazy_frame(data).head(rows)
+    with connected(name, url, repository) as client:
+        report = check_parity(client, fitted, network, frame, tolerance=tolerance)
+    if html is not None:
+        html.write_text(f"<!doctype html><meta charset='utf-8'>{report.to_html()}")
+    typer.echo(str(report))
+    if not report.passed:
+        raise typer.Exit(1)

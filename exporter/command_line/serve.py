@@ -1,0 +1,43 @@
+"""A server until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    repository: Annotated[Path, typer.Argument(help="The model repository.")] = Path("models"),
+    model: Annotated[
+        list[str] | None, typer.Option(help="A model to load; by default every ensemble.")
+    ] = None,
+    grpc_port: Annotated[int, typer.Option(help="The port of gRPC.")] = 8001,
+    http_port: Annotated[int, typer.Option(help="The port of HTTP.")] = 8000,
+    log_file: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
+    startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
+) -> None:
+    """Serve a model repository on this machine, until Ctrl-C.
+
+    Example: `ensemble serve models --model movielens`
+    """
+    from serving import ServerError, TritonServer  # noqa: PLC0415 - so that help is shown at once
+
+    server = TritonServer(
+        repository,
+        model,
+        grpc_port=grpc_port,
+        http_port=http_port,
+        log_file=log_file,
+        startup_timeout=startup_timeout,
+    )
+    with server:
+        typer.echo(f"gRPC  {server.grpc_url}")
+        typer.echo(f"HTTP  {server.http_url}")
+        typer.echo(f"log   {server.log_path}")
+        typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")
+        while server.is_running():
+            time.sleep(0.2)
+    raise ServerError(f"The server ended on its own. Its log is {server.log_path}.")

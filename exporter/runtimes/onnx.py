@@ -1,0 +1,55 @@
+"""Two steps, both as ONNX models: nothing but a stock Triton image is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.model_spec import ModelSpec
+from exporter.onnx_model import OnnxModel
+from exporter.onnx_network import network_to_onnx
+from exporter.onnx_preprocessing import (
+    expect_no_limits,
+    onnx_spec,
+    preprocessing_to_onnx,
+    with_padded_lists,
+)
+from exporter.pipeline import Pipeline
+from exporter.runtimes.runtime import Runtime, Writer
+from exporter.specs import ensemble, even, tensors_of, tensors_of_network
+from workflow.expressions.onnx import OUTPUT_SUFFIX
+from workflow.wire import dump_columns
+
+
+def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
+    expect_no_limits(pipeline)
+    between = tensors_of(pipeline.step_columns)
+    preprocess = replace(
+        onnx_spec(
+            f"{pipeline.name}_nvt",
+            pipeline,
+            tensors_of(pipeline.client_columns),
+            even(tensors_of(pipeline.step_columns, suffix=OUTPUT_SUFFIX)),
+        ),
+        instances=pipeline.options.preprocess_instances,
+        instance_kind="KIND_CPU",
+    )
+    described = {
+        "inputs": dump_columns(pipeline.client_columns),
+        "outputs": dump_columns(pipeline.step_columns),
+        "output_suffix": OUTPUT_SUFFIX,
+    }
+    preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
+    outputs = tensors_of_network(pipeline.signature.outputs)
+    network = onnx_spec(f"{pipeline.name}_onnx", pipeline, between, outputs)
+    return preprocess, network, ensemble(pipeline, preprocess, network)
+
+
+def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+    preprocess = OnnxModel(preprocessing_to_onnx(pipeline, pipeline.step_columns))
+    network = with_padded_lists(pipeline, network_to_onnx(model, pipeline.signature))
+    return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": network.write}
+
+
+RUNTIME = Runtime(_plan, _prepare)

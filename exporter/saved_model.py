@@ -1,0 +1,110 @@
+"""SavedModels of a network, alone or with what comes before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from exporter.errors import ExportError
+from exporter.model_spec import ModelSpec, Tensor
+from exporter.pipeline import Pipeline, relay
+from exporter.runtimes.runtime import Writer
+from training.errors import TrainingError
+from training.saved_model import network_function, network_state, save_model
+from workflow.expressions.tensorflow import WireInterpreter
+
+SIGNATURE, GRAPH_TAG = "serving_default", "serve"
+FOLDER = "model.savedmodel"
+
+
+def saved_model_spec(
+    name: str, pipeline: Pipeline, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+) -> ModelSpec:
+    """A model of Triton's TensorFlow backend."""
+    options = pipeline.options
+    return ModelSpec(
+        name=name,
+        version=pipeline.version,
+        backend="tensorflow",
+        platform="tensorflow_savedmodel",
+        inputs=inputs,
+        outputs=outputs,
+        parameters={"TF_SIGNATURE_DEF": SIGNATURE, "TF_GRAPH_TAG": GRAPH_TAG},
+        instances=options.network_instances,
+        instance_kind=options.network_kind,
+        max_batch_size=options.max_batch_size,
+        queue=options.queue,
+    )
+
+
+def network_writer(model: Any, pipeline: Pipeline, packing: Mapping[str, Sequence[str]]) -> Writer:
+    """Writes the network as it is, or as one that takes packed tensors and padded lists.
+
+    Args:
+        model: the Keras model.
+        pipeline: what is exported.
+        packing: which tensors each packed one is made of.
+    """
+    travelling, taken = pipeline.unpadded
+    if not packing and not taken:
+        return lambda folder: _write(
+            folder, lambda path: save_model(model, path, signature=SIGNATURE)
+        )
+    unpad = WireInterpreter(relay(taken), travelling, taken) if taken else None
+    call = network_function(model, pipeline.signature)
+
+    def serve(**tensors: Any) -> dict[str, Any]:
+        for name, members in packing.items():
+            parts = tf.split(tensors.pop(name), len(members), axis=1)
+            tensors |= dict(zip(members, parts, strict=True))
+        return dict(call(**(tensors | (unpad(tensors) if unpad else {}))))
+
+    specs = {spec.name: spec for spec in map(_named_spec, pipeline.signature.inputs)}
+    if unpad is not None:
+        for column in taken:
+            for name in column.tensors:
+                del specs[name]
+        specs |= unpad.signature
+    for name, members in packing.items():
+        packed = [specs.pop(member) for member in members]
+        specs[name] = tf.TensorSpec([None, len(members)], packed[0].dtype, name=name)
+    return function_writer(model, serve, specs, unpad)
+
+
+def function_writer(
+    model: Any, serve: Callable[..., Any], specs: Mapping[str, Any], *modules: tf.Module | None
+) -> Writer:
+    """Writes a SavedModel of one signature.
+
+    Args:
+        model: the Keras model that the function calls.
+        serve: a function of the named tensors.
+        specs: their specs.
+        modules: what else of state the function needs.
+    """
+    state = network_state(model)
+    state.modules = [module for module in modules if module is not None]
+    function = tf.function(serve, autograph=False).get_concrete_function(**specs)
+    return lambda folder: _write(
+        folder, lambda path: tf.saved_model.save(state, str(path), signatures={SIGNATURE: function})
+    )
+
+
+def _named_spec(spec: Any) -> Any:
+    return tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)
+
+
+def _write(folder: Path, save: Callable[[Path], Any]) -> None:
+    try:
+        save(folder / FOLDER)
+    except TrainingError as error:
+        raise ExportError(str(error)) from error
+    except tf.errors.OpError as error:
+        # TensorFlow writes by itself, and its texts begin with the graph's own names.
+        reason = error.message.rpartition("}} ")[2]
+        raise ExportError(
+            f"Expected to be able to write to {folder}. Received: {reason}."
+        ) from error

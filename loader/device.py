@@ -1,0 +1,134 @@
+"""Where a loader decodes its data and leaves its batches: the CPU, or a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from loader.batches import BlockSource, HostBlocks
+from loader.data import FrameData, ParquetData
+from loader.errors import LoaderError
+from loader.files import Source
+from loader.layout import Layout
+from loader.tensors import HostTransport, Transport
+
+
+@dataclass(frozen=True)
+class Device:
+    """What depends on the device.
+
+    Attributes:
+        name: "cpu" or "gpu:0".
+        source: gives blocks of rows.
+        transport: brings batches into TensorFlow.
+        memory: the device's memory in bytes: all of it, so that the same machine cuts the same.
+        copies: how many chunks of decoded rows are in it at once, at the most.
+    """
+
+    name: str
+    source: BlockSource
+    transport: Transport
+    memory: int
+    copies: int
+
+
+def open_device(
+    device: Any,
+    data: ParquetData | FrameData,
+    source: Source,
+    layout: Layout,
+    reader_kwargs: Mapping[str, Any] | None,
+) -> Device:
+    """The device that `device` names.
+
+    Args:
+        device: "cpu"; the number of a GPU; or None for the first GPU, where there is one, cuDF is
+            installed, the data is in files and its columns are numbers, and else for the CPU.
+        data: what is read.
+        source: its row groups.
+        layout: the columns of a batch.
+        reader_kwargs: the reader's options.
+
+    Raises:
+        LoaderError: there is no such device, or it cannot take this data.
+    """
+    if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
+        # A chunk at its largest: being decoded, its copy in one piece, that shuffled, the last
+        # rows of the one before, one waiting to be cut, and one being cut.
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
+        return Device("cpu", blocks, HostTransport(layout), memory, copies=6)
+    return _open_gpu(_gpu_number(device), data, source, layout, reader_kwargs)
+
+
+def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:
+    return (
+        isinstance(data, ParquetData)
+        and _has_cudf()
+        and bool(tf.config.list_physical_devices("GPU"))
+        and not any(c.type.dtype in ("string", "float16") for c in layout.columns)
+    )
+
+
+def _has_cudf() -> bool:
+    return importlib.util.find_spec("pylibcudf") is not None
+
+
+def _gpu_number(device: Any) -> int:
+    if device is None:
+        return 0
+    number = device
+    if isinstance(device, str) and device.startswith("gpu"):
+        number = int(device.removeprefix("gpu").removeprefix(":") or 0)
+    count = len(tf.config.list_physical_devices("GPU"))
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+        raise LoaderError(
+            f'Expected device as "cpu", None or the number of one of {count} GPUs that TensorFlow '
+            f"sees. Received: {device!r}."
+        )
+    if not _has_cudf():
+        raise LoaderError(
+            f"Expected cuDF's pylibcudf for device={device!r}. Received: no such package. Install "
+            'the extra "gpu", or pass device="cpu".'
+        )
+    return number
+
+
+def _open_gpu(
+    number: int,
+    data: ParquetData | FrameData,
+    source: Source,
+    layout: Layout,
+    reader_kwargs: Mapping[str, Any] | None,
+) -> Device:
+    if not isinstance(data, ParquetData):
+        raise LoaderError(
+            'Expected parquet files for a GPU. Received: a frame in memory. Pass device="cpu".'
+        )
+    if reader_kwargs:
+        raise LoaderError(
+            f"Expected reader_kwargs on the CPU only. Received: {dict(reader_kwargs)}. "
+            'Leave them out, or pass device="cpu".'
+        )
+    from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
+    from loader.gpu.packing import Packing  # noqa: PLC0415
+    from loader.gpu.reader import DeviceReader, prepare_memory  # noqa: PLC0415
+    from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
+
+    packing = Packing(layout)
+    transport = DeviceTransport(packing, f"/gpu:{number}")
+    reader = DeviceReader(packing, source.row_groups, number, transport.device)
+    # A chunk at its largest: compressed and decoded, gathered, side by side, that copied for
+    # TensorFlow, joined with the rows before, cut, one block waiting and one in use.
+    return Device(
+        f"gpu:{number}",
+        DeviceBlocks(reader, packing, transport.device),
+        transport,
+        prepare_memory(),
+        copies=8,
+    )

@@ -1,0 +1,1 @@
+"""The ways to a server: tensors as bytes, gRPC, HTTP and shared memory."""

@@ -1,0 +1,112 @@
+"""Where a server is, and how the way there is secured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from serving.errors import ClientError
+
+SCHEMES = ("grpc", "grpcs", "http", "https")
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The certificates of a secured connection, files in PEM.
+
+    Attributes:
+        root_certificates: who is trusted; None for those that the system trusts.
+        private_key: the client's key, where the server wants to know the client.
+        certificate_chain: the client's certificate.
+
+    Example:
+        >>> Tls(root_certificates="ca.pem").private_key is None
+        True
+    """
+
+    root_certificates: str | Path | None = None
+    private_key: str | Path | None = None
+    certificate_chain: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server's address.
+
+    Attributes:
+        url: as it was given.
+        scheme: "grpc", "grpcs", "http" or "https".
+        host: the name or number.
+        port: the port.
+        path: what comes before Triton's own paths, for a server behind a proxy.
+        tls: the certificates, where the scheme says that the connection is secured.
+    """
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+    tls: Tls | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine, so that no proxy leads to it."""
+        return self.host in _LOCAL
+
+    @property
+    def target(self) -> str:
+        """Host and port in one text."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(url: str, tls: Tls | None = None) -> Address:
+    """Read an address.
+
+    Args:
+        url: "host:port" or "grpc://host:port" for gRPC, "http://host:port" for HTTP, and
+            "grpcs://" or "https://" for the same over TLS.
+        tls: the certificates; only with TLS.
+
+    Raises:
+        ClientError: an address that names no server, or certificates where there is no TLS.
+
+    Example:
+        >>> parse_address("127.0.0.1:8001").scheme
+        'grpc'
+    """
+    parts, port = _split(url)
+    is_secured = parts.scheme.endswith("s")
+    if tls is not None and not is_secured:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected an address that begins with grpcs:// or https://, since certificates are "
+            f"given. Received: {url!r}.",
+        )
+    return Address(
+        url,
+        parts.scheme,
+        str(parts.hostname),
+        port,
+        parts.path.rstrip("/"),
+        (tls or Tls()) if is_secured else None,
+    )
+
+
+def _split(url: str) -> tuple[SplitResult, int]:
+    try:
+        parts = urlsplit(url if "://" in url else f"grpc://{url}")
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # Such as a port that is no number.
+        parts, port = urlsplit(""), None
+    is_bare = parts.scheme.startswith("http") or not parts.path.strip("/")
+    if parts.scheme in SCHEMES and parts.hostname and port is not None and is_bare:
+        return parts, port
+    raise ClientError(
+        "INVALID_INPUT",
+        "Expected the address of a server, for example 127.0.0.1:8001 for gRPC or "
+        f"http://127.0.0.1:8000 for HTTP; with TLS grpcs:// or https://. Received: {url!r}.",
+    )

@@ -1,0 +1,82 @@
+"""A connection over gRPC for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from serving.connection.address import Address
+from serving.connection.messages import (
+    channel_options,
+    credentials,
+    infer_request,
+    infer_response,
+    metadata,
+    refused,
+)
+from serving.connection.tensors import Encoded
+from serving.errors import ClientError
+from workflow.expressions.column import Array
+
+
+class AsyncGrpcConnection:
+    """One channel to a server, which belongs to the event loop that it was made in.
+
+    Args:
+        address: where the server is.
+        headers: sent with every call.
+        retries: how often a call is repeated that the server did not take.
+
+    Raises:
+        ClientError: a certificate that cannot be read.
+    """
+
+    def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
+        self.address = address
+        self._metadata = metadata(headers)
+        options = channel_options(address, retries)
+        certificates = credentials(address)
+        if certificates is None:
+            self._channel = grpc.aio.insecure_channel(address.target, options)
+        else:
+            self._channel = grpc.aio.secure_channel(address.target, certificates, options)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def infer(
+        self,
+        model: str,
+        version: str,
+        tensors: Iterable[Encoded],
+        timeout: float,  # noqa: ASYNC109 - gRPC's own deadline, known to the server
+    ) -> dict[str, Array]:
+        """The outputs of a model.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        request = infer_request(model, version, tensors)
+        return infer_response(await self._call(self._stub.ModelInfer, request, timeout))
+
+    async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
+        """A model's `ModelConfig`.
+
+        Raises:
+            ClientError: no answer, or no such model.
+        """
+        request = service_pb2.ModelConfigRequest(name=model, version=version)
+        return (await self._call(self._stub.ModelConfig, request, timeout)).config
+
+    async def close(self) -> None:
+        """Close the channel. Closing it twice does nothing."""
+        await self._channel.close()
+
+    async def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:  # noqa: ASYNC109
+        try:
+            return await method(request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise refused(error, self.address.url) from error
+        except (grpc.aio.UsageError, ValueError) as error:
+            raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

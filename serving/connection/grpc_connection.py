@@ -1,0 +1,98 @@
+"""A connection over gRPC. Threads may share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from serving.connection.address import Address
+from serving.connection.messages import (
+    channel_options,
+    credentials,
+    infer_request,
+    infer_response,
+    metadata,
+    refused,
+)
+from serving.connection.tensors import Encoded
+from serving.errors import ClientError
+from workflow.expressions.column import Array
+
+
+class GrpcConnection:
+    """One channel to a server, which is used for all calls.
+
+    Args:
+        address: where the server is.
+        headers: sent with every call.
+        retries: how often a call is repeated that the server did not take.
+
+    Raises:
+        ClientError: a certificate that cannot be read.
+    """
+
+    def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
+        self.address = address
+        self._metadata = metadata(headers)
+        options = channel_options(address, retries)
+        certificates = credentials(address)
+        if certificates is None:
+            self._channel = grpc.insecure_channel(address.target, options)
+        else:
+            self._channel = grpc.secure_channel(address.target, certificates, options)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def infer(
+        self, model: str, version: str, tensors: Iterable[Encoded], timeout: float
+    ) -> dict[str, Array]:
+        """The outputs of a model.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        request = infer_request(model, version, tensors)
+        return infer_response(self._call(self._stub.ModelInfer, request, timeout))
+
+    def config(self, model: str, version: str, timeout: float) -> Any:
+        """A model's `ModelConfig`.
+
+        Raises:
+            ClientError: no answer, or no such model.
+        """
+        request = service_pb2.ModelConfigRequest(name=model, version=version)
+        return self._call(self._stub.ModelConfig, request, timeout).config
+
+    def register(self, region: str, key: str, size: int, timeout: float) -> None:
+        """Tell the server of a shared-memory region.
+
+        Raises:
+            ClientError: no answer, or the server allows no shared memory.
+        """
+        request = service_pb2.SystemSharedMemoryRegisterRequest(
+            name=region, key=key, byte_size=size
+        )
+        self._call(self._stub.SystemSharedMemoryRegister, request, timeout)
+
+    def unregister(self, region: str, timeout: float) -> None:
+        """Let the server forget a shared-memory region.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        request = service_pb2.SystemSharedMemoryUnregisterRequest(name=region)
+        self._call(self._stub.SystemSharedMemoryUnregister, request, timeout)
+
+    def close(self) -> None:
+        """Close the channel. Closing it twice does nothing."""
+        self._channel.close()
+
+    def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
+        try:
+            return method(request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise refused(error, self.address.url) from error
+        except ValueError as error:  # gRPC's word for a channel that was closed.
+            raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

@@ -1,0 +1,115 @@
+"""gRPC's messages, for the connections with and without asyncio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from serving.connection.address import Address
+from serving.connection.tensors import Encoded, Place, from_bytes
+from serving.errors import ClientError, refusal
+from workflow.expressions.column import Array
+
+# Triton's own limit; gRPC's default of 4 MiB is a batch of a few thousand rows.
+MAX_MESSAGE = 2**31 - 1
+# gRPC itself allows no more.
+MOST_RETRIES = 4
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+
+
+def channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
+    """The options of a channel.
+
+    gRPC itself repeats a call that the server did not take; what makes that safe is that an
+    inference changes nothing. While most calls fail, none is repeated, so that a server under too
+    much load is left alone.
+
+    Args:
+        address: where the channel leads.
+        retries: how often a call is repeated at most.
+    """
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_send_message_length", MAX_MESSAGE),
+        ("grpc.max_receive_message_length", MAX_MESSAGE),
+        # A server that is started anew should be found within the retries.
+        ("grpc.initial_reconnect_backoff_ms", int(FIRST_PAUSE * 1e3)),
+        ("grpc.min_reconnect_backoff_ms", int(FIRST_PAUSE * 1e3)),
+        ("grpc.max_reconnect_backoff_ms", int(LONGEST_PAUSE * 1e3)),
+        ("grpc.enable_retries", int(retries > 0)),
+    ]
+    if address.is_local:
+        # A proxy of the environment is for the world outside.
+        options.append(("grpc.enable_http_proxy", 0))
+    if retries:
+        policy = {
+            "maxAttempts": retries + 1,
+            "initialBackoff": f"{FIRST_PAUSE}s",
+            "maxBackoff": f"{LONGEST_PAUSE}s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        }
+        config = {
+            "methodConfig": [{"name": [{}], "retryPolicy": policy}],
+            "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.5},
+        }
+        options.append(("grpc.service_config", json.dumps(config)))
+        # A larger request could not be repeated; the memory is that of the request itself.
+        options.append(("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE))
+    return options
+
+
+def credentials(address: Address) -> grpc.ChannelCredentials | None:
+    """The certificates of a channel, or None without TLS.
+
+    Raises:
+        ClientError: a file that cannot be read.
+    """
+    if address.tls is None:
+        return None
+    files = (
+        address.tls.root_certificates,
+        address.tls.private_key,
+        address.tls.certificate_chain,
+    )
+    try:
+        contents = [None if file is None else open(file, "rb").read() for file in files]  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise ClientError(
+            "INVALID_INPUT", f"Expected a certificate in PEM. Received: {error}."
+        ) from error
+    return grpc.ssl_channel_credentials(*contents)
+
+
+def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers as gRPC wants them, which is in small letters."""
+    return tuple((name.lower(), value) for name, value in headers.items())
+
+
+def infer_request(model: str, version: str, tensors: Iterable[Encoded]) -> Any:
+    """A request for an inference."""
+    request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
+    inputs, contents = request.inputs, request.raw_input_contents
+    for tensor in tensors:
+        made = inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        if isinstance(tensor.data, Place):
+            made.parameters["shared_memory_region"].string_param = tensor.data.region
+            made.parameters["shared_memory_byte_size"].int64_param = tensor.data.size
+            made.parameters["shared_memory_offset"].int64_param = tensor.data.offset
+        else:
+            contents.append(tensor.data)
+    return request
+
+
+def infer_response(response: Any) -> dict[str, Array]:
+    """The tensors of an answer."""
+    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
+    return {out.name: from_bytes(out.datatype, out.shape, data) for out, data in pairs}
+
+
+def refused(error: grpc.RpcError, url: str) -> ClientError:
+    """The error of a call, to be raised by the caller."""
+    return refusal(error.code().name, str(error.details()), url)

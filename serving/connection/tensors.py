@@ -1,0 +1,110 @@
+"""Tensors as bytes, as gRPC and the binary form of HTTP carry them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
+
+from serving.errors import DtypeError
+from workflow.expressions.column import Array
+
+# One lookup for each tensor of a request: Triton's own functions are a chain of comparisons.
+_datatype = cache(np_to_triton_dtype)
+_numpy_dtype = cache(triton_to_np_dtype)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a shared-memory region a tensor lies, in bytes."""
+
+    region: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A tensor ready to be sent.
+
+    Attributes:
+        name: the input's name.
+        datatype: Triton's name of the dtype.
+        shape: the shape.
+        data: the bytes, or where they lie.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes | Place
+
+
+def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
+    """Tensors as bytes, in their order.
+
+    Raises:
+        DtypeError: a dtype that Triton does not know.
+
+    Example:
+        >>> encode_tensors({"id": np.array([[7]])})[0].datatype
+        'INT64'
+    """
+    return [
+        Encoded(name, datatype_of(name, tensor), tensor.shape, to_bytes(tensor))
+        for name, tensor in tensors.items()
+    ]
+
+
+def datatype_of(name: str, tensor: Array) -> str:
+    """Triton's name of a tensor's dtype.
+
+    Raises:
+        DtypeError: Triton has none.
+    """
+    datatype: str | None = _datatype(tensor.dtype)
+    if datatype is None:
+        raise DtypeError(
+            "INVALID_INPUT",
+            f"Input {name!r}: expected a dtype of Triton. Received: {tensor.dtype}.",
+        )
+    return datatype
+
+
+def to_bytes(tensor: Array) -> bytes:
+    """The bytes of a tensor; of strings each with its length before it."""
+    if tensor.dtype.kind not in "OSU":
+        return tensor.tobytes()
+    texts = [
+        value if type(value) is bytes else str(value).encode()
+        for value in tensor.reshape(-1).tolist()
+    ]
+    lengths = map(struct.Struct("<I").pack, map(len, texts))
+    return b"".join(chain.from_iterable(zip(lengths, texts, strict=True)))
+
+
+def from_bytes(datatype: str, shape: Sequence[int], data: bytes) -> Array:
+    """The tensor that bytes carry; strings as an object array of `bytes`.
+
+    Example:
+        >>> from_bytes("INT64", [2, 1], np.array([3, 4]).tobytes()).tolist()
+        [[3], [4]]
+    """
+    if datatype != "BYTES":
+        numbers: Array = np.frombuffer(data, _numpy_dtype(datatype)).reshape(shape)
+        return numbers
+    texts: list[Any] = []
+    offset = 0
+    while offset < len(data):
+        start = offset + 4
+        offset = start + int.from_bytes(data[offset:start], "little")
+        texts.append(data[start:offset])
+    tensor = np.empty(len(texts), object)
+    tensor[:] = texts
+    return tensor.reshape(shape)

@@ -1,0 +1,102 @@
+"""From a table to requests, and from their answers back to the kind of table that it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from serving.contract import Contract
+from serving.errors import DtypeError
+from serving.inputs.table import is_pandas, to_columns
+from serving.outputs import to_arrays, to_pandas, to_polars
+from workflow.expressions.column import Array, Column
+from workflow.schema import SchemaError
+from workflow.wire import WireColumn, encode
+
+
+def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
+    """The tensors of as many requests as the table needs; none where it has no rows.
+
+    Args:
+        contract: what the model takes, and how many rows at once.
+        data: a table of any kind.
+
+    Raises:
+        ClientError: the data does not fit.
+    """
+    columns = to_columns(contract.inputs, data)
+    rows = max((column.rows for column in columns.values()), default=0)
+    if rows <= (contract.max_rows or rows):
+        return [_encode(contract, columns)] if rows else []
+    step = contract.max_rows
+    return [
+        _encode(contract, {name: _rows(c, start, start + step) for name, c in columns.items()})
+        for start in range(0, rows, step)
+    ]
+
+
+def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]]) -> Any:
+    """One table of all answers, of the kind that `data` is.
+
+    Args:
+        contract: what the model gives.
+        data: what was asked for.
+        answers: the output tensors of each request.
+    """
+    tensors = _joined(contract.outputs, [contract.opened(answer) for answer in answers])
+    if not answers:
+        tensors = contract.no_rows()
+    if isinstance(data, pl.DataFrame):
+        return to_polars(contract.outputs, tensors)
+    if is_pandas(data):
+        return to_pandas(contract.outputs, tensors, data.index)
+    return to_arrays(contract.outputs, tensors)
+
+
+def _encode(contract: Contract, columns: dict[str, Column]) -> dict[str, Array]:
+    tensors: dict[str, Array] = {}
+    try:
+        for column in contract.inputs:
+            tensors.update(encode(column, columns[column.name]))
+    except (SchemaError, UnicodeEncodeError) as error:
+        raise DtypeError("INVALID_INPUT", str(error)) from error
+    return tensors
+
+
+def _rows(column: Column, start: int, end: int) -> Column:
+    """Some rows of a column."""
+    if column.lengths is None:
+        inside, lengths = slice(start, end), None
+    else:
+        first, last = column.offsets()[[start, min(end, column.rows)]]
+        inside, lengths = slice(first, last), column.lengths[start:end]
+    valid = None if column.valid is None else column.valid[inside]
+    return Column(column.array[inside], valid, lengths)
+
+
+def _joined(columns: Sequence[WireColumn], answers: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """The tensors of all answers, one below the other."""
+    if len(answers) <= 1:
+        return dict(*answers)
+    ragged = {column.values_name for column in columns if column.layout == "padded"}
+    names = [name for column in columns for name in column.tensors]
+    return {
+        name: np.concatenate(
+            _of_one_width([answer[name] for answer in answers])
+            if name in ragged
+            else [answer[name] for answer in answers]
+        )
+        for name in names
+    }
+
+
+def _of_one_width(parts: Sequence[Array]) -> list[Array]:
+    """Padded lists filled up to the widest; what stands behind a row's end does not matter."""
+    width = max(part.shape[1] for part in parts)
+    filler = b"" if parts[0].dtype == object else 0
+    return [
+        np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=filler) for part in parts
+    ]

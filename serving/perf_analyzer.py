@@ -1,0 +1,78 @@
+"""Rows and expected answers as a file for NVIDIA's load generator perf_analyzer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serving.client import EnsembleClient
+from serving.connection.tensors import to_bytes
+from serving.errors import ColumnError
+from serving.exchange import to_requests
+from workflow.expressions.column import Array
+
+
+def write_perf_analyzer_input(
+    client: EnsembleClient, data: Any, path: str | os.PathLike[str]
+) -> int:
+    """Write a JSON file for perf_analyzer's `--input-data`: each row as a request of its own.
+
+    The answers that the server gives now are written as those that are expected; perf_analyzer
+    fails when it gets others, by a single bit. Values are written as numbers and texts. A tensor
+    with what JSON cannot hold, such as NaN or the code for a null string, is written in base64.
+
+    Args:
+        client: connected to the model.
+        data: a table of any kind that `EnsembleClient.predict` takes.
+        path: the file.
+
+    Returns:
+        how many requests were written.
+
+    Raises:
+        ClientError: the data does not fit or has no rows, or the server refused.
+
+    Example:
+        >>> write_perf_analyzer_input(client, rows, "input.json")  # doctest: +SKIP
+        1000
+    """
+    requests = to_requests(replace(client.contract, row_limit=1), data)
+    if not requests:
+        raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")
+    answers = [client.raw(request) for request in requests]
+    # The rows are a dimension of Triton's own where it joins requests.
+    skipped = 1 if client.contract.max_batch_size else 0
+    document = {
+        "data": [_described(tensors, skipped) for tensors in requests],
+        "validation_data": [_described(tensors, skipped) for tensors in answers],
+    }
+    Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    return len(requests)
+
+
+def _described(tensors: Mapping[str, Array], skipped: int) -> dict[str, Any]:
+    return {
+        name: {"content": _content(tensor), "shape": list(tensor.shape[skipped:])}
+        for name, tensor in tensors.items()
+    }
+
+
+def _content(tensor: Array) -> Any:
+    values = tensor.reshape(-1).tolist()
+    if tensor.dtype == object:
+        try:
+            return [value.decode() if isinstance(value, bytes) else value for value in values]
+        except UnicodeDecodeError:
+            return _base64(tensor)
+    return values if np.isfinite(tensor).all() else _base64(tensor)
+
+
+def _base64(tensor: Array) -> dict[str, str]:
+    return {"b64": base64.b64encode(to_bytes(tensor)).decode()}

@@ -1,0 +1,105 @@
+"""Columns that are computed together come out as each does alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from interpreters import assert_same
+from strategies import chains, columns, literal
+from test_verbs import searched
+
+from workflow.expressions.column import Column
+from workflow.expressions.lanes import Group, group_steps
+from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.program import Program, build
+from workflow.expressions.tracing import inline
+from workflow.expressions.tree import Expression, call, source
+from workflow.expressions.types import Type
+from workflow.schema import ColumnSchema, Schema
+
+LANES = [f"a{number}" for number in range(5)]
+
+
+def program_of(outputs: dict[str, Expression], inputs: Schema) -> Program:
+    return build(
+        [(ColumnSchema(name, made.type.dtype), made) for name, made in outputs.items()], inputs
+    )
+
+
+def lanes_of(program: Program, inputs: Schema) -> dict[str, Expression]:
+    """The program over each column, its result met by a number of its own and by a neighbour's."""
+    made, last = {}, len(LANES) - 1
+    for number, (name, column) in enumerate(inputs.items()):
+        type_ = Type(column.dtype, column.is_list, column.nullable)
+        result = inline(program, {"a": source(name, type_)})["out"]
+        made[name] = result
+        if result.type.is_number:
+            own = literal(
+                last - number if result.type.kind != "float" else number / 3, result.type.dtype
+            )
+            verb = "multiply" if result.type.kind == "float" else "modulo"  # by 0 in the last lane
+            made[f"{name}_own"] = call(verb, result, own)
+        if number and not result.type.is_list:
+            made[f"{name}_beside"] = call("fill_null", result, made[LANES[number - 1]])
+    return made
+
+
+@searched(150)
+@given(data=st.data())
+def test_columns_together_come_out_as_alone(data):
+    program, _ = data.draw(chains())
+    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
+    inputs = Schema(like.with_(name=name) for name in LANES)
+    rows = data.draw(st.integers(0, 4))
+    given_ = {name: data.draw(columns(like.dtype, rows, is_list=like.is_list)) for name in LANES}
+    outputs = lanes_of(program, inputs)
+    together = NumpyInterpreter(program_of(outputs, inputs))(given_)
+    for name, expression in outputs.items():
+        if not program_of({name: expression}, inputs).inputs:
+            continue  # the same in every row, and alone it does not know how many there are
+        alone = NumpyInterpreter(program_of({name: expression}, inputs))(given_)[name]
+        assert_same(alone, together[name], exact=True, what=f"{name} {program.steps}")
+
+
+def scaled(count: int) -> Program:
+    """Columns that are filled, scaled by a number of their own, and rounded."""
+    inputs = Schema(ColumnSchema(f"x{number}", "float32") for number in range(count))
+    outputs = {
+        name: (source(name, Type("float32")).fill_null(1).cast("float64") / (n + 1)).floor()
+        for n, name in enumerate(inputs)
+    }
+    return program_of(outputs, inputs)
+
+
+def test_equal_work_is_done_as_one_call_each():
+    plan = group_steps(scaled(13))
+    assert [type(entry) for entry in plan] == [Group] * 4
+    assert [len(entry.shown) for entry in plan] == [0, 0, 0, 13]
+
+
+def test_lanes_wait_for_what_takes_longer():
+    inputs = Schema(ColumnSchema(name, "int64", nullable=False) for name in LANES)
+    keys = Column(np.array([0, 1, 2, 3]))
+    outputs = {}
+    for number, name in enumerate(inputs):
+        looked_up = source(name, Type("int64", nullable=False))
+        for _ in range(number):
+            looked_up = looked_up.lookup(keys, first=1)
+        outputs[name] = looked_up + 10
+    run = NumpyInterpreter(program_of(outputs, inputs))
+    made = run({name: Column(np.array([0])) for name in inputs})
+    assert [made[name].values.tolist() for name in inputs] == [[10], [11], [12], [13], [14]]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64, 65])
+def test_number_of_rows_does_not_change_the_answer(rows):
+    values = np.linspace(-9, 9, rows, dtype=np.float32)
+    values[::3] = np.nan
+    program = scaled(5)
+    made = NumpyInterpreter(program, together=64)({name: Column(values) for name in program.inputs})
+    for number, name in enumerate(program.inputs):
+        filled = np.where(np.isnan(values), np.float32(1), values).astype(np.float64)
+        np.testing.assert_array_equal(made[name].values, np.floor(filled / (number + 1)))
+        assert made[name].valid is None or made[name].valid.all()

@@ -1,0 +1,136 @@
+"""Every runtime gives the offline answer: flat lists and padded, alone and among others."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import polars as pl
+import pytest
+from pipelines import everything
+
+from exporter import ServingOptions, export_tensorflow_ensemble, verify
+from exporter.options import RUNTIMES
+from serving import ClientError, EnsembleClient, TritonServer, check_parity
+from workflow.expressions.series import to_column
+from workflow.wire import encode
+
+MAX = 64
+CASES = [f"{runtime}-{rows}" for runtime in RUNTIMES for rows in (0, MAX)]
+EXACT = ("user_back", "word_back", "movie_back", "recent_back", "whole_back", "real_back")
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return everything()
+
+
+@pytest.fixture(scope="module")
+def repository(pipeline, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runtimes")
+    for case in CASES:
+        runtime, rows = case.split("-")
+        options = ServingOptions(runtime=runtime, max_batch_size=int(rows))
+        export_tensorflow_ensemble(
+            pipeline.model,
+            pipeline.workflow,
+            case,
+            folder,
+            pipeline.labels,
+            {"recent": 3},
+            serving=options,
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository):
+    with TritonServer(repository, CASES, startup_timeout=240) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server, case):
+    with EnsembleClient(server.grpc_url, case, timeout=120) as client:
+        yield client
+
+
+def many(rows, count):
+    """Rows repeated, each time in another order."""
+    frames = [rows.sample(fraction=1, shuffle=True, seed=n) for n in range(count // len(rows) + 1)]
+    return pl.concat(frames).head(count)
+
+
+def assert_same(answer, expected):
+    for name in expected.columns:
+        if name in EXACT:
+            assert answer[name].to_list() == expected[name].to_list(), name
+        else:
+            np.testing.assert_allclose(
+                answer[name].to_numpy(), expected[name].to_numpy(), atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_server_equals_offline(case, pipeline, client):
+    rows = many(pipeline.rows, 200)
+    report = check_parity(client, pipeline.workflow, pipeline.model, rows, batch_size=50)
+    assert report.passed, f"\n{report}"
+    compared = {output.name for output in report.outputs}
+    assert compared >= {"score", *EXACT}
+    assert ("genres" in compared) == (not case.startswith("fused"))
+    assert all(o.max_difference == 0 for o in report.outputs if o.name in EXACT)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_is_the_same_alone_and_among_others(case, pipeline, client):
+    rows = many(pipeline.rows, MAX)
+    together = client.predict(rows)
+    assert_same(client.predict(rows.head(7)), together.head(7))
+    alone = pl.concat([client.predict(rows[row]) for row in range(7)])
+    assert_same(alone, together.head(7))
+    assert client.predict(rows.head(0)).schema == together.schema
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sixty_four_clients_at_once_and_a_bad_one_among_them(case, pipeline, client):
+    rows = many(pipeline.rows, MAX)
+    expected = client.predict(rows)
+    bad = {}
+    for column in client.contract.inputs:
+        bad |= encode(column, to_column(rows[column.name][:1]))
+    bad["tags__nnzs"] = -np.ones_like(bad["tags__nnzs"])
+
+    def ask(row):
+        return client.raw(bad) if row == 5 else client.predict(rows[row])
+
+    def attempt(row):
+        try:
+            return ask(row)
+        except ClientError as error:
+            return error
+
+    with ThreadPoolExecutor(MAX) as threads:
+        answers = list(threads.map(attempt, range(MAX)))
+    assert answers.pop(5).code == "INVALID_ARGUMENT"
+    assert_same(pl.concat(answers), expected.filter(pl.int_range(MAX) != 5))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("fused")])
+def test_one_model_is_all_there_is(case, repository, client):
+    assert client.contract.generation == verify(repository, case)
+    assert not list(repository.glob(f"{case}_*"))
+
+
+def test_a_fused_saved_model_runs_in_plain_python(pipeline, repository, server):
+    import tensorflow as tf
+
+    case = "fused_tensorflow-0"
+    loaded = tf.saved_model.load(str(repository / case / "1" / "model.savedmodel"))
+    with EnsembleClient(server.grpc_url, case) as client:
+        tensors = {}
+        for column in client.contract.inputs:
+            tensors |= encode(column, to_column(pipeline.rows[column.name]))
+        served = client.raw(tensors)
+    answer = loaded.signatures["serving_default"](**{n: tf.constant(t) for n, t in tensors.items()})
+    assert {name: tensor.numpy().tolist() for name, tensor in answer.items()} == {
+        name: tensor.tolist() for name, tensor in served.items()
+    }

@@ -1,0 +1,192 @@
+"""Model and loader go on together where they were, also after the process was killed."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+
+from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
+
+
+def make_model():
+    keras.utils.set_random_seed(0)
+    price = keras.Input((1,), name="price")
+    hidden = keras.layers.Dense(4, "relu")(price)
+    model = keras.Model({"price": price}, keras.layers.Dense(1, "sigmoid")(hidden))
+    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy")
+    return model
+
+
+@pytest.fixture
+def make_prices(make):
+    return lambda **options: make(cat_names=[], **{"batch_size": 100, **options})
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends training as a crash would: with an error."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        del batch, logs
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def train(loader, folder, callbacks=(), epochs=3, data=None, **fit):
+    model = make_model()
+    checkpoint = LoaderCheckpoint(loader, folder, save_freq=4)
+    model.fit(
+        loader if data is None else data,
+        epochs=epochs,
+        initial_epoch=checkpoint.restore(model),
+        callbacks=[checkpoint, *callbacks],
+        verbose=0,
+        shuffle=False,
+        **fit,
+    )
+    return model
+
+
+def assert_same(one, other):
+    for a, b in zip(one.variables, other.variables, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    for a, b in zip(one.optimizer.variables, other.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """The model of a training that nothing interrupted."""
+    loader = KerasSequenceLoader(folder, 100, ["rating"], cont_names=["price"], seed=7)
+    return train(loader, tmp_path_factory.mktemp("whole"))
+
+
+# Batch 10 of each epoch is its last. 4: saved just then. 9: in between. 20: an epoch's end.
+@pytest.mark.parametrize("crash", [4, 9, 20])
+def test_an_interrupted_training_ends_with_the_very_same_model(make_prices, tmp_path, whole, crash):
+    with pytest.raises(KeyboardInterrupt):
+        train(make_prices(), tmp_path / "killed", [StopAfter(crash)])
+    loader = make_prices(seed=99)  # the checkpoint's seed counts
+    resumed = train(loader, tmp_path / "killed")
+    assert_same(resumed, whole)
+    assert loader.get_state()["epoch"] == 3
+
+
+def test_batches_that_keras_read_ahead_are_not_lost(make_prices, tmp_path):
+    """`class_weight` makes Keras prefetch, so that the loader is ahead of the model."""
+    weights = {"class_weight": {0: 1.0, 1: 2.0}}
+    whole = train(make_prices(), tmp_path / "whole", **weights)
+    with pytest.raises(KeyboardInterrupt):
+        train(make_prices(), tmp_path / "killed", [StopAfter(15)], **weights)
+    assert json.loads((tmp_path / "killed/checkpoint.json").read_text())["loader"]["batch"] == 4
+    assert_same(train(make_prices(), tmp_path / "killed", **weights), whole)
+
+
+def test_steps_per_execution_and_map(make_prices, tmp_path):
+    loader = make_prices()
+    model = make_model()
+    model.compile("sgd", "mse", steps_per_execution=4)
+    checkpoint = LoaderCheckpoint(loader, tmp_path, save_freq=1)
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            del batch, logs
+            state = json.loads((tmp_path / "checkpoint.json").read_text())
+            seen.append((state["epoch"], state["loader"]["epoch"], state["loader"]["batch"]))
+
+    mapped = loader.map(lambda x, y: (x, y))
+    model.fit(mapped, epochs=2, callbacks=[checkpoint, Watch()], verbose=0, shuffle=False)
+    assert seen == [(0, 0, 4), (0, 0, 8), (1, 1, 0), (1, 1, 4), (1, 1, 8), (2, 2, 0)]
+
+
+def test_one_checkpoint_is_kept_and_a_finished_training_is_not_repeated(make_prices, tmp_path):
+    train(make_prices(), tmp_path, epochs=1)
+    assert len(list(tmp_path.glob("*.weights.h5"))) == 1
+    model = make_model()
+    assert LoaderCheckpoint(make_prices(), tmp_path).restore(model) == 1
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path):
+    """SIGKILL a training that saves after every batch, then start it again."""
+    program = textwrap.dedent(
+        f"""
+        import sys, warnings
+        warnings.simplefilter("error", UserWarning)
+        sys.path.insert(0, {str(folder.parent)!r})
+        import keras
+        from loader import KerasSequenceLoader, LoaderCheckpoint
+        keras.utils.set_random_seed(0)
+        price = keras.Input((1,), name="price")
+        model = keras.Model({{"price": price}}, keras.layers.Dense(1)(price))
+        model.compile("adam", "mse")
+        loader = KerasSequenceLoader(
+            {str(folder)!r}, 10, ["rating"], cont_names=["price"], seed=int(sys.argv[1])
+        )
+        checkpoint = LoaderCheckpoint(loader, {str(tmp_path)!r}, save_freq=1)
+        epoch = checkpoint.restore(model)
+        print("at", loader.get_state()["epoch"] * 100 + loader.get_state()["batch"], flush=True)
+        class Tell(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                print("batch", flush=True)
+        model.fit(loader, epochs=2, initial_epoch=epoch, callbacks=[checkpoint, Tell()], verbose=0,
+                  shuffle=False)
+        print("done", [float(v.numpy().sum()) for v in model.variables], flush=True)
+        """
+    )
+
+    def run(seed, kill_after):
+        lines, trained = [], 0
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(seed)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            for line in process.stdout:
+                lines.append(line.strip())
+                trained += line == "batch\n"
+                if trained == kill_after:
+                    process.send_signal(signal.SIGKILL)
+                    break
+        start = next(int(line.split()[1]) for line in lines if line.startswith("at"))
+        return start, trained, lines[-1]
+
+    start, trained, _ = run(1, 37)
+    assert (start, trained) == (0, 37)
+    start, _, resumed = run(2, None)
+    assert start in (37, 38), "the batch after the last one told may have been saved as well"
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert run(1, None)[2] == resumed, "a kill left another model than none"
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"format": 2}', '{"format": 1, "epoch": 0, "loader": {}}']
+)
+def test_a_damaged_checkpoint(make_prices, tmp_path, content):
+    (tmp_path / "checkpoint.json").write_text(content)
+    with pytest.raises(LoaderError, match=r"checkpoint\.json.*Remove the folder"):
+        LoaderCheckpoint(make_prices(), tmp_path).restore(make_model())
+
+
+def test_another_model(make_prices, tmp_path):
+    train(make_prices(), tmp_path, epochs=1)
+    price = keras.Input((1,), name="price")
+    other = keras.Model(price, keras.layers.Dense(7)(keras.layers.Dense(7)(price)))
+    other.compile("adam", "mse")
+    with pytest.raises(LoaderError, match="Expected the weights of this model"):
+        LoaderCheckpoint(make_prices(), tmp_path).restore(other)
+
+
+def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):
+    with pytest.raises(LoaderError, match="Leave steps_per_epoch out"):
+        train(make_prices(), tmp_path, steps_per_epoch=5)
+    with pytest.raises(LoaderError, match="save_freq as a whole number"):
+        LoaderCheckpoint(make_prices(), tmp_path, save_freq=0)

@@ -1,0 +1,77 @@
+"""How well rows are mixed."""
+
+import itertools
+
+import numpy as np
+import polars as pl
+
+from loader import KerasSequenceLoader
+
+
+def test_row_groups_of_all_files_are_mixed(make, users):
+    files = np.searchsorted([0, 400, 750], users(make()), side="right")
+    assert len(list(itertools.groupby(files))) > 3, "the files came one after another"
+
+
+def test_larger_chunks_mix_more(make, users):
+    """Sorted labels: how far a batch's mean strays from the mean of all rows."""
+
+    def drift(parts):
+        batches = np.array(users(make(parts_per_chunk=parts, batch_size=100))).reshape(10, 100)
+        return float(np.std(batches.mean(axis=1)))
+
+    # In file order the batches' means spread with 287, in a perfect shuffle with 29.
+    assert drift(11) < 60
+    assert drift(1) > 150
+    assert drift(11) < drift(4) < drift(1)
+
+
+def test_row_order_has_no_trend(make, ratings, users):
+    """One chunk is a uniform shuffle: position and value do not correlate."""
+    frame = pl.concat([ratings] * 20).with_columns(userId=pl.int_range(20_000))
+    seen = users(make(frame, batch_size=1000))
+    assert sorted(seen) == list(range(20_000))
+    correlation = np.corrcoef(seen, np.arange(20_000))[0, 1]
+    assert abs(correlation) < 4 / np.sqrt(20_000)
+    assert np.mean(np.diff(seen) == 1) < 0.001
+
+
+def spread(order):
+    """How far batches of 1,000 stray from the mean of all rows, as multiples of chance."""
+    batches = np.asarray(order, float).reshape(-1, 1000)
+    return batches.mean(axis=1).std() / (np.std(order) / np.sqrt(1000))
+
+
+def rank_correlation(order):
+    """Spearman's, of a row's place in the stream and its place in the sorted data."""
+    return abs(np.corrcoef(order, np.arange(len(order)))[0, 1])
+
+
+def as_peers_shuffle(rows, group, parts, seed=0):
+    """NVTabular's order: row groups as they come, rows mixed within `parts` of them."""
+    random = np.random.default_rng(seed)
+    chunks = np.split(np.arange(rows), range(group * parts, rows, group * parts))
+    return np.concatenate([random.permutation(chunk) for chunk in chunks])
+
+
+def test_shuffling_is_measured_against_the_peers_on_sorted_data(tmp_path):
+    """The figures in the class docstring: 40 row groups of 1,000 rows, sorted by their value."""
+    rows, group = 40_000, 1000
+    frame = pl.DataFrame({"row": np.arange(rows)})
+    frame.write_parquet(tmp_path / "sorted.parquet", row_group_size=group)
+    found = {}
+    for parts in (1, 8, 40):
+        loader = KerasSequenceLoader(
+            tmp_path, 1000, [], cat_names=["row"], parts_per_chunk=parts, seed=1
+        )
+        order = np.concatenate([x["row"].numpy()[:, 0] for x in loader])
+        assert sorted(order) == list(range(rows))
+        found[parts] = (rank_correlation(order), spread(order))
+        peers = as_peers_shuffle(rows, group, parts)
+        if parts < 40:
+            assert rank_correlation(peers) > 0.95, "the peers' order is the order of the files"
+            assert found[parts][0] < 0.4
+            assert found[parts][1] < 1.05 * spread(peers)
+    assert found[40][1] < 1.5, "one chunk of everything is a uniform shuffle"
+    assert found[40][0] < 4 / np.sqrt(rows)
+    assert found[40][1] < found[8][1] / 3 < found[1][1] / 6

@@ -1,0 +1,128 @@
+"""Layers of a model's dense part against loops in numpy."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError
+from training.layers import CrossNetwork, DotProductInteraction, XDeepFMOuterProduct
+
+TYPES = (None, "field_all", "field_each", "field_interaction")
+
+
+def stack(rows=3, vectors=4, width=5, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, vectors, width)).astype("float32")
+
+
+def products_by_hand(x, kind, kernel, self_interaction):
+    pairs = [(i, j) for i in range(x.shape[1]) for j in range(i + self_interaction)]
+    if kind is None:
+        return np.array([[row[i] @ row[j] for i, j in pairs] for row in x])
+    matrices = {
+        "field_all": [kernel for _ in pairs],
+        "field_each": [kernel[i] for i, _ in pairs] if kind == "field_each" else None,
+        "field_interaction": kernel,
+    }[kind]
+    forms = list(zip(pairs, matrices, strict=True))
+    return np.array([[row[i] @ matrix @ row[j] for (i, j), matrix in forms] for row in x])
+
+
+@pytest.mark.parametrize("self_interaction", [False, True])
+@pytest.mark.parametrize("kind", TYPES)
+def test_products_equal_a_loop_over_pairs(kind, self_interaction):
+    layer = DotProductInteraction(kind, self_interaction)
+    x = stack()
+    result = layer(x)
+    kernel = layer.kernel.numpy() if kind else None
+    expected = products_by_hand(x, kind, kernel, self_interaction)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert layer.compute_output_shape(x.shape) == tuple(result.shape)
+    assert keras.layers.Dense(1)(result).shape == (3, 1)  # its static shape is the real one
+
+
+@pytest.mark.parametrize("self_interaction", [False, True])
+@pytest.mark.parametrize("kind", TYPES[:3])
+def test_the_gradient_of_products_is_that_of_differences(kind, self_interaction):
+    layer = DotProductInteraction(kind, self_interaction, dtype="float64")
+    x = tf.constant(stack(2, 3, 2), tf.float64)
+    layer(x)
+    weights = np.random.default_rng(1).normal(size=layer.compute_output_shape((2, 3, 2)))
+
+    def loss(x):
+        return tf.reduce_sum(layer(x) * weights)
+
+    ((analytic,), (numeric,)) = tf.test.compute_gradient(loss, [x])
+    np.testing.assert_allclose(analytic, numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_products_compile_with_xla():
+    layer = DotProductInteraction()
+    x = stack()
+    compiled = tf.function(layer, jit_compile=True)
+    np.testing.assert_allclose(compiled(tf.constant(x)), layer(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_the_cross_network_equals_its_formula(rank):
+    layer = CrossNetwork(2, rank)
+    x = stack()[:, 0]
+    result = layer(x).numpy()
+    for bias in layer.biases:
+        bias.assign(np.random.default_rng(2).normal(size=bias.shape))
+    result = layer(x).numpy()
+    expected = x
+    for kernels, bias in zip(layer.kernels, layer.biases, strict=True):
+        linear = expected
+        for kernel in kernels:
+            linear = linear @ kernel.numpy()
+        expected = x * (linear + bias.numpy()) + expected
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    parameters = sum(weight.numpy().size for weight in layer.weights)
+    assert parameters == 2 * (5 + (25 if rank is None else 20))
+
+
+def test_the_outer_product_equals_a_loop():
+    layer = XDeepFMOuterProduct(3)
+    first, second = stack(2, 4, 5), stack(2, 6, 5, seed=1)
+    result = layer((first, second)).numpy()
+    kernel = layer.kernel.numpy().reshape(4, 6, 3)
+    expected = np.zeros((2, 3, 5))
+    for k, i, j in itertools.product(range(3), range(4), range(6)):
+        expected[:, k] += kernel[i, j, k] * first[:, i] * second[:, j]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert layer.compute_output_shape((first.shape, second.shape)) == (2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DotProductInteraction("field_each", self_interaction=True),
+        lambda x: CrossNetwork(2, rank=3)(keras.layers.Flatten()(x)),
+        lambda x: XDeepFMOuterProduct(3)((x, x)),
+    ],
+)
+def test_keras_saves_and_loads_them(tmp_path, make):
+    inputs = keras.Input((4, 5))
+    model = keras.Model(inputs, make(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(stack()), model(stack()))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DotProductInteraction("all"), "field_interaction. Received: 'all'"),
+        (lambda: DotProductInteraction()(tf.ones((2, 3))), "vectors, width.*stack"),
+        (lambda: CrossNetwork(0), "at least one. Received: depth=0"),
+        (lambda: CrossNetwork()(tf.ones((2, 3, 4))), r"\(N, width\)"),
+        (lambda: XDeepFMOuterProduct(0), "dim of at least one"),
+        (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3, 5)))), "4 and 5"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, message):
+    with pytest.raises(TrainingError, match=message):
+        call()

@@ -1,0 +1,61 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError
+from training.layers import LinearFeatures
+
+CARDINALITIES = {"user": 6, "genres": 5}
+INPUTS = {
+    "user": tf.constant([[2], [2], [7]]),
+    "genres": (tf.constant([[3], [4], [2]]), tf.constant([[1], [2], [0]])),
+    "vector": tf.constant([[1.0, 2.0], [3.0, 4.0], [0.0, 0.0]]),
+}
+
+
+def test_it_starts_at_zero_and_learns_the_gradient_of_the_formula():
+    layer = LinearFeatures(CARDINALITIES, ["vector"])
+    with tf.GradientTape() as tape:
+        result = layer(INPUTS)
+        loss = tf.reduce_sum(result * [[1.0], [10.0], [100.0]])
+    assert not result.numpy().any()
+    weights = layer.trainable_weights
+    keras.optimizers.SGD(1.0).apply(tape.gradient(loss, weights), weights)
+    # user 2 is in two rows; user 7 is unknown; the bias and the kernel see every row.
+    kernel = np.array([[-31.0], [-42.0]])
+    bias = -111.0
+    expected = INPUTS["vector"].numpy() @ kernel + bias + [[-11 - 1], [-11 - 20], [-100]]
+    np.testing.assert_allclose(layer(INPUTS), expected)
+
+
+def test_all_weights_of_ids_are_one_variable():
+    layer = LinearFeatures(CARDINALITIES)
+    assert layer(INPUTS).shape == (3, 1)
+    assert {tuple(weight.shape) for weight in layer.weights} == {(6 + 5 + 2, 1), (1,)}
+
+
+def test_numbers_alone_do_as_well():
+    layer = LinearFeatures({}, ["vector"])
+    assert layer(INPUTS).shape == (3, 1)
+    assert len(layer.trainable_weights) == 2
+
+
+def test_keras_saves_and_loads_it(tmp_path):
+    inputs = {
+        "user": keras.Input((1,), name="user", dtype="int32"),
+        "genres": tuple(keras.Input((1,), name=f"genres{half}", dtype="int32") for half in "vn"),
+        "vector": keras.Input((2,), name="vector"),
+    }
+    model = keras.Model(inputs, LinearFeatures(CARDINALITIES, ["vector"])(inputs))
+    for weight in model.weights:
+        weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(INPUTS), model(INPUTS))
+
+
+@pytest.mark.parametrize("arguments", [({},), (CARDINALITIES, ["user"])])
+def test_no_column_or_one_named_twice(arguments):
+    with pytest.raises(TrainingError, match="at least one column"):
+        LinearFeatures(*arguments)

@@ -1,0 +1,74 @@
+"""Fitting on a cluster of two processes: the same state as on one machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from distributed import Client, LocalCluster
+
+from workflow import Workflow, WorkflowError, ops
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dask")
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(folder)
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path):
+    random = np.random.default_rng(0)
+    for number in range(11):
+        frame = pl.DataFrame(
+            {
+                "user": random.zipf(1.3, 500) % 300,
+                "tags": [["a", "b"][: n % 3] for n in random.integers(0, 3, 500)],
+                "price": random.normal(100, 5, 500),
+                "rating": random.integers(1, 6, 500).astype(float),
+            }
+        )
+        frame.write_parquet(tmp_path / f"{number:02}.parquet")
+    return tmp_path
+
+
+def make():
+    clipped = ["price"] >> ops.LambdaOp(lambda price: price.clip(95.0, 105.0))
+    encoded = ["user"] >> ops.TargetEncoding("rating")
+    return Workflow((["user", "tags"] >> ops.Categorify()) + (clipped >> ops.Normalize()) + encoded)
+
+
+def test_a_cluster_learns_what_one_machine_learns(client, folder):
+    there, here = make().fit(folder, client=client), make().fit(folder)
+    assert there.output_schema == here.output_schema
+    made, want = there.transform(folder).collect(), here.transform(folder).collect()
+    assert made.select("user", "tags").equals(want.select("user", "tags"))
+    for name in ("price", "TE_user_rating"):
+        np.testing.assert_allclose(made[name], want[name], rtol=1e-5)
+
+
+def test_what_needs_all_rows_is_learnt_here(client, folder):
+    sessions = ["user", "price"] >> ops.Groupby("user", aggs={"price": "count"})
+    there = Workflow(sessions >> ops.Categorify()).fit(folder, client=client)
+    here = Workflow(sessions >> ops.Categorify()).fit(folder)
+    made, want = there.transform(folder).collect(), here.transform(folder).collect()
+    assert made.sort(pl.all()).equals(want.sort(pl.all()))
+
+
+def test_an_error_on_a_worker_is_our_error(client, folder):
+    pl.DataFrame({"user": ["x"]}).write_parquet(folder / "99.parquet")
+    with pytest.raises(WorkflowError, match="cannot be fitted to"):
+        Workflow(["user"] >> ops.Categorify()).fit(folder, client=client)
+
+
+def test_rows_that_only_this_machine_has_are_refused(client):
+    with pytest.raises(WorkflowError, match=r"workers can read\. Received: dict"):
+        Workflow(["user"] >> ops.Categorify()).fit({"user": [1]}, client=client)

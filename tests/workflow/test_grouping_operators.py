@@ -1,0 +1,162 @@
+"""Operators over groups of rows give what a loop over the rows gives."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+
+import polars as pl
+import pytest
+from grouped_ratings import grouped, in_files, known, ratings
+
+from workflow import Workflow, WorkflowError, ops
+
+
+def near(value: float | None):
+    return None if value is None else pytest.approx(value, rel=1e-6)
+
+
+# JoinGroupby
+
+
+def test_statistics_of_groups_are_those_of_their_rows(tmp_path):
+    frame = ratings()
+    stats = ["count", "sum", "mean", "std", "var", "min", "max"]
+    described = [["user", "city"], "user"] >> ops.JoinGroupby("rating", stats=stats)
+    made = Workflow(described).fit(in_files(frame, tmp_path)).transform(frame).collect()
+    for key in (("user", "city"), ("user",)):
+        groups, prefix = grouped(frame, *key), "_".join(key)
+        for row, result in zip(frame.rows(named=True), made.rows(named=True), strict=True):
+            rows = groups[tuple(row[name] for name in key)]
+            values = known(rows, "rating")
+            assert result[f"{prefix}_count"] == len(rows)
+            assert result[f"{prefix}_rating_sum"] == sum(values)
+            assert result[f"{prefix}_rating_min"] == min(values, default=None)
+            assert result[f"{prefix}_rating_max"] == max(values, default=None)
+            expected = [
+                statistics.fmean(values) if values else None,
+                statistics.stdev(values) if len(values) > 1 else None,
+                statistics.variance(values) if len(values) > 1 else None,
+            ]
+            received = [result[f"{prefix}_rating_{stat}"] for stat in ("mean", "std", "var")]
+            assert received == [near(value) for value in expected]
+
+
+def test_group_that_was_not_there_has_count_zero_and_nothing_else():
+    described = ["user"] >> ops.JoinGroupby("price", stats=["count", "sum", "max"])
+    workflow = Workflow(described).fit({"user": [1, 1], "price": [2.0, 3.0]})
+    assert workflow.transform({"user": [9, None, 1]}).collect().rows() == [
+        (0, None, None),
+        (0, None, None),
+        (2, 5.0, 3.0),
+    ]
+
+
+def test_small_deviation_of_large_values_is_kept():
+    # Sums of squares would give 0 here, and a network a feature that tells nothing.
+    prices = [1e8, 1e8 + 1, 1e8 + 2]
+    described = ["user"] >> ops.JoinGroupby("price", stats="std")
+    workflow = Workflow(described).fit({"user": [1] * 3, "price": prices})
+    assert workflow.transform({"user": [1]}).collect().item() == 1.0
+
+
+# Groupby
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_sessions_are_of_the_whole_data_and_in_order(tmp_path, ascending):
+    frame = ratings()
+    columns = ["user", "city", "rating", "time"]
+    sessions = columns >> ops.Groupby(
+        ["user", "city"],
+        sort_cols="time",
+        aggs={
+            "time": ["list", "first", "last", "min", "max"],
+            "rating": ["count", "nunique", "sum", "mean", "std", "var", "median"],
+        },
+        ascending=ascending,
+    )
+    made = Workflow(sessions).fit(in_files(frame, tmp_path)).transform(tmp_path).collect()
+    groups = grouped(frame.sort("time", descending=not ascending), "user", "city")
+    keys = made.select("user", "city").rows()
+    assert sorted(map(repr, keys)) == sorted(map(repr, groups))
+    for key, row in zip(keys, made.rows(named=True), strict=True):
+        rows = groups[key]
+        times, values = [r["time"] for r in rows], known(rows, "rating")
+        assert row["time_list"] == times
+        assert (row["time_first"], row["time_last"]) == (times[0], times[-1])
+        assert (row["time_min"], row["time_max"]) == (min(times), max(times))
+        assert row["rating_count"] == len(values)
+        assert row["rating_nunique"] == len(set(values))
+        assert row["rating_sum"] == sum(values)
+        expected = [
+            statistics.fmean(values) if values else None,
+            statistics.median(values) if values else None,
+            statistics.stdev(values) if len(values) > 1 else None,
+            statistics.variance(values) if len(values) > 1 else None,
+        ]
+        received = [row[f"rating_{aggregate}"] for aggregate in ("mean", "median", "std", "var")]
+        assert received == [near(value) for value in expected]
+
+
+def test_sum_of_narrow_integers_does_not_wrap():
+    data = {"user": [1, 1], "clicks": pl.Series([2**31 - 1, 5], dtype=pl.Int32)}
+    sessions = Workflow(["user", "clicks"] >> ops.Groupby("user", aggs="sum")).fit(data)
+    assert sessions.transform(data).collect()["clicks_sum"].to_list() == [2**31 + 4]
+
+
+def test_ids_of_a_session_keep_what_an_embedding_needs():
+    ids = ["item"] >> ops.Categorify()
+    sessions = ["user"] + ids >> ops.Groupby("user", aggs={"item": ["list", "count"]})
+    schema = Workflow(sessions).fit({"user": [1, 1, 2], "item": ["a", "b", "a"]}).output_schema
+    assert schema["item_list"].is_list
+    assert schema["item_list"].properties["cardinality"] == 5
+    assert schema.tagged("categorical").names == ["item_list"]
+    assert schema.tagged("continuous").names == ["item_count"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"groupby_cols": []}, "column names in groupby_cols"),
+        ({"groupby_cols": "user", "aggs": "mode"}, "aggs among list, first.*'mode'"),
+        ({"groupby_cols": "user", "aggs": {}}, "needs aggs"),
+        ({"groupby_cols": "other"}, "No column 'other'"),
+        ({"groupby_cols": "user", "sort_cols": "other"}, "No column 'other'"),
+        ({"groupby_cols": "user", "aggs": {"other": "list"}}, "No column 'other'"),
+        ({"groupby_cols": "user", "aggs": "mean"}, "cannot make 'mean' of column 'city', string"),
+        ({"groupby_cols": "genres"}, "takes no list as a key.*'genres'"),
+    ],
+)
+def test_grouping_settings_are_checked(settings, message):
+    data = {"user": [1], "city": ["a"], "genres": [["x"]]}
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(list(data) >> ops.Groupby(**settings)).fit(data)
+
+
+# DifferenceLag
+
+
+def test_differences_are_of_the_rows_of_one_user(tmp_path):
+    frame = ratings()
+    lagged = ["time", "rating"] >> ops.DifferenceLag(["user", "city"], shift=[1, -2])
+    made = Workflow(lagged).fit(in_files(frame, tmp_path)).transform(tmp_path).collect()
+    seen = defaultdict(list)
+    for number, row in enumerate(frame.rows(named=True)):
+        seen[row["user"], row["city"]].append(number)
+    for name in ("time", "rating"):
+        values = frame[name].to_list()
+        for shift in (1, -2):
+            expected = [None] * frame.height
+            for rows in seen.values():
+                for place, row in enumerate(rows):
+                    other = place - shift
+                    pair = (values[row], values[rows[other]]) if 0 <= other < len(rows) else (None,)
+                    expected[row] = None if None in pair else pair[0] - pair[1]
+            assert made[f"{name}_difference_lag_{shift}"].to_list() == expected
+
+
+def test_difference_of_large_times_is_exact():
+    data = {"user": [1, 1], "time": [2**62, 2**62 + 3]}
+    lagged = Workflow(["time"] >> ops.DifferenceLag("user")).fit(data)
+    assert lagged.transform(data).collect()["time_difference_lag_1"].to_list() == [None, 3.0]

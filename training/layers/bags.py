@@ -1,0 +1,101 @@
+"""From the vectors of all values of list columns to one vector a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from training.errors import TrainingError
+
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+def check_combiner(combiner: str) -> str:
+    """The combiner, if it is one.
+
+    Raises:
+        TrainingError: it is none.
+    """
+    if combiner not in COMBINERS:
+        raise TrainingError(
+            f"Expected a combiner among {', '.join(COMBINERS)}. Received: {combiner!r}."
+        )
+    return combiner
+
+
+def combine(vectors: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, combiner: str) -> tf.Tensor:
+    """Adds up the vectors of each row; an empty row gets zeros.
+
+    A row's vectors are added in their order, so its result is the same to the last bit alone and
+    in a batch.
+
+    Args:
+        vectors: (values, width).
+        rows: int64 (values,), the row of each vector, ascending.
+        lengths: (rows,), the number of vectors of each row, of any numeric dtype.
+        combiner: "sum", "mean" or "sqrtn" (the sum divided by the square root of the count).
+
+    Returns:
+        (rows, width), of the dtype of `vectors`.
+    """
+    bags = _sum_rows(vectors, rows, tf.size(lengths))
+    if combiner != "sum":
+        counts = tf.cast(tf.maximum(lengths, 1), bags.dtype)
+        divisor = counts if combiner == "mean" else tf.sqrt(counts)
+        bags /= divisor[:, tf.newaxis]
+    return tf.ensure_shape(bags, [None, vectors.shape[1]])
+
+
+@tf.custom_gradient
+def _sum_rows(
+    vectors: tf.Tensor, rows: tf.Tensor, count: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence[Any]]]:
+    # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
+    bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
+        data=vectors,
+        # TensorFlow's range is made on the host and copied.
+        indices=tf.cast(tf.cumsum(tf.ones_like(rows, tf.float64), exclusive=True), tf.int64),
+        segment_ids=rows,
+        num_segments=count,
+    )
+
+    def gradient(upstream: tf.Tensor) -> Sequence[Any]:
+        # TensorFlow's own, made for any indices, sorts and sums.
+        return tf.gather(upstream, rows), None, None
+
+    return bags, gradient
+
+
+def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The row that each value of a list column belongs to.
+
+    Marks where rows end and counts the marks, so the cost is that of the rows and values,
+    however long the longest row is. The number of values is read off their shape, which is known
+    without waiting for a GPU.
+
+    Args:
+        lengths: int64 row lengths, shape (N,).
+        values: a tensor as long as there are values.
+
+    Returns:
+        int64 of shape (values,), ascending. Where the lengths add up to less than there are
+        values, a GPU gives the surplus values the row N, which does not exist; where they add up
+        to more, it leaves the surplus lengths without values.
+
+    Raises:
+        tf.errors.InvalidArgumentError: on the CPU, lengths that do not add up to the number of
+            values. A GPU would have to be waited for in every step to notice.
+
+    Example:
+        >>> row_of_value(tf.constant([2, 0, 1], tf.int64), tf.constant([7, 8, 9])).numpy()
+        array([0, 0, 2])
+    """
+    # TensorFlow has cumulative sums of floats only on the GPU; these are exact up to 2**53.
+    ends = tf.cast(tf.cumsum(tf.cast(lengths, tf.float64)), tf.int64)[:, tf.newaxis]
+    marks = tf.zeros(tf.shape(values)[:1] + 1, tf.float64)
+    marks = tf.tensor_scatter_nd_add(marks, ends, tf.ones_like(lengths, tf.float64))
+    rows = tf.cast(tf.cumsum(marks)[:-1], tf.int64)
+    # Adds zero. On the CPU gathering fails at a row that does not exist.
+    return rows + tf.minimum(tf.gather(lengths, rows), 0)

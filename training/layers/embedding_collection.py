@@ -1,0 +1,191 @@
+"""Embeddings of many columns, with one table for all columns of one width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.errors import TrainingError
+from training.layers.bags import check_combiner
+from training.layers.embedding_bag import check_size, rows_of
+from training.layers.shared_table import SharedTable
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class EmbeddingCollection(keras.layers.Layer):
+    """Looks up the vectors of many columns of ids, single values and lists.
+
+    The tables of all columns of one width are one variable, so that a step gathers, scatters and
+    updates once, not once for each column.
+
+    An id out of range takes its column's row of the unknown, on every device: zeros, unless
+    training saw such ids, which then share one trained vector.
+
+    Args:
+        embedding_sizes: column name -> (cardinality, width), single values and lists alike.
+        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
+        embeddings_initializer: a Keras initializer, called for each column by itself.
+        validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
+        **kwargs: those of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: a dictionary of, for each column, ids (N, 1) or a pair (values (nnz, 1), nnzs
+            (N, 1)). Further columns are ignored.
+
+    Output: a dictionary of column -> (N, width), in the layer's compute dtype.
+
+    Attributes:
+        embedding_tables: column -> the vectors of its ids, (cardinality, width): copies.
+
+    Raises:
+        TrainingError: no column, a size that makes no sense, a column missing from the inputs or
+            of another form, or no room for a table.
+        tf.errors.InvalidArgumentError: as `EmbeddingBag`.
+
+    Example:
+        >>> layer = EmbeddingCollection({"userId": (100, 16), "genres": (22, 16)})
+        >>> vectors = layer({
+        ...     "userId": tf.constant([[5], [9]]),
+        ...     "genres": (tf.constant([[3], [4], [5]]), tf.constant([[1], [2]])),
+        ... })
+        >>> vectors["genres"].shape
+        TensorShape([2, 16])
+    """
+
+    def __init__(
+        self,
+        embedding_sizes: Mapping[str, tuple[int, int]],
+        combiner: str = "mean",
+        embeddings_initializer: Any = "uniform",
+        validate_ids: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not embedding_sizes:
+            raise TrainingError("Expected embedding sizes of at least one column. Received: none.")
+        for name, (rows, width) in embedding_sizes.items():
+            check_size(name, rows, width)
+        # A list of pairs, since Keras hands the dictionaries of a saved layer back sorted.
+        self.embedding_sizes = [
+            (name, rows, width) for name, (rows, width) in embedding_sizes.items()
+        ]
+        self.combiner = check_combiner(combiner)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.validate_ids = validate_ids
+        self._tables = [self._table(width) for width in dict.fromkeys(self.widths.values())]
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The width of each column's vectors."""
+        return {name: width for name, _, width in self.embedding_sizes}
+
+    def _table(self, width: int) -> SharedTable:
+        columns = {name: rows for name, rows, own in self.embedding_sizes if own == width}
+        return SharedTable(
+            columns,
+            width,
+            self.embeddings_initializer,
+            self.combiner,
+            name=f"width_{width}",
+            dtype=self.dtype_policy,
+        )
+
+    @property
+    def embedding_tables(self) -> dict[str, tf.Tensor]:
+        """The vectors of each column's ids, once the layer is built."""
+        by_name = {
+            name: table.table(name) for table in self._tables for name in table.cardinalities
+        }
+        return {name: by_name[name] for name in self.widths}
+
+    def set_embedding_table(self, column: str, vectors: Any) -> None:
+        """Sets the vectors of a column's ids, (cardinality, width): pre-trained ones, say.
+
+        Raises:
+            TrainingError: no such column, or vectors of another shape.
+        """
+        if column not in self.widths:
+            raise TrainingError(
+                f"Expected a column among {', '.join(self.widths)}. Received: {column!r}."
+            )
+        next(table for table in self._tables if column in table.cardinalities).assign(
+            column, vectors
+        )
+
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
+        """Creates the tables."""
+        for table in self._tables:
+            table.build()
+        self.built = True
+
+    def call(self, inputs: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        """The vectors of each column; see the class."""
+        vectors = {
+            name: block[:, place]
+            for names, block in self.blocks(inputs)
+            for place, name in enumerate(names)
+        }
+        return {name: vectors[name] for name in self.widths}
+
+    def blocks(self, inputs: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], tf.Tensor]]:
+        """The vectors as they are looked up: columns and their vectors (N, columns, width).
+
+        What takes whole blocks spares taking them apart.
+        """
+        check_present(self.name, list(self.widths), inputs)
+        for table in self._tables:
+            table.validate_ids = self.validate_ids
+            given = {name: inputs[name] for name in table.cardinalities}
+            lists = {
+                name: self._pair(name, pair)
+                for name, pair in given.items()
+                if isinstance(pair, (tuple, list))
+            }
+            single = {name: ids for name, ids in given.items() if name not in lists}
+            if single:
+                yield tuple(single), tf.cast(table.single(single), self.compute_dtype)
+            if lists:
+                vectors = tf.transpose(table.bags(lists), [1, 0, 2])
+                yield tuple(lists), tf.cast(vectors, self.compute_dtype)
+
+    def _pair(self, column: str, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        if len(tensors) != 2:
+            raise TrainingError(
+                f"Expected ids, or a pair (values, nnzs), for {column!r}. "
+                f"Received: {len(tensors)} tensors."
+            )
+        return tensors[0], tensors[1]
+
+    def compute_output_shape(self, input_shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Column -> (N, width)."""
+        check_present(self.name, list(self.widths), input_shape)
+        return {name: (rows_of(input_shape[name]), width) for name, width in self.widths.items()}
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able."""
+        return {
+            **super().get_config(),
+            "embedding_sizes": [list(entry) for entry in self.embedding_sizes],
+            "combiner": self.combiner,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+            "validate_ids": self.validate_ids,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> EmbeddingCollection:
+        """The layer that `get_config` described."""
+        sizes = {name: (rows, width) for name, rows, width in config["embedding_sizes"]}
+        return cls(**{**config, "embedding_sizes": sizes})
+
+
+def check_present(layer: str, wanted: list[str], inputs: Mapping[str, Any]) -> None:
+    """Raises TrainingError when a column is missing from the features given to a layer."""
+    missing = [name for name in wanted if name not in inputs]
+    if missing:
+        raise TrainingError(
+            f"Expected the columns {', '.join(wanted)} in the features of {layer!r}. "
+            f"Received: {', '.join(inputs)}; missing: {', '.join(missing)}."
+        )

@@ -1,0 +1,77 @@
+"""Ids as columns hold them, checked, and moved to their place in a shared table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from training.errors import TrainingError
+
+
+def flat_integers(layer: str, what: str, tensor: Any) -> tf.Tensor:
+    """A column (rows, 1) of integers as int64 (rows,).
+
+    Every integer becomes int64: for most operations on int32, TensorFlow goes to the host and
+    back, since it takes int32 for shapes. A uint64 beyond int64 becomes negative, and so stays
+    out of every table's range.
+
+    Raises:
+        TrainingError: another shape, or a dtype that is no integer.
+    """
+    if len(tensor.shape) != 2 or tensor.shape[1] != 1 or not tensor.dtype.is_integer:
+        raise TrainingError(
+            f"Expected {what} of shape (rows, 1) and an integer dtype for {layer!r}. "
+            f"Received: shape {tuple(tensor.shape)}, dtype {tensor.dtype.name}."
+        )
+    return tf.reshape(tf.cast(tensor, tf.int64), [-1])
+
+
+def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
+    """The row of each id in a table where a column has `cardinality` rows and one for the unknown.
+
+    Args:
+        ids: int64, (..., columns) or of one column.
+        cardinality: ids of the column are 0 .. cardinality - 1.
+        offset: the first row of the column; its row of the unknown follows its ids' rows.
+
+    Example:
+        >>> table_rows(tf.constant([0, 2, 3, -1], tf.int64), 3, 10).numpy()
+        array([10, 12, 13, 13])
+    """
+    cardinality = tf.constant(cardinality, tf.int64)
+    known = tf.logical_and(ids >= 0, ids < cardinality)
+    return tf.where(known, ids, cardinality) + tf.constant(offset, tf.int64)
+
+
+def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:
+    """The ids, once they are seen to be in range.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when the graph runs, on any device.
+    """
+    known = tf.reduce_all(tf.logical_and(ids >= 0, ids < cardinality))
+    message = (
+        f"Expected ids of column {column} in 0 .. {cardinality - 1}. Mend it: take the cardinality from "
+        "workflow.get_embedding_sizes, and transform the data with that same workflow. Received:"
+    )
+    check = tf.debugging.Assert(known, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(ids)
+
+
+def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """The lengths, once they are seen to add up to the number of values.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when the graph runs, on any device.
+    """
+    total = tf.reduce_sum(lengths)
+    size = tf.size(values, tf.int64)
+    valid = tf.logical_and(tf.equal(total, size), tf.reduce_all(lengths >= 0))
+    message = (
+        f"Expected row lengths of column {column} that add up to its number of values. Received:"
+    )
+    check = tf.debugging.Assert(valid, [message, total, size])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(lengths)

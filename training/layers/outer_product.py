@@ -1,0 +1,85 @@
+"""A layer of xDeepFM's compressed interaction network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.errors import TrainingError
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class XDeepFMOuterProduct(keras.layers.Layer):
+    """Weighted sums of the elementwise products of two stacks of vectors.
+
+    out[n, k] = sum over i, j of kernel[k, i, j] * x0[n, i] * x[n, j], width by width. Stacked on
+    one another, always with the same x0, they make the compressed interaction network.
+
+    Source: J. Lian et al., xDeepFM, KDD 2018, equation 6.
+
+    Args:
+        dim: the number of vectors to make.
+        kernel_initializer: a Keras initializer for the weights.
+        **kwargs: those of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: a pair x0 (N, i, width), x (N, j, width).
+
+    Output shape: (N, dim, width).
+
+    Raises:
+        TrainingError: a dim below one, or inputs of another form.
+
+    Example:
+        >>> x = tf.ones((2, 5, 4))
+        >>> XDeepFMOuterProduct(3)((x, x)).shape
+        TensorShape([2, 3, 4])
+    """
+
+    def __init__(self, dim: int, kernel_initializer: Any = "glorot_uniform", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if dim < 1:
+            raise TrainingError(f"Expected a dim of at least one. Received: {dim}.")
+        self.dim = dim
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, input_shape: Sequence[Any]) -> None:
+        """Creates the weights."""
+        if len(input_shape) != 2 or any(len(shape) != 3 for shape in input_shape):
+            raise TrainingError(
+                f"Expected a pair of inputs (N, vectors, width) for {self.name!r}. "
+                f"Received: {input_shape}."
+            )
+        (_, first, width), (_, second, other) = input_shape
+        if width != other:
+            raise TrainingError(
+                f"Expected vectors of one width for {self.name!r}. Received: {width} and {other}."
+            )
+        # As a matrix, since an initializer takes its scale from the two sides of one.
+        self.kernel = self.add_weight(
+            name="kernel", shape=(first * second, self.dim), initializer=self.kernel_initializer
+        )
+        self.built = True
+
+    def call(self, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        """The sums; see the class."""
+        first, second = inputs
+        kernel = tf.reshape(
+            tf.convert_to_tensor(self.kernel), [first.shape[1], second.shape[1], self.dim]
+        )
+        return tf.einsum("niw,njw,ijk->nkw", first, second, kernel)
+
+    def compute_output_shape(self, input_shape: Sequence[Any]) -> tuple[Any, int, Any]:
+        """(N, dim, width)."""
+        return (input_shape[0][0], self.dim, input_shape[0][2])
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able."""
+        return {
+            **super().get_config(),
+            "dim": self.dim,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,144 @@
+"""One table for all columns whose vectors have the same width."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training.errors import TrainingError
+from training.layers.bags import combine, row_of_value
+from training.layers.ids import check_lengths, check_range, flat_integers, table_rows
+
+Pair = tuple[tf.Tensor, tf.Tensor]
+
+
+class SharedTable(keras.layers.Layer):
+    """The tables of several columns, one below the other in one variable.
+
+    One gather serves all columns of single values and one all lists, and their gradient is one
+    set of rows of one variable, whatever the number of columns. Each column's rows are followed
+    by one for the unknown: ids out of the column's range. It starts at zeros.
+
+    The layer is a part of others, which save its arguments.
+
+    Args:
+        columns: name -> cardinality.
+        width: of the vectors.
+        initializer: a Keras initializer, called for each column by itself.
+        combiner: what makes one vector of a list's: "sum", "mean" or "sqrtn".
+        **kwargs: those of `keras.layers.Layer`.
+
+    Attributes:
+        embeddings: the variable, (sum of cardinalities + number of columns, width).
+        validate_ids: whether ids and row lengths are checked in every call.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, int],
+        width: int,
+        initializer: keras.initializers.Initializer,
+        combiner: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cardinalities = dict(columns)
+        self.width = width
+        self.combiner = combiner
+        self.initializer = initializer
+        self.validate_ids = False
+        starts = itertools.accumulate((rows + 1 for rows in columns.values()), initial=0)
+        self.offsets = dict(zip(columns, starts, strict=False))
+        self.rows = sum(columns.values()) + len(columns)
+
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
+        """Creates the table.
+
+        Raises:
+            TrainingError: the device has no room for it.
+        """
+        try:
+            self.embeddings = self.add_weight(
+                name="embeddings",
+                shape=(self.rows, self.width),
+                initializer=self._initial,
+                # Otherwise mixed precision casts the whole table in every step.
+                autocast=False,
+            )
+        except tf.errors.ResourceExhaustedError as error:
+            raise TrainingError(
+                f"Expected room for a table of {self.rows:,} rows of width {self.width}, "
+                f"{self.rows * self.width * 4 / 1e9:.1f} GB, for {', '.join(self.cardinalities)}. "
+                "Received: out of memory. Narrow the vectors (max_embedding_dim), bound the ids "
+                "(ops.Categorify(max_size=...) or ops.HashBucket), or split the columns over "
+                "several layers and build each under its own tf.device('/gpu:0'), '/gpu:1', ..., "
+                "or '/cpu:0'. An optimizer with state needs as much again, Adam twice as much."
+            ) from error
+        self.built = True
+
+    def _initial(self, shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
+        parts: list[tf.Tensor] = []
+        for rows in self.cardinalities.values():
+            # One initializer object gives equal tables to columns of equal size.
+            parts.append(self.initializer.clone()((rows, self.width), dtype))
+            parts.append(tf.zeros((1, self.width), dtype))
+        return tf.ensure_shape(tf.concat(parts, axis=0), shape)
+
+    def table(self, column: str) -> tf.Tensor:
+        """The vectors of a column's ids, (cardinality, width): a copy, as they are now."""
+        start = self.offsets[column]
+        return self.embeddings.value[start : start + self.cardinalities[column]]
+
+    def assign(self, column: str, vectors: Any) -> None:
+        """Sets the vectors of a column's ids.
+
+        Raises:
+            TrainingError: they are not of shape (cardinality, width).
+        """
+        expected = (self.cardinalities[column], self.width)
+        if np.shape(vectors) != expected:
+            raise TrainingError(
+                f"Expected vectors of shape {expected} for {column!r}. Received: {np.shape(vectors)}."
+            )
+        start = self.offsets[column]
+        self.embeddings.value[start : start + expected[0]].assign(
+            tf.cast(vectors, self.embeddings.dtype)
+        )
+
+    def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
+        ids = [self._ids(name, "ids", tensor) for name, tensor in columns.items()]
+        rows = table_rows(
+            tf.stack(ids, axis=1),
+            [self.cardinalities[name] for name in columns],
+            [self.offsets[name] for name in columns],
+        )
+        return tf.gather(self.embeddings.value, rows)
+
+    def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
+        """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
+        rows, bags, counts = [], [], []
+        for number, (name, (values, nnzs)) in enumerate(columns.items()):
+            ids = self._ids(name, "values", values)
+            lengths = flat_integers(name, "nnzs", nnzs)
+            if self.validate_ids:
+                lengths = check_lengths(name, lengths, ids)
+            # One bag more than rows, for values that lengths leave over; see row_of_value.
+            first = tf.cast(number * (tf.size(lengths) + 1), tf.int64)
+            rows.append(table_rows(ids, self.cardinalities[name], self.offsets[name]))
+            bags.append(row_of_value(lengths, ids) + first)
+            counts.append(tf.pad(lengths, [[0, 1]]))
+        vectors = tf.gather(self.embeddings.value, tf.concat(rows, axis=0))
+        combined = combine(
+            vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
+        )
+        return tf.reshape(combined, [len(columns), -1, self.width])[:, :-1]
+
+    def _ids(self, column: str, what: str, tensor: Any) -> tf.Tensor:
+        ids = flat_integers(column, what, tensor)
+        return check_range(column, ids, self.cardinalities[column]) if self.validate_ids else ids

@@ -1,0 +1,9 @@
+"""Models built from what the workflow knows of its columns."""
+
+from training.models.dcn import dcn
+from training.models.dlrm import dlrm
+from training.models.mlp import mlp, mlp_from_schema
+from training.models.two_tower import two_tower
+from training.models.wide_and_deep import wide_and_deep
+
+__all__ = ["dcn", "dlrm", "mlp", "mlp_from_schema", "two_tower", "wide_and_deep"]

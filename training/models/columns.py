@@ -1,0 +1,175 @@
+"""What a model is built from: the columns it takes, and the inputs that the loader feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+from workflow.embeddings import embedding_dimension
+from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.wire import NNZS, VALUES
+
+EmbeddingSizes = Mapping[str, tuple[int, int]]
+Features = Schema | EmbeddingSizes | Sequence[EmbeddingSizes]
+IdDtype = str | tuple[str, str]
+
+SCALAR_DTYPE = "int32"
+LIST_DTYPES = ("int64", "int64")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a model takes.
+
+    Attributes:
+        scalars: of one id a row: name -> (cardinality, width).
+        lists: of any number of ids a row, likewise.
+        continuous: of float32 numbers.
+        dtypes: of ids, where they are not "int32", or for lists ("int64", "int64").
+    """
+
+    scalars: EmbeddingSizes
+    lists: EmbeddingSizes
+    continuous: tuple[str, ...]
+    dtypes: Mapping[str, IdDtype]
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Scalars and lists: name -> (cardinality, width)."""
+        return {**self.scalars, **self.lists}
+
+    @property
+    def cardinalities(self) -> dict[str, int]:
+        """Scalars and lists: name -> cardinality."""
+        return {name: rows for name, (rows, _) in self.sizes.items()}
+
+    def capped(self, limit: int | None) -> dict[str, tuple[int, int]]:
+        """The sizes, no width above the limit."""
+        wide = self.sizes
+        if limit is None:
+            return wide
+        return {name: (rows, min(width, limit)) for name, (rows, width) in wide.items()}
+
+    def of_width(self, width: int) -> dict[str, tuple[int, int]]:
+        """The sizes with another width for all."""
+        return {name: (rows, width) for name, rows in self.cardinalities.items()}
+
+    def only(self, names: Iterable[str]) -> Columns:
+        """These columns alone.
+
+        Raises:
+            TrainingError: one of them is not there.
+        """
+        wanted = list(names)
+        known = [*self.sizes, *self.continuous]
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise TrainingError(
+                f"Expected columns among {', '.join(known)}. Received: {', '.join(unknown)}."
+            )
+        return Columns(
+            {name: size for name, size in self.scalars.items() if name in wanted},
+            {name: size for name, size in self.lists.items() if name in wanted},
+            tuple(name for name in self.continuous if name in wanted),
+            {name: dtype for name, dtype in self.dtypes.items() if name in wanted},
+        )
+
+    def inputs(self) -> dict[str, Any]:
+        """Keras inputs as the loader feeds them, nested: a list is a pair."""
+        scalars = {
+            name: _scalar_input(name, self.dtypes.get(name, SCALAR_DTYPE)) for name in self.scalars
+        }
+        lists = {name: _list_input(name, self.dtypes.get(name, LIST_DTYPES)) for name in self.lists}
+        return scalars | lists | {name: _scalar_input(name, "float32") for name in self.continuous}
+
+
+def columns_of(
+    features: Features,
+    continuous: Iterable[str] = (),
+    id_dtypes: Mapping[str, IdDtype] | None = None,
+) -> Columns:
+    """The columns of a schema, or of embedding sizes and names.
+
+    Of a schema's columns those tagged categorical are embedded, by their properties `cardinality`
+    and, where there is one, `embedding_size` (else by the rule of
+    `workflow.get_embedding_sizes`); those tagged continuous are taken as they are. Others, the
+    target among them, are no inputs.
+
+    Args:
+        features: a workflow's output schema; or what `workflow.get_embedding_sizes` gives: a
+            dictionary when all columns hold single values, else a pair of such dictionaries, of
+            single values and of lists.
+        continuous: names of float32 columns (N, 1), besides the schema's.
+        id_dtypes: dtypes of inputs that are not the schema's, or without a schema not "int32"
+            (single values) or ("int64", "int64") (values and row lengths of a list).
+
+    Raises:
+        TrainingError: no columns, a column without a cardinality, or sizes of another form.
+
+    Example:
+        >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities
+        {'userId': 1000}
+    """
+    dtypes: dict[str, IdDtype] = {}
+    if isinstance(features, Schema):
+        inputs = features.without(features.tagged(Tags.TARGET).names)
+        categorical = inputs.tagged(Tags.CATEGORICAL).columns
+        scalars = {column.name: _size(column) for column in categorical if not column.is_list}
+        lists = {column.name: _size(column) for column in categorical if column.is_list}
+        continuous = [*inputs.tagged(Tags.CONTINUOUS).names, *continuous]
+        dtypes |= {name: features[name].dtype for name in scalars}
+        dtypes |= {name: (features[name].dtype, LIST_DTYPES[1]) for name in lists}
+    else:
+        scalars, lists = (dict(part) for part in _split(features))
+    if not (scalars or lists or tuple(continuous)):
+        raise TrainingError("Expected features with at least one column. Received: none.")
+    given = dict(id_dtypes or {})
+    _check_known(given, [*scalars, *lists])
+    return Columns(scalars, lists, tuple(continuous), dtypes | given)
+
+
+def _size(column: ColumnSchema) -> tuple[int, int]:
+    rows = column.properties.get("cardinality")
+    if rows is None:
+        raise TrainingError(
+            f"Expected the categorical column {column.name!r} to have the property cardinality. "
+            f"Received: {dict(column.properties)!r}. ops.Categorify sets it."
+        )
+    return rows, column.properties.get("embedding_size", embedding_dimension(rows))
+
+
+def _split(sizes: Any) -> Sequence[EmbeddingSizes]:
+    if isinstance(sizes, Mapping):
+        return sizes, {}
+    if len(sizes) != 2 or not all(isinstance(part, Mapping) for part in sizes):
+        raise TrainingError(
+            "Expected embedding sizes as a dictionary, or as a pair of them (single values, "
+            f"lists). Received: {sizes!r}."
+        )
+    return sizes[0], sizes[1]
+
+
+def _check_known(dtypes: Mapping[str, IdDtype], names: Sequence[str]) -> None:
+    unknown = [name for name in dtypes if name not in names]
+    if unknown:
+        raise TrainingError(
+            f"Expected id_dtypes of embedded columns: {', '.join(names)}. "
+            f"Received: {', '.join(unknown)}."
+        )
+
+
+def _scalar_input(name: str, dtype: IdDtype) -> Any:
+    if not isinstance(dtype, str):
+        raise TrainingError(
+            f"Expected one dtype for {name!r}, which holds single values. Received: {dtype!r}."
+        )
+    return keras.Input(shape=(1,), name=name, dtype=dtype)
+
+
+def _list_input(name: str, dtypes: IdDtype) -> tuple[Any, Any]:
+    values, nnzs = (dtypes, LIST_DTYPES[1]) if isinstance(dtypes, str) else dtypes
+    return _scalar_input(name + VALUES, values), _scalar_input(name + NNZS, nnzs)

@@ -1,0 +1,62 @@
+"""DCN-v2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from training.layers import CrossNetwork, DenseFeatures
+from training.models.columns import Features, IdDtype, columns_of
+from training.models.tower import dense, probability
+
+
+def dcn(
+    features: Features,
+    continuous: Iterable[str] = (),
+    *,
+    cross_layers: int = 3,
+    rank: int | None = None,
+    hidden: Sequence[int] = (1024, 512, 256),
+    max_embedding_dim: int | None = None,
+    id_dtypes: Mapping[str, IdDtype] | None = None,
+    combiner: str = "mean",
+    embeddings_initializer: Any = "uniform",
+    dropout: float = 0.0,
+    output_name: str = "output",
+) -> keras.Model:
+    """A cross network and a multi-layer perceptron, side by side: DCN-v2, parallel.
+
+    Source: R. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021.
+
+    Args:
+        features: as in `mlp`, and so are inputs and further arguments.
+        continuous: see `mlp`.
+        cross_layers: the depth of the cross network.
+        rank: of its matrices; None for full ones.
+        hidden: the widths of the perceptron's hidden layers.
+        max_embedding_dim: see `mlp`.
+        id_dtypes: see `mlp`.
+        combiner: see `mlp`.
+        embeddings_initializer: see `mlp`.
+        dropout: see `mlp`.
+        output_name: see `mlp`.
+
+    Returns:
+        A functional model, not compiled.
+
+    Raises:
+        TrainingError: see `mlp`.
+
+    Example:
+        >>> model = dcn({"userId": (1000, 16), "movieId": (500, 16)}, ["age"], rank=8)
+    """
+    columns = columns_of(features, continuous, id_dtypes)
+    inputs = columns.inputs()
+    x = DenseFeatures(
+        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
+    )(inputs)
+    crossed = CrossNetwork(cross_layers, rank)(x)
+    joined = keras.layers.Concatenate()([crossed, dense(x, hidden, dropout)])
+    return keras.Model(inputs, probability(joined, output_name))

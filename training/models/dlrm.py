@@ -1,0 +1,67 @@
+"""DLRM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from training.layers import DenseFeatures, DotProductInteraction
+from training.models.columns import Features, IdDtype, columns_of
+from training.models.tower import dense, probability
+
+
+def dlrm(
+    features: Features,
+    continuous: Iterable[str] = (),
+    *,
+    embedding_dim: int = 64,
+    bottom: Sequence[int] = (512, 256),
+    top: Sequence[int] = (1024, 1024, 512, 256),
+    id_dtypes: Mapping[str, IdDtype] | None = None,
+    combiner: str = "mean",
+    embeddings_initializer: Any = "uniform",
+    dropout: float = 0.0,
+    output_name: str = "output",
+) -> keras.Model:
+    """Dot products of every pair of embeddings, and of these with the continuous columns' vector.
+
+    Source: M. Naumov et al., Deep Learning Recommendation Model for Personalization and
+    Recommendation Systems, 2019.
+
+    Args:
+        features: as in `mlp`, and so are inputs and further arguments; widths do not matter.
+        continuous: see `mlp`.
+        embedding_dim: the width of every embedding.
+        bottom: hidden widths from the continuous columns to their vector.
+        top: hidden widths from the products to the output.
+        id_dtypes: see `mlp`.
+        combiner: see `mlp`.
+        embeddings_initializer: see `mlp`.
+        dropout: see `mlp`; of the top layers.
+        output_name: see `mlp`.
+
+    Returns:
+        A functional model, not compiled.
+
+    Raises:
+        TrainingError: see `mlp`.
+
+    Example:
+        >>> model = dlrm({"userId": (1000, 16), "movieId": (500, 16)}, ["age"], embedding_dim=8)
+    """
+    columns = columns_of(features, continuous, id_dtypes)
+    inputs = columns.inputs()
+    vectors = DenseFeatures(
+        columns.of_width(embedding_dim), (), combiner, embeddings_initializer, "stack"
+    )(inputs)
+    parts = []
+    if columns.continuous:
+        numbers = keras.layers.Concatenate()([inputs[name] for name in columns.continuous])
+        parts.append(dense(numbers, [*bottom, embedding_dim]))
+        row = keras.layers.Reshape((1, embedding_dim))(parts[0])
+        vectors = keras.layers.Concatenate(axis=1)([row, vectors])
+    parts.append(DotProductInteraction()(vectors))
+    x = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
+    return keras.Model(inputs, probability(dense(x, top, dropout), output_name))

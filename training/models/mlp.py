@@ -1,0 +1,80 @@
+"""A multi-layer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from training.layers import DenseFeatures
+from training.models.columns import Features, IdDtype, columns_of
+from training.models.tower import dense, probability
+from workflow.schema import Schema
+
+
+def mlp(
+    features: Features,
+    continuous: Iterable[str] = (),
+    *,
+    hidden: Sequence[int] = (128, 128, 128),
+    max_embedding_dim: int | None = None,
+    id_dtypes: Mapping[str, IdDtype] | None = None,
+    combiner: str = "mean",
+    embeddings_initializer: Any = "uniform",
+    dropout: float = 0.0,
+    output_name: str = "output",
+) -> keras.Model:
+    """A multi-layer perceptron over embeddings, with one sigmoid output.
+
+    The inputs are those that the loader feeds: `userId` (N, 1) for a single value, and for a
+    list `genres` the pair `genres__values` (nnz, 1), `genres__nnzs` (N, 1), nested as
+    `{"userId": ..., "genres": (values, nnzs)}`.
+
+    Args:
+        features: a workflow's output schema, whose dtypes the inputs get; or what
+            `workflow.get_embedding_sizes` gives: a dictionary of column name -> (cardinality,
+            width) when all columns hold single values, else a pair of such dictionaries, of
+            single values and of lists.
+        continuous: names of float32 columns of shape (N, 1), besides the schema's.
+        hidden: the widths of the hidden layers, each with relu.
+        max_embedding_dim: the widest that an embedding may be; narrower ones stay.
+        id_dtypes: the dtypes of inputs that are not the schema's, or without one not "int32"
+            (single values) or ("int64", "int64") (values and row lengths of a list).
+        combiner: how a list's vectors become one: "sum", "mean" or "sqrtn".
+        embeddings_initializer: a Keras initializer for the tables.
+        dropout: the share of each hidden layer's outputs dropped in training.
+        output_name: the name of the output layer, and so of the served output.
+
+    Returns:
+        A functional model, not compiled.
+
+    Raises:
+        TrainingError: no columns, or a width, cardinality or dtype that makes no sense.
+
+    Example:
+        >>> model = mlp(({"userId": (162542, 512)}, {"genres": (21, 16)}), max_embedding_dim=32)
+        >>> model.compile("adam", "binary_crossentropy")
+    """
+    columns = columns_of(features, continuous, id_dtypes)
+    inputs = columns.inputs()
+    x = DenseFeatures(
+        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
+    )(inputs)
+    return keras.Model(inputs, probability(dense(x, hidden, dropout), output_name))
+
+
+def mlp_from_schema(schema: Schema, **options: Any) -> keras.Model:
+    """The `mlp` of a schema's columns: see `mlp`.
+
+    Args:
+        schema: the workflow's output schema.
+        **options: those of `mlp`.
+
+    Raises:
+        TrainingError: nothing is tagged, or a categorical column lacks its cardinality.
+
+    Example:
+        >>> model = mlp_from_schema(workflow.output_schema, max_embedding_dim=32)
+    """
+    return mlp(schema, **options)

@@ -1,0 +1,24 @@
+"""The parts that the models share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+
+def dense(x: Any, widths: Sequence[int], dropout: float = 0.0) -> Any:
+    """Dense layers with relu, each followed by dropout, if any."""
+    for width in widths:
+        x = keras.layers.Dense(width, activation="relu")(x)
+        x = keras.layers.Dropout(dropout)(x) if dropout else x
+    return x
+
+
+def probability(x: Any, name: str) -> Any:
+    """One probability a row.
+
+    In mixed precision it still has to be float32, for the loss and the server.
+    """
+    return keras.layers.Dense(1, activation="sigmoid", name=name, dtype="float32")(x)

@@ -1,0 +1,60 @@
+"""Wide & Deep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from training.layers import DenseFeatures, LinearFeatures
+from training.models.columns import Features, IdDtype, columns_of
+from training.models.tower import dense
+
+
+def wide_and_deep(
+    features: Features,
+    continuous: Iterable[str] = (),
+    *,
+    hidden: Sequence[int] = (1024, 512, 256),
+    max_embedding_dim: int | None = None,
+    id_dtypes: Mapping[str, IdDtype] | None = None,
+    combiner: str = "mean",
+    embeddings_initializer: Any = "uniform",
+    dropout: float = 0.0,
+    output_name: str = "output",
+) -> keras.Model:
+    """A linear model and a multi-layer perceptron of the same columns, added up.
+
+    Source: H.-T. Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016.
+
+    Args:
+        features: as in `mlp`, and so are inputs and further arguments.
+        continuous: see `mlp`.
+        hidden: the widths of the deep part's hidden layers.
+        max_embedding_dim: see `mlp`.
+        id_dtypes: see `mlp`.
+        combiner: see `mlp`; it is for the deep part, the wide part adds up.
+        embeddings_initializer: of the deep part's tables; the wide part's are zeros.
+        dropout: see `mlp`.
+        output_name: see `mlp`.
+
+    Returns:
+        A functional model, not compiled.
+
+    Raises:
+        TrainingError: see `mlp`.
+
+    Example:
+        >>> model = wide_and_deep({"userId": (1000, 16), "movieId": (500, 16)}, ["age"])
+    """
+    columns = columns_of(features, continuous, id_dtypes)
+    inputs = columns.inputs()
+    wide = LinearFeatures(columns.cardinalities, columns.continuous)(inputs)
+    deep = DenseFeatures(
+        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
+    )(inputs)
+    deep = keras.layers.Dense(1, dtype="float32")(dense(deep, hidden, dropout))
+    logit = keras.layers.Add(dtype="float32")([wide, deep])
+    output = keras.layers.Activation("sigmoid", name=output_name, dtype="float32")(logit)
+    return keras.Model(inputs, output)

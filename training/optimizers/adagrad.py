@@ -1,0 +1,40 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from training.optimizers.rows import SparseRows, add
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class Adagrad(SparseRows, keras.optimizers.Adagrad):
+    """`keras.optimizers.Adagrad` whose update of a table touches the batch's rows only.
+
+    The result is that of Keras' Adagrad on the dense gradient: a row without gradient neither
+    moves nor gathers state. On TensorFlow's sparse gradients Keras' own squares each occurrence of
+    a repeated id by itself; here, as in the definition, their sum is squared.
+
+    Source: J. Duchi, E. Hazan, Y. Singer, Adaptive Subgradient Methods, JMLR 12 (2011).
+
+    Args:
+        *args: those of `keras.optimizers.Adagrad`.
+        **kwargs: those of `keras.optimizers.Adagrad`, but for `gradient_accumulation_steps`.
+
+    Raises:
+        TrainingError: gradients are to be accumulated.
+
+    Example:
+        >>> Adagrad(0.1).initial_accumulator_value
+        0.1
+    """
+
+    def update_rows(
+        self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
+    ) -> None:
+        """See `SparseRows.update_rows`."""
+        accumulators = self._accumulators[self._get_variable_index(variable)].value
+        add(accumulators, rows, tf.square(gradient))
+        accumulated = tf.gather(accumulators, rows)
+        add(variable, rows, -rate * gradient / tf.sqrt(accumulated + self.epsilon))

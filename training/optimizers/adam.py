@@ -1,0 +1,55 @@
+"""Adam."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from training.optimizers.rows import SparseRows, add, put
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class Adam(SparseRows, keras.optimizers.Adam):
+    """`keras.optimizers.Adam` whose update of a table touches the batch's rows only: lazy Adam.
+
+    A row that is not in the batch keeps its moments, where Keras' lets them decay and moves the
+    row by them. Rows of a batch are updated as Keras would, from the moments that they have. So
+    the results differ a little from Keras' where ids are rare, and a step costs what the batch
+    costs, not what the table costs. Everything else is updated as by Keras.
+
+    Source: D. Kingma, J. Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
+
+    Args:
+        *args: those of `keras.optimizers.Adam`.
+        **kwargs: those of `keras.optimizers.Adam`, but for `gradient_accumulation_steps`.
+
+    Raises:
+        TrainingError: gradients are to be accumulated.
+
+    Example:
+        >>> Adam(0.01).beta_1
+        0.9
+    """
+
+    def update_rows(
+        self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
+    ) -> None:
+        """See `SparseRows.update_rows`."""
+        place = self._get_variable_index(variable)
+        first = _decay(self._momentums[place].value, rows, gradient, self.beta_1)
+        second = _decay(self._velocities[place].value, rows, tf.square(gradient), self.beta_2)
+        if self.amsgrad:
+            largest = self._velocity_hats[place].value
+            second = tf.maximum(tf.gather(largest, rows), second)
+            put(largest, rows, second)
+        step = tf.cast(self.iterations + 1, variable.dtype)
+        rate *= tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+        add(variable, rows, -rate * first / (tf.sqrt(second) + self.epsilon))
+
+
+def _decay(moments: tf.Variable, rows: tf.Tensor, values: tf.Tensor, beta: float) -> tf.Tensor:
+    """Moves rows of a moving average towards values; the rows as they are then."""
+    old = tf.gather(moments, rows)
+    new = old + (values - old) * (1 - beta)
+    put(moments, rows, new)
+    return new

@@ -1,0 +1,117 @@
+"""What the optimizers of this package share: gradients that are rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from training.errors import TrainingError
+
+
+class SparseRows:
+    """Mixed into a Keras optimizer, hands gradients of tables to `update_rows`.
+
+    A row that occurs several times in a batch has its gradients added up first, as in a dense
+    gradient: what follows is not linear in them. (Keras itself does not add them up, and so its
+    Adagrad and its clipping see other numbers with TensorFlow than with its other backends.)
+    """
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.gradient_accumulation_steps:
+            raise TrainingError(
+                "Expected an optimizer for sparse rows without gradient_accumulation_steps, which "
+                f"would hold a whole gradient of each table. Received: "
+                f"{self.gradient_accumulation_steps}. Use a larger batch."
+            )
+
+    @property
+    def linear(self) -> bool:
+        """Whether adding up the gradients of a row can be left to the update itself."""
+        return False
+
+    @property
+    def _clips(self) -> bool:
+        return any((self.clipnorm, self.clipvalue, self.global_clipnorm))
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Any = None) -> None:
+        """As Keras' `apply`."""
+        scale = self.loss_scale_factor
+        grads = [None if grad is None else divided(grad, scale) for grad in grads]
+        if self._clips or not self.linear:
+            grads = [
+                unique_rows(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads
+            ]
+        # Keras would divide again, and cannot divide rows.
+        self.loss_scale_factor = None
+        try:
+            super().apply(grads, trainable_variables)  # type: ignore[misc]
+        finally:
+            self.loss_scale_factor = scale
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+        """As Keras', of the values of rows: every other row's gradient is zero."""
+        values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
+        clipped = super()._clip_gradients(values)  # type: ignore[misc]
+        return [
+            tf.IndexedSlices(value, grad.indices, grad.dense_shape)
+            if isinstance(grad, tf.IndexedSlices)
+            else value
+            for grad, value in zip(grads, clipped, strict=True)
+        ]
+
+    def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
+        """As Keras', or of rows alone."""
+        if isinstance(gradient, tf.IndexedSlices):
+            values = tf.cast(gradient.values, variable.dtype)
+            rate = tf.cast(learning_rate, variable.dtype)
+            self.update_rows(variable, gradient.indices, values, rate)
+        else:
+            super().update_step(gradient, variable, learning_rate)  # type: ignore[misc]
+
+    def update_rows(
+        self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
+    ) -> None:
+        """Updates rows of a variable and of the state that belongs to it.
+
+        Args:
+            variable: a table.
+            rows: distinct, unless the optimizer is `linear`.
+            gradient: of those rows.
+            rate: the learning rate.
+        """
+        raise NotImplementedError
+
+
+def divided(gradient: Any, scale: float | None) -> Any:
+    """A gradient, dense or sparse, divided by a loss scale."""
+    if scale is None:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values / scale, gradient.indices, gradient.dense_shape)
+    return gradient / scale
+
+
+def unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """The same gradient with each row once."""
+    rows, places = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
+    """Adds to rows of a variable."""
+    variable.scatter_add(tf.IndexedSlices(values, rows))
+
+
+def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
+    """Sets distinct rows of a variable."""
+    variable.scatter_update(tf.IndexedSlices(values, rows))

@@ -1,0 +1,105 @@
+"""Cuts a model where its tables end and its dense arithmetic begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+from training.layers.shared_table import SharedTable
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Two models that share the layers of one, and make it up when run one after the other.
+
+    Attributes:
+        lookup: from the model's inputs to a list of tensors: all tables, and what precedes them.
+        tower: from that list to the model's outputs; XLA can compile it.
+    """
+
+    lookup: keras.Model
+    tower: keras.Model
+
+
+def cut(model: keras.Model) -> Cut:
+    """Cuts a functional or sequential model; it is not changed.
+
+    Raises:
+        TrainingError: it has no graph of layers, or nothing is left for the tower.
+    """
+    if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
+        raise TrainingError(
+            "Expected a functional model, or a sequential model with an Input, to split its step. "
+            f"Received: {model!r} of {type(model).__name__}. Use split=False, or wrap it: "
+            "keras.Model(inputs, model(inputs))."
+        )
+    lookups = _outside(model)
+    border = _border(model, lookups)
+    sequential = isinstance(model, keras.Sequential)
+    if any(tensor is output for tensor in border for output in model.outputs):
+        raise TrainingError(
+            "Expected a model with dense layers after its lookups, to split its step. "
+            f"Received: {model.name!r}, an output of which has none. Use split=False."
+        )
+    lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
+    return Cut(lookup, keras.Model(border, model.outputs[0] if sequential else model.output))
+
+
+def is_lookup(layer: Any) -> bool:
+    """Whether a layer, or one inside of it, has a table, or is nothing for XLA."""
+    if not isinstance(layer, keras.layers.Layer):
+        return False
+    inner = [part for part in layer._flatten_layers() if part is not layer]  # noqa: SLF001
+    return (
+        isinstance(layer, (SharedTable, keras.layers.Embedding))
+        or not layer.supports_jit
+        or any(is_lookup(part) for part in inner)
+    )
+
+
+def _outside(model: keras.Model) -> set[int]:
+    """The nodes, by id, that hold a lookup or lead to one."""
+    nodes = {id(node): node for tensor in model.outputs for node in _ancestry(tensor)}
+    found: set[int] = set()
+    for node in nodes.values():
+        if is_lookup(node.operation):
+            found.add(id(node))
+            found.update(id(n) for tensor in node.input_tensors for n in _ancestry(tensor))
+    return found
+
+
+def _border(model: keras.Model, outside: set[int]) -> list[Any]:
+    """The tensors that the tower takes, each once, in a fixed order."""
+    border: dict[int, Any] = {}
+    for output in model.outputs:
+        needed = [output] + [
+            tensor
+            for node in _ancestry(output)
+            if id(node) not in outside
+            for tensor in node.input_tensors
+        ]
+        for tensor in needed:
+            node = _node(tensor)
+            if node.is_input or id(node) in outside:
+                border[id(tensor)] = tensor
+    return list(border.values())
+
+
+def _ancestry(tensor: Any) -> Iterator[Any]:
+    """The nodes that a tensor comes from, its own first, each once."""
+    waiting, seen = [_node(tensor)], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(_node(tensor) for tensor in node.input_tensors)
+
+
+def _node(tensor: Any) -> Any:
+    operation, number, _ = tensor._keras_history  # noqa: SLF001 - Keras has no public name for it
+    return operation._inbound_nodes[number]  # noqa: SLF001

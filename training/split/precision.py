@@ -1,0 +1,81 @@
+"""A copy of a model's layers that computes in 16 bits and borrows the model's variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+
+POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+def policy_of(precision: str) -> str | None:
+    """The Keras dtype policy of a precision, None for the layers' own.
+
+    Raises:
+        TrainingError: no such precision.
+    """
+    if precision not in POLICIES:
+        raise TrainingError(
+            f"Expected a precision among {', '.join(POLICIES)}. Received: {precision!r}."
+        )
+    return POLICIES[precision]
+
+
+def with_policy(tower: keras.Model, policy: str) -> keras.Model:
+    """The same layers with another dtype policy and variables of their own.
+
+    Layers that compute in float32 get the policy. Those that make the outputs keep float32, down
+    to the last ones with weights, since a loss of 16 bits does not tell close predictions apart.
+
+    Raises:
+        TrainingError: a layer cannot be made anew from its config.
+    """
+    kept = _last_layers(tower)
+
+    def clone(layer: Any) -> Any:
+        config = layer.get_config()
+        if layer.name not in kept and layer.dtype_policy.name == "float32":
+            config["dtype"] = policy
+        return type(layer).from_config(config)
+
+    try:
+        copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise TrainingError(
+            "Expected layers that can be made anew from their get_config, for another precision. "
+            f"Received: {error} Give the model a dtype policy yourself: "
+            f"keras.config.set_dtype_policy({policy!r}) before it is built."
+        ) from error
+    _check_same(tower, copy)
+    return copy
+
+
+def _last_layers(tower: keras.Model) -> set[str]:
+    """Names of the operations from the outputs back to the last layers with weights."""
+    kept: set[str] = set()
+    waiting = list(tower.outputs)
+    while waiting:
+        operation, number, _ = waiting.pop()._keras_history  # noqa: SLF001
+        if operation.name not in kept:
+            kept.add(operation.name)
+            if not getattr(operation, "weights", None):
+                waiting.extend(operation._inbound_nodes[number].input_tensors)  # noqa: SLF001
+    return kept
+
+
+def _check_same(tower: keras.Model, copy: keras.Model) -> None:
+    shapes = [
+        [
+            tuple(variable.shape)
+            for variable in (*part.trainable_variables, *part.non_trainable_variables)
+        ]
+        for part in (tower, copy)
+    ]
+    if shapes[0] != shapes[1]:
+        raise TrainingError(
+            "Expected layers whose get_config gives the same variables again. "
+            f"Received: shapes {shapes[1]} for {shapes[0]}. Use precision='float32'."
+        )

@@ -1,0 +1,71 @@
+"""What the verbs over tables are in numpy: `lookup`, `gather` and `bucketize`.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from .column import Array, Column
+from .lookup import find_positions
+from .numpy_elementwise import Function, elementwise
+from .numpy_lists import gather_lists
+from .program import Step
+from .types import Type, promote, table_dtype
+
+
+def lookup(step: Step, _: Sequence[Type]) -> Function:
+    """`lookup`."""
+    find = find_positions(
+        step.parameters["keys"], step.parameters["first"], step.parameters["missing"]
+    )
+    return elementwise(find, None)
+
+
+def gather(step: Step, _: Sequence[Type]) -> Function:
+    """`gather`."""
+    table: Column = step.parameters["table"]
+    if not table.is_list:
+        return _gather_scalars(table)
+    take, size = gather_lists(table), table.rows
+    return lambda positions: take(
+        np.where(_rows_found(positions, size), positions.array.astype(np.int64), size)
+    )
+
+
+def _rows_found(positions: Column, size: int) -> Array:
+    found: Array = (positions.array >= 0) & (positions.array < size)
+    return found if positions.valid is None else found & positions.valid
+
+
+def _gather_scalars(table: Column) -> Function:
+    # One more row, for positions that are nowhere, saves a branch and an empty table's trouble.
+    values, size = np.concatenate([table.array, np.zeros(1, table.array.dtype)]), table.rows
+    if values.dtype == object:
+        values[-1] = ""
+    valid = None if table.valid is None else np.append(table.valid, False)
+
+    def apply(positions: Column) -> Column:
+        found = _rows_found(positions, size)
+        rows = np.where(found, positions.array.astype(np.int64), size)
+        present = found if valid is None else valid[rows]
+        return Column(values[rows], None if present.all() else present, positions.lengths)
+
+    return apply
+
+
+def bucketize(step: Step, types: Sequence[Type]) -> Function:
+    """`bucketize`."""
+    boundaries: Column = step.parameters["boundaries"]
+    dtype = promote("bucketize", [types[0], Type(table_dtype(boundaries).name)])
+    edges = boundaries.array.astype(DTYPES[dtype].numpy)
+
+    def count(values: Array) -> Array:
+        reached = np.searchsorted(edges, values, side="right")
+        return np.where(values == values, reached, 0)  # noqa: PLR0124 - NaN reaches none
+
+    return elementwise(count, dtype)

@@ -1,0 +1,117 @@
+"""Arithmetic of whole numbers in ONNX: division and the hash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from workflow.expressions.hashing import MULTIPLIERS, SHIFTS, seed_offset
+from workflow.expressions.program import Step
+from workflow.expressions.types import ExpressionError, Type
+
+from .casts import convert, flip, joint, wrap
+from .graph import Graph, Tensor
+
+
+def whole_division(
+    graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]
+) -> Tensor:
+    """`floor_divide` and `modulo`.
+
+    A division by 0, or of the least integer by -1, would stop the process.
+    """
+    dtype, known = step.type.dtype, types[1].value
+    a, b = (convert(graph, o.values, t.dtype, dtype) for o, t in zip(operands, types, strict=True))
+    nonzero = None
+    if not known:
+        nonzero = graph.add("Not", graph.add("Equal", b, graph.constant(0, "int64")))
+        b = graph.add("Where", nonzero, b, graph.constant(1, "int64"))
+    if dtype == "uint64":
+        divide = _unsigned_quotient if step.verb == "floor_divide" else _unsigned_rest
+        values = divide(graph, a, b)
+    elif step.verb == "modulo":
+        values = graph.add("Mod", a, b if known and known > 0 else _not_minus_one(graph, b)[1])
+    else:
+        values = _quotient(graph, a, b, positive=bool(known) and known > 0)
+        values = values if step.type.kind == "uint" else wrap(graph, values, dtype)
+    made = joint(graph, operands, values)
+    return replace(made, valid=graph.every(made.valid, nonzero))
+
+
+def _quotient(graph: Graph, a: str, b: str, *, positive: bool) -> str:
+    """Div drops the fraction; of a negative quotient that is one too many."""
+    zero = graph.constant(0, "int64")
+    below = graph.add("Less", a, zero)
+    if positive:
+        rest, whole = graph.add("Mod", a, b), graph.add("Div", a, b)
+    else:
+        below = graph.add("Xor", below, graph.add("Less", b, zero))
+        minus, divisor = _not_minus_one(graph, b)
+        rest = graph.add("Mod", a, divisor)
+        whole = graph.add("Where", minus, graph.add("Neg", a), graph.add("Div", a, divisor))
+    inexact = graph.add("Not", graph.add("Equal", rest, zero))
+    return graph.add("Sub", whole, graph.cast(graph.add("And", inexact, below), "int64"))
+
+
+def _not_minus_one(graph: Graph, b: str) -> tuple[str, str]:
+    """Whether a divisor is -1, and the divisor with 1 in its place."""
+    minus = graph.add("Equal", b, graph.constant(-1, "int64"))
+    return minus, graph.add("Where", minus, graph.constant(1, "int64"), b)
+
+
+def _unsigned_rest(graph: Graph, a: str, b: str) -> str:
+    rest = graph.add("Mod", graph.cast(a, "uint64"), graph.cast(b, "uint64"))
+    return graph.cast(rest, "int64")
+
+
+def _unsigned_quotient(graph: Graph, a: str, b: str) -> str:
+    """The quotient of 64 bits without a sign, from a division with one.
+
+    Source: Warren, "Hacker's Delight", 2nd edition, section 9-3.
+    """
+    zero, one = graph.constant(0, "int64"), graph.constant(1, "int64")
+    half = graph.add("Div", _shifted(graph, a, 1), b)
+    near = graph.add("Add", half, half)
+    rest = graph.add("Sub", a, graph.add("Mul", near, b))
+    more = graph.add("GreaterOrEqual", flip(graph, rest), flip(graph, b))
+    quotient = graph.add("Add", near, graph.cast(more, "int64"))
+    # A divisor from 2**63 on, negative as it is carried, goes into anything once at most.
+    once = graph.add("GreaterOrEqual", flip(graph, a), flip(graph, b))
+    large = graph.add("Where", once, one, zero)
+    return graph.add("Where", graph.add("Less", b, zero), large, quotient)
+
+
+def hash_value(
+    graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]
+) -> Tensor:
+    """`hash` of integers and booleans, in int64, whose products wrap round as those of uint64 do.
+
+    Raises:
+        ExpressionError: a column of strings.
+    """
+    if types[0].kind == "string":
+        raise ExpressionError(
+            "ONNX has no operator for the bytes of a string, so it cannot hash one. Categorify the "
+            "column, or serve the model with runtime tensorflow or fused_tensorflow."
+        )
+    bits = convert(graph, operands[0].values, types[0].dtype, "int64")
+    bits = graph.add("Add", bits, _constant(graph, seed_offset(step.parameters["seed"])))
+    for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
+        bits = graph.add("BitwiseXor", bits, _shifted(graph, bits, shift))
+        if multiplier is not None:
+            bits = graph.add("Mul", bits, _constant(graph, multiplier))
+    return joint(graph, operands, _shifted(graph, bits, 1))
+
+
+def _constant(graph: Graph, bits: int) -> str:
+    return graph.constant(int(np.uint64(bits).astype(np.int64)), "int64")
+
+
+def _shifted(graph: Graph, name: str, places: int) -> str:
+    """Bits moved to the right and zeros after them; onnxruntime moves uint64 alone."""
+    by = graph.table(np.array([[places]], np.uint64))
+    return graph.cast(
+        graph.add("BitShift", graph.cast(name, "uint64"), by, direction="RIGHT"), "int64"
+    )

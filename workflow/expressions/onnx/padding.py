@@ -1,0 +1,92 @@
+"""Lists between their padded and their flat form; see `workflow.wire`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .graph import Graph
+from .tables import rows_of_elements
+
+
+def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
+    """The values of padded rows one after another, [sum of lengths, 1].
+
+    The run fails where a length is negative or more than the row's width.
+
+    Args:
+        graph: where the nodes go.
+        values: the rows; of one width [rows, width], else one after another, [elements].
+        lengths: [rows, 1].
+        widths: the width of all rows, or int64 [rows] with the width of each.
+    """
+    lengths = graph.add("Reshape", lengths, graph.vector(-1))
+    if isinstance(widths, int):
+        width, values = graph.vector(widths), graph.add("Reshape", values, graph.vector(-1))
+        lengths = _held_to(graph, lengths, width)
+        length = graph.add("Unsqueeze", lengths, graph.vector(1))
+        inside = graph.add("Less", graph.table(np.arange(widths).reshape(1, -1)), length)
+        kept = graph.add("Compress", values, graph.add("Reshape", inside, graph.vector(-1)))
+        return graph.add("Reshape", kept, graph.vector(-1, 1))
+    lengths = _held_to(graph, lengths, widths)
+    zero = graph.vector(0)
+    ends = graph.add("CumSum", graph.add("Concat", zero, widths, axis=0), zero)
+    total = graph.add("Gather", ends, graph.vector(-1))
+    row = rows_of_elements(graph, ends, widths, total)
+    begins = graph.add("Slice", ends, zero, graph.vector(-1))
+    # A value is kept where it stands before the end of its row.
+    last = graph.add("Gather", graph.add("Add", begins, lengths), row)
+    inside = graph.add("Less", _range(graph, total), last)
+    kept = graph.add("Compress", values, inside)
+    return graph.add("Reshape", kept, graph.vector(-1, 1))
+
+
+def pad(
+    graph: Graph,
+    values: str,
+    lengths: str,
+    dtype: str,
+    width: int | None,
+    filling: str | None = None,
+) -> str:
+    """Rows of one width, filled up, and cut where they are longer.
+
+    Args:
+        graph: where the nodes go.
+        values: the rows one after another, [elements, 1].
+        lengths: [rows, 1].
+        dtype: of the values.
+        width: None for the longest row's, and at least 1.
+        filling: what rows are filled up with, [1, 1]; None for 0 or "".
+    """
+    lengths = graph.add("Reshape", lengths, graph.vector(-1))
+    zero, one = graph.vector(0), graph.vector(1)
+    longest = graph.vector(0 if width is None else width)
+    if width is None:
+        longest = graph.add("ReduceMax", graph.add("Concat", one, lengths, axis=0), keepdims=1)
+    begins = graph.add("Sub", graph.add("CumSum", lengths, zero), lengths)
+    place = graph.add("Unsqueeze", _range(graph, longest), zero)
+    inside = graph.add("Less", place, graph.add("Unsqueeze", lengths, one))
+    values = graph.add("Reshape", values, graph.vector(-1))
+    # Behind the values stands what the rows are filled up with.
+    end = graph.add("Shape", values)
+    filling = filling or graph.constant("" if dtype == "string" else 0, dtype)
+    filling = graph.add("Reshape", filling, graph.vector(-1))
+    position = graph.add("Add", graph.add("Unsqueeze", begins, one), place)
+    chosen = graph.add("Where", inside, position, end)
+    return graph.add("Gather", graph.add("Concat", values, filling, axis=0), chosen)
+
+
+def _held_to(graph: Graph, lengths: str, widths: str) -> str:
+    """The lengths, if each is from 0 to its row's width; else the run fails."""
+    below = graph.add("Less", lengths, graph.vector(0))
+    outside = graph.cast(graph.add("Or", below, graph.add("Less", widths, lengths)), "int64")
+    count = graph.add("ReduceSum", outside, keepdims=1)
+    # No tensor has -2 rows, so that Reshape fails.
+    good = graph.add("Equal", count, graph.vector(0))
+    shape = graph.add("Where", good, graph.add("Shape", lengths), graph.vector(-2))
+    return graph.add("Reshape", lengths, shape, allowzero=1)
+
+
+def _range(graph: Graph, end: str) -> str:
+    begin, step = (graph.add("Squeeze", graph.vector(number)) for number in (0, 1))
+    return graph.add("Range", begin, graph.add("Squeeze", end), step)

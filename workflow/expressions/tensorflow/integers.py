@@ -1,0 +1,95 @@
+"""Arithmetic of whole numbers in TensorFlow: division and the hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workflow.expressions.hashing import BASE, MULTIPLIERS, SHIFTS, seed_offset
+from workflow.expressions.program import Step
+from workflow.expressions.types import Type
+
+from .column import Function, TensorColumn
+from .guard import guarded
+
+
+def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
+    """The functions for `floor_divide` and `modulo` steps."""
+    divide = _floor_divide if verb == "floor_divide" else _modulo
+
+    def prepare(step: Step, types: Sequence[Type]) -> Function:
+        known = types[1].value
+
+        def apply(a: TensorColumn, b: TensorColumn) -> TensorColumn:
+            x, y = (tf.cast(c.values, step.type.dtype) for c in (a, b))
+            masks = [c.valid for c in (a, b) if c.valid is not None]
+            if not known:
+                nonzero = tf.not_equal(y, tf.zeros([], y.dtype))
+                masks.append(nonzero)
+                y = tf.where(nonzero, y, tf.ones([], y.dtype))
+            values = divide(x, y, may_overflow=known in (None, -1))
+            valid = None
+            for mask in masks:
+                valid = mask if valid is None else tf.logical_and(valid, mask)
+            if valid is not None:
+                valid = tf.broadcast_to(valid, tf.shape(values))
+            return TensorColumn(values, valid, a.lengths if a.is_list else b.lengths)
+
+        return apply
+
+    return prepare
+
+
+def _floor_divide(x: Any, y: Any, *, may_overflow: bool) -> Any:
+    if y.dtype.is_unsigned or not may_overflow:
+        return tf.math.floordiv(x, y)
+    # The least integer by -1 is beyond its type, and stops the process.
+    minus, one = tf.equal(y, tf.constant(-1, y.dtype)), tf.ones([], y.dtype)
+    return tf.where(minus, tf.negative(x), tf.math.floordiv(x, tf.where(minus, one, y)))
+
+
+def _modulo(x: Any, y: Any, *, may_overflow: bool) -> Any:
+    if y.dtype.is_unsigned or not may_overflow:
+        return tf.math.floormod(x, y)
+    one = tf.ones([], y.dtype)
+    return tf.math.floormod(x, tf.where(tf.equal(y, tf.constant(-1, y.dtype)), one, y))
+
+
+def hash_value(step: Step, types: Sequence[Type]) -> Function:
+    """The function for a hash step."""
+    offset, is_text = seed_offset(step.parameters["seed"]), types[0].kind == "string"
+
+    def apply(column: TensorColumn) -> TensorColumn:
+        bits = _string_bits(column.values) if is_text else _integer_bits(column.values)
+        bits += tf.constant(offset, tf.uint64)
+        for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
+            bits = tf.bitwise.bitwise_xor(bits, _shifted(bits, shift))
+            # Behind a guard Grappler does not merge two constants into one.
+            factor = None if multiplier is None else guarded(tf.constant(multiplier, tf.uint64))
+            bits = bits if factor is None else bits * factor
+        return TensorColumn(tf.cast(_shifted(bits, 1), tf.int64), column.valid, column.lengths)
+
+    return apply
+
+
+def _shifted(bits: Any, places: int) -> Any:
+    return tf.bitwise.right_shift(bits, tf.constant(places, tf.uint64))
+
+
+def _integer_bits(values: Any) -> Any:
+    if values.dtype == tf.uint64:
+        return values
+    return tf.bitcast(tf.cast(values, tf.int64), tf.uint64)
+
+
+def _string_bits(texts: Any) -> Any:
+    """The bytes are laid out in a matrix, so memory grows with the longest string."""
+    flat = tf.reshape(texts, [-1])
+    lengths = tf.strings.length(flat)
+    width = tf.reduce_max(tf.concat([lengths, [1]], 0))
+    codes = tf.cast(tf.io.decode_raw(flat, tf.uint8, fixed_length=width), tf.uint64)
+    powers = tf.math.cumprod(tf.fill([width], tf.constant(BASE, tf.uint64)))
+    bits = tf.reduce_sum(codes * powers, axis=1) + tf.cast(lengths, tf.uint64)
+    return tf.reshape(bits, tf.shape(texts))

@@ -1,0 +1,141 @@
+"""An operator in the graph: what `node >> operator` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .columns import join
+from .errors import WorkflowError
+from .expressions.types import ExpressionError
+from .frame_operator import FrameOperator, WindowOperator
+from .graph import Node, as_node
+from .operator import Features, Inputs, Operator, State
+from .rows import Origin, Resolved, RowSet, rows_of, schema_of
+from .schema import SchemaError
+from .selection import listed, regroup
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An operator at its place: what it works on, its dependencies among the columns.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> node = [["user", "city"]] >> ops.TargetEncoding("rating")
+        >>> data = {"user": [7], "city": ["a"], "rating": [3.0]}
+        >>> made = Workflow(node).fit(data).made
+        >>> bound = node.bind([made[parent] for parent in node.parents])
+        >>> bound.operator.inputs.groups, bound.operator.dependency_names()
+        ((('user', 'city'),), ('rating',))
+    """
+
+    operator: Operator
+    columns: Features
+    rows: RowSet
+
+
+class OperatorNode(Node):
+    """What an operator makes of a node's columns.
+
+    Args:
+        parent: the node.
+        operator: an operator, an operator's class, or a function for LambdaOp.
+        dependencies: the nodes that the operator's setting names; None to take them from there.
+
+    Example:
+        >>> from workflow import ops
+        >>> OperatorNode(as_node("price"), ops.FillMissing(0))
+        FillMissing
+    """
+
+    def __init__(
+        self,
+        parent: Node,
+        operator: Operator | type[Operator] | Callable[..., Any],
+        dependencies: Sequence[Node] | None = None,
+    ) -> None:
+        self.operator = as_operator(operator)
+        if dependencies is None:
+            dependencies = _dependencies(self.operator)
+        super().__init__(parent, *dependencies)
+
+    def bind(self, inputs: Sequence[Resolved]) -> Bound:
+        """The operator with its groups and dependencies.
+
+        Raises:
+            WorkflowError: the inputs have different rows, or columns of one name.
+        """
+        own, *others = inputs
+        columns = join([parent.label for parent in self.parents], inputs)
+        inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
+        return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
+
+    def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
+        """The operator's output columns."""
+        bound = self.bind(inputs)
+        operator, rows = bound.operator, bound.rows
+        with self.errors(bound.columns):
+            if isinstance(operator, FrameOperator):
+                made = operator.frame_schema(schema_of(bound.columns))
+                rows = RowSet(made, Origin(operator, rows, bound.columns))
+                columns = rows.features()
+            elif isinstance(operator, WindowOperator):
+                columns = rows.windowed(operator, bound.columns)
+            else:
+                columns = operator.lower(bound.columns, state)
+        groups = () if operator.takes_groups else inputs[0].groups
+        return Resolved(columns, regroup(groups, columns), rows)
+
+    @contextmanager
+    def errors(self, columns: Features) -> Iterator[None]:
+        """Say in an error which operator it is of, and over which columns.
+
+        Raises:
+            WorkflowError: in place of the errors of expressions and schemas.
+        """
+        try:
+            yield
+        except (ExpressionError, SchemaError, WorkflowError) as error:
+            raise WorkflowError(f"{self.label} over {listed(columns)}: {error}") from error
+
+    @property
+    def label(self) -> str:
+        """The operator's name."""
+        return self.operator.label
+
+
+def as_operator(value: Any) -> Operator:
+    """The operator that stands right of `>>`: an instance, a class, or a function for LambdaOp.
+
+    Raises:
+        WorkflowError: anything else, or a class that needs settings.
+
+    Example:
+        >>> from workflow import ops
+        >>> as_operator(ops.FillMissing)
+        FillMissing(fill_val=0, add_binary_cols=False)
+    """
+    if isinstance(value, Operator):
+        return value
+    if isinstance(value, type) and issubclass(value, Operator):
+        try:
+            return value()
+        except TypeError as error:
+            raise WorkflowError(
+                f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error})."
+            ) from error
+    if callable(value) and not isinstance(value, type):
+        from .ops.lambda_op import LambdaOp  # noqa: PLC0415 - operators know the graph
+
+        return LambdaOp(value)
+    raise WorkflowError(
+        f"Expected an operator after >>, such as ops.Categorify(), or a function. Received: {value!r}."
+    )
+
+
+def _dependencies(operator: Operator) -> list[Node]:
+    given = None if operator.depends_on is None else getattr(operator, operator.depends_on)
+    return [] if given is None or given == [] else [as_node(given)]

@@ -1,0 +1,38 @@
+"""What operators over numbers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workflow.operator import Feature, Operator, require
+from workflow.schema import ColumnSchema, Schema
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy as Python's own, which a saved workflow can hold; else the value itself."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) -> None:
+    """Refuse columns that hold something else than integers and floats.
+
+    Raises:
+        WorkflowError: names the operator and the column.
+    """
+    for column in columns.values():
+        schema = column if isinstance(column, ColumnSchema) else column.schema
+        require(
+            schema.info.is_integer or schema.info.kind == "float",
+            f"{operator.label} needs numbers. Received: column {schema.name!r}, {schema}.",
+        )
+
+
+def finite_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
+    """The finite values of a column as float64, those of lists one after another."""
+    values = pl.col(name).explode(empty_as_null=False) if is_list else pl.col(name)
+    value = pl.col(name).cast(pl.Float64)
+    return frame.select(values).select(value.filter(value.is_finite()))

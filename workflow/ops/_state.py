@@ -1,0 +1,30 @@
+"""What operators that learn numbers for each column have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from workflow.operator import State, expect_state, require
+
+
+def expect_numbers_of_columns(
+    state: State, keys: Sequence[str], columns: Collection[str]
+) -> list[list[float]]:
+    """The numbers of a state that holds, under each key, one float64 for each column.
+
+    Returns:
+        for each key the numbers in the columns' order.
+
+    Raises:
+        WorkflowError: the state belongs to other columns, or to another operator.
+    """
+    expect_state(state, keys)
+    for column in state.values():
+        plain = column.valid is None and column.lengths is None
+        require(
+            plain and column.rows == len(columns) and column.array.dtype == np.float64,
+            f"Expected one float64 for each of {', '.join(columns)}.",
+        )
+    return [state[key].array.tolist() for key in keys]

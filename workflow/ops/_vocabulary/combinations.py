@@ -1,0 +1,125 @@
+"""Vocabularies of combinations: the tuples of values in which several columns occur."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Array, Column
+from workflow.expressions.series import to_series
+from workflow.expressions.tree import Expression, where
+from workflow.operator import Feature, Features, State, require
+from workflow.ops import _group_table as tables
+from workflow.schema import Schema
+from workflow.tags import tags_of
+
+from .vocabulary import Ids, Vocabulary, expect_countable
+
+
+class CombinedVocabulary(Vocabulary):
+    """The combinations in which the values of several columns occur; null is a value among them.
+
+    Only where all are null the combination is null itself. A combination is found by the
+    positions of its values, see `_group_table`.
+    """
+
+    prefix: ClassVar[str] = "combined"
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.prefix}.{self.name}"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """One column, in the name of the vocabulary."""
+        return (self.name,)
+
+    def check(self, columns: Schema) -> None:
+        """Integers, booleans and strings."""
+        for name in self.columns:
+            expect_countable(columns[name])
+            require(
+                not columns[name].is_list,
+                f"Combinations need one value in each row. Received: column {name!r}, {columns[name]}. "
+                'Encode lists by themselves, or use encode_type="joint".',
+            )
+
+    def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:  # noqa: ARG002
+        """The values side by side."""
+        keys = frame.select(tables.key_columns(self.columns))
+        return keys.filter(~pl.all_horizontal(pl.all().is_null()))
+
+    def learnt(self, table: pl.DataFrame) -> State:
+        """The keys of each column, and the combinations in the order of their ids."""
+        state, found = tables.keys_state(self._prefix, self.columns, table.with_row_index("id"))
+        last = tables.key_state_names(self._prefix, self.columns)[-1]
+        order = np.argsort(found["id"].to_numpy(), kind="stable")
+        return {**state, last: Column(state[last].array[order])}
+
+    def expect_fit(self, given: pl.Series, columns: Schema) -> None:  # noqa: ARG002
+        """Combinations are always learnt."""
+        require(
+            False,
+            f"A vocabulary of combinations is learnt. Received: vocabs={{{self.name!r}: ...}}.",
+        )
+
+    def state_names(self, state: State) -> list[str]:  # noqa: ARG002
+        """The keys of each column, and the combinations."""
+        return tables.key_state_names(self._prefix, self.columns)
+
+    def size(self, state: State) -> int:
+        """The number of combinations."""
+        return state[tables.key_state_names(self._prefix, self.columns)[-1]].rows
+
+    def features(self, columns: Features, state: State, ids: Ids) -> Features:
+        """One column of ids, in the name of the vocabulary."""
+        group = [columns[name] for name in self.columns]
+        row = tables.find_row(self._prefix, self.columns, columns, state, self.size(state))
+        found = where(row < 0, self._bucket(group, ids), row + ids.first)
+        absent = group[0].expression.is_null()
+        for feature in group[1:]:
+            absent = absent & feature.expression.is_null()
+        found = where(absent, ids.null, found)
+        tags = tags_of(*(feature.schema for feature in group))
+        return {self.name: Feature.of(self.name, found, tags=tags)}
+
+    def _bucket(self, group: Sequence[Feature], ids: Ids) -> Expression | int:
+        if ids.buckets == 1:
+            return ids.bucket
+        # A seed for each place, so that (a, b) and (b, a) differ; null has no hash, and adds none.
+        total, *others = (
+            feature.expression.hash(seed).fill_null(0) for seed, feature in enumerate(group)
+        )
+        for other in others:
+            total = total + other
+        return total.hash_bucket(ids.buckets) + ids.bucket
+
+    def table(self, state: State) -> pl.DataFrame:
+        """A column for each key."""
+        names = tables.key_names(self.columns)
+        keys = [state[f"{self._prefix}.{name}"] for name in names]
+        combined = state[f"{self._prefix}.{names[-1]}.pairs"].array
+        places: list[Array] = []
+        for number in range(len(names) - 1, 0, -1):
+            row, place = np.divmod(combined, keys[number].rows + tables.FIRST)
+            places.insert(0, place)
+            if number > 1:
+                pairs = state[f"{self._prefix}.{names[number - 1]}.pairs"].array
+                combined = pairs[row - tables.FIRST]
+        places.insert(0, row)
+        return pl.DataFrame(
+            [
+                _gathered(to_series(key, name), place - tables.FIRST)
+                for key, name, place in zip(keys, self.columns, places, strict=True)
+            ]
+        )
+
+
+def _gathered(values: pl.Series, rows: Array) -> pl.Series:
+    """The values at some rows; null where a row is negative."""
+    row = pl.Series(rows)
+    frame = pl.select(pl.when(row >= 0).then(row).alias("row"))
+    return values.gather(frame["row"])

@@ -1,0 +1,68 @@
+"""Tables of counts: how often each value occurs, and which of them get an id.
+
+A value is one key, or several that stand side by side: the columns `key0`, `key1` ..., and `count`.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+COUNT = "count"
+_SELDOM = 8
+
+
+def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
+    """How often each value occurs.
+
+    Args:
+        values: the columns `key0`, `key1` ...
+        parts: into how many parts the values are split, by their hash: each is counted by itself,
+            so that the memory is that of the largest part and the result. The data is read as
+            many times.
+    """
+    return _by_value(values, pl.len().alias(COUNT), pl.get_index_type(), parts)
+
+
+def merged_counts(tables: pl.LazyFrame, parts: int) -> pl.LazyFrame:
+    """How often each value occurs in several tables of counts together."""
+    return _by_value(tables, pl.col(COUNT).cast(pl.UInt64).sum(), pl.UInt64, parts)
+
+
+def _by_value(
+    frame: pl.LazyFrame, count: pl.Expr, dtype: type[pl.DataType] | pl.DataType, parts: int
+) -> pl.LazyFrame:
+    schema = frame.collect_schema()
+    keys = [name for name in schema.names() if name != COUNT]
+    if parts == 1:
+        return frame.group_by(keys).agg(count)
+    part = pl.struct(keys).hash() if len(keys) > 1 else pl.col(keys).hash()
+
+    def collect() -> pl.DataFrame:
+        made = (frame.filter(part % parts == number) for number in range(parts))
+        return pl.concat(
+            [some.group_by(keys).agg(count).collect(engine="streaming") for some in made]
+        )
+
+    return pl.defer(collect, schema={**{key: schema[key] for key in keys}, COUNT: dtype})
+
+
+def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
+    """The values that get an id, in its order: by descending count, ties by value.
+
+    Args:
+        table: the values and their counts.
+        least: the smallest count.
+        most: how many values at most; None for all.
+    """
+    table = table.filter(pl.col(COUNT) >= least) if least > 1 else table
+    keys = pl.exclude(COUNT)
+    often = table.filter(pl.col(COUNT) > _SELDOM)
+    often = often.sort(keys).sort(COUNT, descending=True, maintain_order=True).select(keys)
+    # Most values occur a few times only. Those that occur equally often are sorted without their
+    # counts, which takes half of the memory and a third of the time.
+    seldom = (
+        table.lazy().filter(pl.col(COUNT) == count).select(keys).sort(keys).collect()
+        for count in range(_SELDOM, 0, -1)
+    )
+    ordered = pl.concat([often, *seldom])
+    return ordered if most is None else ordered.head(most)

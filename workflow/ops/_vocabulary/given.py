@@ -1,0 +1,68 @@
+"""Vocabularies that the user gives, instead of one learnt from data."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import polars as pl
+
+from workflow.data import as_lazy_frame
+from workflow.errors import WorkflowError
+from workflow.expressions.series import column_schema
+from workflow.operator import require
+from workflow.schema import SchemaError
+
+
+def given_vocabulary(name: str, values: Any) -> pl.Series:
+    """A vocabulary as a series, its values in the given order.
+
+    Args:
+        name: the column's, for messages, and for which column of a file it is.
+        values: a list, a numpy array, a Polars or pandas series; or the path of a parquet file
+            with a column of this name, or with one column.
+
+    Raises:
+        WorkflowError: it is empty, there is no such column, a value comes twice, or is null, or is no integer,
+            boolean or string.
+    """
+    series = _series(name, values)
+    require(
+        not series.is_empty(), f"The vocabulary of {name!r} is empty. Give it at least one value."
+    )
+    try:
+        column = column_schema(name, series.dtype)
+    except SchemaError as error:
+        raise WorkflowError(f"The vocabulary of {name!r}: {error}") from error
+    require(
+        column.info.kind != "float" and not column.is_list,
+        f"The vocabulary of {name!r} needs integers, booleans or strings. Received: {series.dtype}.",
+    )
+    require(
+        not series.has_nulls(),
+        f"The vocabulary of {name!r} holds a null, which has an id of its own. Leave it out.",
+    )
+    twice = series.filter(series.is_duplicated())
+    require(
+        twice.is_empty(),
+        f"The vocabulary of {name!r} needs each value once. Received: {twice.head(1).to_list()} twice.",
+    )
+    return series
+
+
+def _series(name: str, values: Any) -> pl.Series:
+    if isinstance(values, str | os.PathLike):
+        frame = as_lazy_frame(values)
+        names = frame.collect_schema().names()
+        require(
+            name in names or len(names) == 1,
+            f"Expected a column {name!r}, or one column, in {values}. It has: {', '.join(names)}.",
+        )
+        chosen = name if name in names else names[0]
+        return frame.select(chosen).collect()[chosen]
+    try:
+        return pl.Series(name, values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise WorkflowError(
+            f"The vocabulary of {name!r} needs values of one type. Received: {values!r:.200} ({error})."
+        ) from error

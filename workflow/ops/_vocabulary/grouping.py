@@ -1,0 +1,85 @@
+"""Which vocabularies groups of columns make, and which remain when columns go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from workflow.expressions.column import Column, Strings
+from workflow.operator import Groups, State, require
+
+from .combinations import CombinedVocabulary
+from .vocabulary import SharedVocabulary, Vocabulary
+
+# State of a column whose group has lost others: the name of the vocabulary that it is in.
+MEMBER = "member"
+
+
+def vocabularies_of(
+    groups: Groups, state: State, name_sep: str, *, combine: bool
+) -> list[Vocabulary]:
+    """A vocabulary for each group of columns.
+
+    Args:
+        groups: the groups, a column alone as a group of its own.
+        state: what was learnt; empty before.
+        name_sep: joins the names of a group to that of its vocabulary.
+        combine: whether a group is combined, or shares a vocabulary.
+
+    Raises:
+        WorkflowError: two vocabularies would have one name, or a column two vocabularies.
+    """
+    members: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        vocabulary = state.get(f"{MEMBER}.{group[0]}") if len(group) == 1 else None
+        name = name_sep.join(group) if vocabulary is None else _text(vocabulary)
+        require(
+            vocabulary is not None or name not in members,
+            f"Two vocabularies would be named {name!r}. Rename a column, or set another name_sep.",
+        )
+        members[name] = (*members.get(name, ()), *group)
+    if not combine:
+        _expect_once([name for group in members.values() for name in group])
+    return [
+        (CombinedVocabulary if combine and len(group) > 1 else SharedVocabulary)(name, group)
+        for name, group in members.items()
+    ]
+
+
+def _text(name: Column) -> str:
+    require(
+        isinstance(name.values, Strings) and name.rows == 1,
+        f"Expected the name of a vocabulary. Received: {name.values!r:.200}.",
+    )
+    return str(name.array[0])
+
+
+def _expect_once(names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    require(
+        not twice,
+        f"Column {''.join(twice[:1])!r} is in two groups, and would have an id of each. Leave it in "
+        'one, or set encode_type="combo" to combine the columns of a group.',
+    )
+
+
+def member_names(vocabularies: Sequence[Vocabulary], state: State) -> list[str]:
+    """The names of the state that says which vocabulary a column is in."""
+    names = [f"{MEMBER}.{column}" for v in vocabularies for column in v.columns]
+    return [name for name in names if name in state]
+
+
+def remaining(
+    vocabularies: Sequence[Vocabulary], state: State, columns: Collection[str]
+) -> Iterator[tuple[Vocabulary, State]]:
+    """The vocabularies of some columns, and of which vocabulary a column is, where that is in question.
+
+    A shared vocabulary remains as long as one of its columns does; a combination needs all.
+    """
+    for vocabulary in vocabularies:
+        left = [column for column in vocabulary.columns if column in columns]
+        whole = len(left) == len(vocabulary.columns)
+        if not left or not (whole or isinstance(vocabulary, SharedVocabulary)):
+            continue
+        broken = left if not whole else [c for c in left if f"{MEMBER}.{c}" in state]
+        members = {f"{MEMBER}.{c}": Column(Strings.of([vocabulary.name])) for c in broken}
+        yield type(vocabulary)(vocabulary.name, tuple(left)), members

@@ -1,0 +1,30 @@
+"""What each id of a vocabulary stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from workflow.operator import State
+
+from .vocabulary import PADDING, Ids, Vocabulary
+
+KINDS = pl.Enum(["padding", "null", "out of vocabulary", "value"])
+
+
+def meanings(vocabulary: Vocabulary, ids: Ids, state: State) -> pl.DataFrame:
+    """The columns `id`, `kind` and `value`, a row for each id in ascending order.
+
+    The value is null where the kind is not "value"; that of a combination is a struct.
+    """
+    table = vocabulary.table(state)
+    values = table.to_series() if table.width == 1 else table.to_struct()
+    reserved = ["padding", "null"] + ["out of vocabulary"] * ids.buckets
+    kinds = pl.Series(reserved, dtype=KINDS).extend_constant("value", ids.values)
+    return pl.DataFrame(
+        {
+            "id": np.append(PADDING, np.arange(ids.null, ids.end)),
+            "kind": kinds,
+            "value": values.clear(len(reserved)).extend(values),
+        }
+    )

@@ -1,0 +1,207 @@
+"""Vocabularies: the values that have an id of their own, as Categorify learns and finds them.
+
+A vocabulary is of the values of one column, of the values that several columns share, or of the
+combinations in which the values of several columns occur (`_combinations`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.expressions.series import column_schema, polars_dtype, to_column, to_series
+from workflow.expressions.tree import where
+from workflow.operator import Feature, Features, State, require
+from workflow.schema import ColumnSchema, Schema
+
+PADDING = 0
+# Where the state of a vocabulary is: learnt from data, or given by the user.
+LEARNT, GIVEN = "learnt", "given"
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of a vocabulary: padding, null, the buckets, then its values.
+
+    Attributes:
+        buckets: how many ids there are for values outside of the vocabulary.
+        values: how many values the vocabulary has.
+        offset: what is added to every id but the padding's.
+    """
+
+    buckets: int
+    values: int
+    offset: int = 0
+
+    @property
+    def null(self) -> int:
+        """The id of null."""
+        return self.offset + 1
+
+    @property
+    def bucket(self) -> int:
+        """The first id of values outside of the vocabulary."""
+        return self.offset + 2
+
+    @property
+    def first(self) -> int:
+        """The id of the first value."""
+        return self.bucket + self.buckets
+
+    @property
+    def end(self) -> int:
+        """What follows the last id."""
+        return self.first + self.values
+
+
+@dataclass(frozen=True)
+class Vocabulary(ABC):
+    """What has ids.
+
+    Attributes:
+        name: of its domain; settings for it and its state have this name.
+        columns: the columns whose values these are.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[str, ...]:
+        """The columns of ids that are made."""
+
+    @abstractmethod
+    def check(self, columns: Schema) -> None:
+        """Refuse columns whose values cannot be counted.
+
+        Raises:
+            WorkflowError: names the column, and what to do.
+        """
+
+    @abstractmethod
+    def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """Each value as often as it occurs, null left out, as `key0`, `key1` ..."""
+
+    @abstractmethod
+    def learnt(self, table: pl.DataFrame) -> State:
+        """The state, of the values in the order of their ids."""
+
+    @abstractmethod
+    def expect_fit(self, given: pl.Series, columns: Schema) -> None:
+        """Refuse a vocabulary of the user's that the columns' values cannot be in.
+
+        Raises:
+            WorkflowError: the values are of another type.
+        """
+
+    @abstractmethod
+    def state_names(self, state: State) -> list[str]:
+        """The names of its state."""
+
+    @abstractmethod
+    def size(self, state: State) -> int:
+        """How many values there are."""
+
+    @abstractmethod
+    def features(self, columns: Features, state: State, ids: Ids) -> Features:
+        """The columns of ids, without their properties."""
+
+    @abstractmethod
+    def table(self, state: State) -> pl.DataFrame:
+        """The values in the order of their ids, each key under the name of its column."""
+
+
+class SharedVocabulary(Vocabulary):
+    """The values of a column, or of several columns together."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """A column for each."""
+        return self.columns
+
+    def check(self, columns: Schema) -> None:
+        """Integers, booleans, strings and lists of them; of one kind where columns share."""
+        for name in self.columns:
+            expect_countable(columns[name])
+        require(
+            self._dtype(columns) is not None,
+            "Columns that share a vocabulary need values of one type. Received: "
+            f"{', '.join(f'{c.name!r}, {c}' for c in self._schemas(columns))}.",
+        )
+
+    def _schemas(self, columns: Schema) -> list[ColumnSchema]:
+        return [columns[name] for name in self.columns]
+
+    def _dtype(self, columns: Schema) -> str | None:
+        """The dtype that holds the values of all columns; there is none for int64 and uint64."""
+        have = {column.dtype: column.info for column in self._schemas(columns)}
+        if len(have) > 1 and all(info.is_integer for info in have.values()):
+            wide = np.result_type(*(info.numpy for info in have.values()))
+            return wide.name if wide.kind in "iu" else None
+        return next(iter(have)) if len(have) == 1 else None
+
+    def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """The elements of lists, and the scalars, of all columns."""
+        dtype = polars_dtype(self._dtype(columns) or "")
+        parts = []
+        for column in self._schemas(columns):
+            part = frame.select(key0=pl.col(column.name))
+            part = part.explode("key0", empty_as_null=False) if column.is_list else part
+            parts.append(part.select(pl.col("key0").cast(dtype)).drop_nulls())
+        return parts[0] if len(parts) == 1 else pl.concat(parts)
+
+    def learnt(self, table: pl.DataFrame) -> State:
+        """The keys, one after another."""
+        return {f"{LEARNT}.{self.name}": to_column(table["key0"], compact_strings=True)}
+
+    def expect_fit(self, given: pl.Series, columns: Schema) -> None:
+        """Integers for integers, and so on."""
+        have, want = column_schema(self.name, given.dtype), columns[self.columns[0]]
+        require(
+            have.info.kind == want.info.kind or (have.info.is_integer and want.info.is_integer),
+            f"The vocabulary of {self.name!r} holds {have.dtype}, and the column is {want}. "
+            "Give values of the column's type.",
+        )
+
+    def state_names(self, state: State) -> list[str]:
+        """Its keys, which are learnt or given."""
+        given = f"{GIVEN}.{self.name}"
+        return [given if given in state else f"{LEARNT}.{self.name}"]
+
+    def _keys(self, state: State) -> Column:
+        return state[self.state_names(state)[0]]
+
+    def size(self, state: State) -> int:
+        """The number of keys."""
+        return self._keys(state).rows
+
+    def features(self, columns: Features, state: State, ids: Ids) -> Features:
+        """A column of ids for each column."""
+        keys, made = self._keys(state), {}
+        for name in self.columns:
+            value = columns[name].expression
+            if ids.buckets == 1:
+                found = value.lookup(keys, first=ids.first, missing=ids.bucket)
+            else:
+                found = value.lookup(keys, first=ids.first, missing=-1)
+                bucket = value.hash_bucket(ids.buckets) + ids.bucket
+                found = where(found < 0, bucket, found)
+            made[name] = Feature.of(name, found.fill_null(ids.null), columns[name].schema)
+        return made
+
+    def table(self, state: State) -> pl.DataFrame:
+        """One column of values, under the name of the vocabulary."""
+        return to_series(self._keys(state), self.name).to_frame()
+
+
+def expect_countable(column: ColumnSchema) -> None:
+    require(
+        column.info.kind != "float",
+        f"Categorify needs integers, booleans or strings. Received: column {column.name!r}, {column}. "
+        "Cast whole numbers with LambdaOp(lambda c: c.cast('int64')), or use Bucketize first.",
+    )

@@ -1,0 +1,257 @@
+"""AddMetadata, AddTags, AddProperties and their kind: what is known of columns, said by the user."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.schema import Tags
+from workflow.tags import add_tags
+
+_Plain = bool | int | float | str | None
+_Value = _Plain | Sequence[_Plain] | Mapping[str, _Plain]
+
+
+@dataclass(frozen=True)
+class _Metadata(Operator, abstract=True):
+    """An operator that changes the schema alone: values pass through."""
+
+    @abstractmethod
+    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The tags and the properties to add."""
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The same expressions, with more known of them."""
+        tags, properties = self.added()
+        return {
+            name: Feature(
+                feature.expression,
+                feature.schema.with_(
+                    tags=add_tags(feature.schema.tags, tags),
+                    properties={**feature.schema.properties, **properties},
+                ),
+            )
+            for name, feature in columns.items()
+        }
+
+
+@dataclass(frozen=True)
+class AddMetadata(_Metadata):
+    """Add tags and properties to columns; values pass through.
+
+    Args:
+        tags: members of `Tags` or words of your own. Which tags exclude each other, and which
+            one brings another, stands in `workflow/tags.py`.
+        properties: facts by name: numbers, texts, booleans, lists and mappings of these. Those
+            that others read are `cardinality` and `embedding_size` (rows and width of an embedding),
+            `domain` and `value_count` (each {"min": ..., "max": ...}); one that is there already
+            is replaced.
+
+    Example:
+        >>> ages = ["age"] >> AddMetadata(tags=["user"], properties={"unit": "years"})
+    """
+
+    tags: str | Sequence[str] = ()
+    properties: Mapping[str, _Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", _tags(self, self.tags))
+        object.__setattr__(self, "properties", _properties(self, self.properties))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Tags, properties, both and none, of columns of every kind."""
+        rows = {"age": [31, None], "genres": [["x"], None]}
+        known: dict[str, _Value] = {
+            "unit": "years",
+            "domain": {"min": -(2**63), "max": 2**63 - 1},
+            "odd": [1, None],
+        }
+        return [
+            Example(cls([Tags.USER, "mine"]), rows),
+            Example(cls(tags="user", properties=known), {"age": [31, None]}),
+            Example(cls(), rows),
+        ]
+
+    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The tags and the properties."""
+        return self.tags, self.properties
+
+
+@dataclass(frozen=True)
+class AddTags(_Metadata):
+    """Add tags to columns; values pass through (see AddMetadata).
+
+    Args:
+        tags: members of `Tags` or words of your own.
+
+    Example:
+        >>> prices = ["price"] >> AddTags(["item", "continuous"])
+    """
+
+    tags: str | Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", _tags(self, self.tags))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """One tag and several."""
+        return [
+            Example(cls("continuous"), {"price": [1.5, None]}),
+            Example(cls([Tags.ITEM_ID, "own"]), {"item": ["a", None]}),
+        ]
+
+    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The tags."""
+        return self.tags, {}
+
+
+@dataclass(frozen=True)
+class AddProperties(_Metadata):
+    """Add properties to columns; values pass through (see AddMetadata).
+
+    Args:
+        properties: facts by name.
+
+    Example:
+        >>> ids = ["userId"] >> AddProperties({"cardinality": 5000})
+    """
+
+    properties: Mapping[str, _Value]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", _properties(self, self.properties))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """A fact that an embedding needs."""
+        return [Example(cls({"cardinality": 5000}), {"user": [7, None]})]
+
+    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The properties."""
+        return (), self.properties
+
+
+@dataclass(frozen=True)
+class _Tagging(_Metadata, abstract=True):
+    """An operator that adds one tag of its own."""
+
+    tag: ClassVar[Tags]
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """A column to tag."""
+        return [Example(cls(), {"column": [7, None]})]
+
+    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """The tag."""
+        return (self.tag.value,), {}
+
+
+@dataclass(frozen=True)
+class TagAsUserID(_Tagging):
+    """Tag columns as the user's id: `user_id` and `user`.
+
+    Example:
+        >>> user = ["userId"] >> TagAsUserID()
+    """
+
+    tag: ClassVar[Tags] = Tags.USER_ID
+
+
+@dataclass(frozen=True)
+class TagAsItemID(_Tagging):
+    """Tag columns as the item's id: `item_id` and `item`.
+
+    Example:
+        >>> item = ["movieId"] >> TagAsItemID()
+    """
+
+    tag: ClassVar[Tags] = Tags.ITEM_ID
+
+
+@dataclass(frozen=True)
+class TagAsUserFeatures(_Tagging):
+    """Tag columns as features of the user: `user`.
+
+    Example:
+        >>> user = ["age", "country"] >> TagAsUserFeatures()
+    """
+
+    tag: ClassVar[Tags] = Tags.USER
+
+
+@dataclass(frozen=True)
+class TagAsItemFeatures(_Tagging):
+    """Tag columns as features of the item: `item`.
+
+    Example:
+        >>> item = ["genres", "year"] >> TagAsItemFeatures()
+    """
+
+    tag: ClassVar[Tags] = Tags.ITEM
+
+
+def _tags(operator: Operator, given: Any) -> list[str]:
+    tags = [given] if isinstance(given, str) else given
+    fits = isinstance(tags, list | tuple | set | frozenset)
+    require(
+        fits and all(isinstance(tag, str) and tag for tag in tags),
+        f"{operator.label} needs a list of tags. Received: {given!r}.",
+    )
+    # A set has no order that a saved workflow could keep.
+    ordered = sorted(tags) if isinstance(tags, set | frozenset) else tags
+    return [tag.value if isinstance(tag, Tags) else str(tag) for tag in ordered]
+
+
+def _properties(operator: Operator, given: Any) -> dict[str, Any]:
+    fits = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    require(fits, f"{operator.label} needs properties by name. Received: {given!r}.")
+    for name, value in given.items():
+        require(
+            _is_value(value),
+            f"{operator.label} needs numbers, texts, booleans, or lists and mappings of these. "
+            f"Received: {value!r} for {name!r}.",
+        )
+        require(
+            _is_fact(name, value),
+            f"{operator.label} needs `cardinality` and `embedding_size` as whole numbers from 1, and "
+            f'`domain` and `value_count` as {{"min": ..., "max": ...}} of whole numbers. '
+            f"Received: {value!r} for {name!r}.",
+        )
+    return {name: _copy(value) for name, value in given.items()}
+
+
+def _is_fact(name: str, value: Any) -> bool:
+    """Whether a property that others read is what they expect."""
+    if name in ("cardinality", "embedding_size"):
+        return type(value) is int and value >= 1
+    if name not in ("domain", "value_count"):
+        return True
+    if not isinstance(value, Mapping) or not {"min", "max"} <= value.keys():
+        return False
+    least, most = value["min"], value["max"]
+    return type(least) is type(most) is int and least <= most
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(type(name) is str and _is_plain(inner) for name, inner in value.items())
+    inner = value if isinstance(value, list | tuple) else [value]
+    return all(map(_is_plain, inner))
+
+
+def _is_plain(value: Any) -> bool:
+    # NaN and infinities have no JSON.
+    finite = not isinstance(value, float) or abs(value) < float("inf")
+    return finite and (value is None or type(value) in (bool, int, float, str))
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,126 @@
+"""Bucketize: the number of the interval that a value falls into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.schema import Tags
+
+from ._numbers import expect_numbers, plain
+
+Boundaries = Sequence[float] | Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Bucketize(Operator):
+    """The number of boundaries that a value reaches, int32, from 0 to the number of boundaries.
+
+    Boundaries [0, 10] make three buckets: 0 below 0, 1 from 0 to below 10, and 2 from 10 on, as
+    `numpy.digitize` numbers them. Whole numbers are compared exactly with whole boundaries, else
+    in float64. Null and NaN stay null: `FillMissing` before it says which bucket they belong to. Of
+    a list each element gets a bucket. The column's `cardinality` is the number of buckets.
+
+    Args:
+        boundaries: ascending finite numbers for all columns, a mapping from column to such, or a
+            function from a column's name to such; saved are the numbers.
+
+    Raises:
+        WorkflowError: boundaries that do not ascend or are missing for a column, or a column that
+            does not hold numbers.
+
+    Example:
+        >>> age_group = ["age"] >> Bucketize([18, 25, 35, 50])
+    """
+
+    boundaries: Boundaries | Callable[[str], Sequence[float]]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.boundaries, Mapping):
+            checked: Any = {name: _checked(b) for name, b in self.boundaries.items()}
+        else:
+            checked = self.boundaries if callable(self.boundaries) else _checked(self.boundaries)
+        object.__setattr__(self, "boundaries", checked)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Few and many boundaries, for all columns and for each, at their very values, and lists."""
+        numbers = {"age": [-3, 18, None, 25, 250], "price": [1.5, None, float("nan"), 0.5, -0.0]}
+        unseen = {"age": [2**62, 24], "price": [float("inf"), 1e-300]}
+        large = {"large": pl.Series([2**64 - 1, 0, None, 2**63], dtype=pl.UInt64)}
+        return [
+            Example(cls([0, 18, 25]), numbers, unseen),
+            Example(cls({"age": [18, 2**53 + 1], "price": [0.0, 0.5, 1.5]}), numbers, unseen),
+            Example(cls(lambda name: range(len(name))), numbers, unseen),
+            Example(
+                cls(np.linspace(-5, 5, 100).tolist()),
+                {"scores": [[1.0, None], [], None, [-7.0, 4.95]]},
+            ),
+            Example(cls([]), large),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The numbers of the buckets."""
+        expect_numbers(self, columns)
+        made: Features = {}
+        for name, feature in columns.items():
+            boundaries = self._of_column(name, columns)
+            bucket = feature.expression.bucketize(Column(np.array(boundaries)))
+            facts = {
+                "cardinality": len(boundaries) + 1,
+                "domain": {"min": 0, "max": len(boundaries)},
+            }
+            made[name] = Feature.of(
+                name,
+                bucket.cast("int32"),
+                feature.schema,
+                tags=(Tags.CATEGORICAL,),
+                properties=facts,
+            )
+        return made
+
+    def _of_column(self, name: str, columns: Features) -> list[float]:
+        if callable(self.boundaries):
+            return _checked(self.boundaries(name))
+        if not isinstance(self.boundaries, Mapping):
+            return list(self.boundaries)
+        unknown = [repr(key) for key in self.boundaries if key not in columns]
+        require(
+            name in self.boundaries and not unknown,
+            f"Bucketize needs boundaries for each of {', '.join(columns)}. "
+            f"Received: boundaries for {', '.join(map(repr, self.boundaries))}.",
+        )
+        return list(self.boundaries[name])
+
+    def to_config(self, columns: Features) -> dict[str, Any]:
+        """The boundaries as numbers."""
+        if callable(self.boundaries):
+            return {"boundaries": {name: self._of_column(name, columns) for name in columns}}
+        return super().to_config(columns)
+
+
+def _checked(boundaries: Any) -> list[float]:
+    """Boundaries as Python's numbers.
+
+    Raises:
+        WorkflowError: they are no ascending numbers.
+    """
+    is_list = isinstance(boundaries, Sequence | np.ndarray | pl.Series)
+    numbers = [plain(b) for b in boundaries] if is_list else None
+    require(
+        numbers is not None
+        and all(type(n) in (int, float) and math.isfinite(n) for n in numbers)
+        and all(-(2**63) <= n < 2**63 for n in numbers if type(n) is int)
+        and all(a < b for a, b in pairwise(numbers)),
+        "Bucketize needs boundaries as ascending finite numbers, all different. "
+        f"Received: {boundaries!r:.200}.",
+    )
+    return numbers or []

@@ -1,0 +1,69 @@
+"""Clip: values within bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from workflow.operator import Example, Feature, Features, Operator, State, require
+
+from ._numbers import expect_numbers, plain
+
+
+@dataclass(frozen=True)
+class Clip(Operator):
+    """Move values below `min_value` or above `max_value` to that bound.
+
+    A column keeps its dtype: of a whole number a bound of 0.5 makes at least 1, and a bound that
+    its dtype does not reach changes nothing. Null stays null, infinity goes to the bound. Of a
+    list each element is clipped.
+
+    Args:
+        min_value: the lower bound, or None.
+        max_value: the upper bound, or None.
+
+    Raises:
+        WorkflowError: neither bound, one that is NaN, or bounds the wrong way round; a column
+            that does not hold numbers.
+
+    Example:
+        >>> ages = ["age"] >> Clip(min_value=0, max_value=120)
+    """
+
+    min_value: float | None = None
+    max_value: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("min_value", "max_value"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        bounds = [bound for bound in (self.min_value, self.max_value) if bound is not None]
+        numbers = all(type(b) in (int, float) and not math.isnan(b) for b in bounds)
+        require(
+            bool(bounds) and numbers and bounds == sorted(bounds),
+            "Clip needs min_value, max_value or both, as numbers in this order. "
+            f"Received: min_value={self.min_value!r}, max_value={self.max_value!r}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Bounds on either side, between whole numbers and beyond a dtype's own."""
+        numbers = {"age": [-3, 31, None, 250], "price": [1.5, None, float("nan"), float("inf")]}
+        small = {"small": pl.Series([-100, 0, 100, None], dtype=pl.Int8)}
+        return [
+            Example(cls(0, 120), numbers, {"age": [2**62], "price": [-1e300]}),
+            Example(cls(min_value=0.5), numbers),
+            Example(cls(-1000, 1e6), small),
+            Example(cls(max_value=2), {"scores": [[1.0, 9.5, None], [], None, [float("-inf")]]}),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The columns, clipped."""
+        expect_numbers(self, columns)
+        return {
+            name: Feature.of(
+                name, feature.expression.clip(self.min_value, self.max_value), feature.schema
+            )
+            for name, feature in columns.items()
+        }

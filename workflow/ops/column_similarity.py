@@ -1,0 +1,215 @@
+"""ColumnSimilarity: how alike two ids are, by the features that a table gives them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from workflow.data import as_lazy_frame, polars_errors
+from workflow.errors import WorkflowError
+from workflow.expressions.column import Column
+from workflow.expressions.series import column_schema, to_column, to_series
+from workflow.operator import (
+    NOT_SAVED,
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    require,
+)
+from workflow.schema import Schema, Tags
+from workflow.tags import tags_of
+
+from ._sparse_features import PARTS, similarity, weighted
+
+METRICS = ("tfidf", "cosine", "inner")
+
+
+@dataclass(frozen=True)
+class ColumnSimilarity(Operator):
+    """Compare the two ids of each row by the features that they have: a document and the one beside it.
+
+    Takes pairs of columns, `[["document", "promoted"]]`, and makes `<left>_<right>_sim`, float32,
+    computed in float64. It is null where an id is null or the table has no feature of it, and 0
+    where the two share no feature.
+
+    A table of features is a Polars or pandas frame, a dict of columns or a path to parquet; its
+    columns are, in this order, the ids, the features, and the weights if they are not all 1. A
+    list column in place of features, and one of weights beside it, holds those of an id in one
+    row. Or it is a sparse matrix of SciPy, whose rows are ids. A feature that an id has twice has
+    the sum of its weights; one of weight 0 is none.
+
+    A row costs a lookup for each feature that an id can have on the side where that is fewer, and
+    there may be 64 of these.
+
+    Args:
+        left_features: the table for the first column of a pair.
+        right_features: the table for the second; by default the same.
+        metric: "inner", the inner product of the weights; "cosine", that of weights scaled to
+            length 1; "tfidf", the cosine of weights times log(ids / ids with the feature), of each
+            table by itself.
+
+    Source: G. Salton and C. Buckley, "Term-weighting approaches in automatic text retrieval", 1988.
+
+    Example:
+        >>> topics = {"document": [1, 2, 2, 3], "topic": ["a", "a", "b", "b"]}
+        >>> alike = [["document", "promoted"]] >> ColumnSimilarity(topics)
+    """
+
+    left_features: Any = dataclasses.field(repr=False, compare=False, metadata=NOT_SAVED)
+    right_features: Any = dataclasses.field(
+        default=None, repr=False, compare=False, metadata=NOT_SAVED
+    )
+    metric: str = "tfidf"
+
+    learns: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(
+            self.metric in METRICS,
+            f"ColumnSimilarity needs a metric among {', '.join(METRICS)}. Received: {self.metric!r}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Tables long and wide, of ids and features of each kind; ids that they do not have."""
+        topics = {
+            "id": [1, 2, 2, 3, 3],
+            "topic": ["a", "a", "b", "b", "c"],
+            "w": [1.0, 2, 0.5, 1, 3],
+        }
+        words = {"id": [1, 2, 3, None], "words": [[5, 6, 7], [6], [], [6]]}
+        letters = {"key": [1, 2, None], "letters": [["a", "q"], [None, "b"], ["c"]]}
+        named = {"city": ["x", "y", "x"], "word": [5, 6, 6]}
+        pairs = {"left": [1, 1, 2, 3, None, 2], "right": [1, 3, 2, 2, 1, 99]}
+        mixed = {"left": [1, 2, 3, None], "city": ["x", "y", "zz", "x"]}
+        pair, other = [["left", "right"]], [["left", "city"]]
+        both = [["left", "right"], ["right", "left"]]
+        unseen = {"left": [7, -(2**63)], "right": [2, None]}
+        return [
+            Example(cls(topics), pairs, unseen, left=pair),
+            Example(cls(topics, metric="inner"), pairs, left=both),
+            Example(cls(words, named, "cosine"), mixed, left=other),
+            Example(cls(letters, topics, "inner"), pairs, left=pair),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
+        """Nothing: all that it needs is in the tables."""
+        self._pairs(columns)
+        return {}
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """Nothing of any part."""
+        return partials
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
+        """The tables, one row for each feature of an id."""
+        state = _state("left", _table("left_features", self.left_features))
+        if self.right_features is not None:
+            state |= _state("right", _table("right_features", self.right_features))
+        return state
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The similarity of each pair."""
+        pairs = self._pairs(columns)
+        left, right = (weighted(table, self.metric) for table in _tables(state))
+        made: Features = {}
+        for first, second in pairs:
+            name = f"{first}_{second}_sim"
+            require(name not in made, f"ColumnSimilarity makes two columns {name!r}. Rename one.")
+            value = similarity(columns[first].expression, columns[second].expression, left, right)
+            tags = tags_of(columns[first].schema, columns[second].schema)
+            made[name] = Feature.of(name, value.cast("float32"), tags=(*tags, Tags.CONTINUOUS))
+        return made
+
+    def _pairs(self, columns: Schema | Features) -> list[tuple[str, str]]:
+        groups = self.groups(columns)
+        require(
+            bool(groups) and all(len(group) == 2 for group in groups),
+            "ColumnSimilarity takes pairs of columns, as in [['document', 'promoted']]. "
+            f"Received: {', '.join(map(str, map(list, groups)))}.",
+        )
+        return [(group[0], group[1]) for group in groups]
+
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+        """The tables, as long as no pair is broken up."""
+        left = set(names)
+        whole = all(left.isdisjoint(pair) or left.issuperset(pair) for pair in self._pairs(columns))
+        return state if whole else None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], state: State) -> ColumnSimilarity:
+        """The operator, its tables made of the state, so that it can be fitted again."""
+        left, right = _tables(state)
+        return cls(left, right if "right.id" in state else None, **config)
+
+
+def _table(setting: str, given: Any) -> pl.DataFrame:
+    """A table as `id`, `feature` and `weight`, a row for each feature of an id."""
+    if hasattr(given, "tocoo"):
+        entries = given.tocoo()
+        given = {"id": entries.row, "feature": entries.col, "weight": entries.data}
+    with polars_errors(f"The table {setting} of ColumnSimilarity cannot be read"):
+        table = as_lazy_frame(given).collect()
+    require(
+        table.width in (2, 3),
+        f"{setting} needs columns of ids, of features and perhaps of weights. "
+        f"Received: {', '.join(table.columns) or 'none'}.",
+    )
+    table = table.rename(dict(zip(table.columns, PARTS, strict=False)))
+    if isinstance(table["feature"].dtype, pl.List):
+        with polars_errors(f"{setting} needs as many weights as features in each row"):
+            table = table.explode(*table.columns[1:], empty_as_null=False)
+    weight = pl.col("weight") if table.width == 3 else pl.lit(1.0)
+    for name in ("id", "feature"):
+        _expect_plain(setting, name, table[name].dtype)
+    table = table.drop_nulls(["id", "feature"]).with_columns(weight=weight.cast(pl.Float64))
+    require(
+        table.height > 0 and bool(table["weight"].is_finite().fill_null(False).all()),
+        f"{setting} needs rows, and weights that are finite numbers.",
+    )
+    return table
+
+
+def _expect_plain(setting: str, name: str, dtype: pl.DataType) -> None:
+    column = column_schema(name, dtype)
+    require(
+        column.info.kind != "float" and not column.is_list,
+        f"{setting} needs every {name} as an integer, a boolean or a string. Received: {dtype}.",
+    )
+
+
+def _state(side: str, table: pl.DataFrame) -> dict[str, Column]:
+    return {f"{side}.{part}": to_column(table[part], compact_strings=True) for part in PARTS}
+
+
+def _tables(state: State) -> list[pl.DataFrame]:
+    """The table of each side, both being one where there is one.
+
+    Raises:
+        WorkflowError: the state is none of tables.
+    """
+    sides = ["left", "right"] if any(name.startswith("right.") for name in state) else ["left"]
+    if state.keys() != {f"{side}.{part}" for side in sides for part in PARTS}:
+        raise WorkflowError(f"Expected tables of features. Received: {', '.join(state) or 'none'}.")
+    tables = []
+    for side in sides:
+        columns = {part: state[f"{side}.{part}"] for part in PARTS}
+        plain = all(not c.is_list and c.valid is None for c in columns.values())
+        same = {c.rows for c in columns.values()}
+        require(
+            plain and len(same) == 1 and same != {0}, f"Expected a plain table of {side} features."
+        )
+        tables.append(_table(f"{side}_features", _frame(columns)))
+    return tables * (3 - len(tables))
+
+
+def _frame(columns: Mapping[str, Column]) -> pl.DataFrame:
+    return pl.DataFrame([to_series(column, part) for part, column in columns.items()])

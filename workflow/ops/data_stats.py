@@ -1,0 +1,245 @@
+"""DataStats: what the columns of a data set look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.expressions.series import to_column
+from workflow.operator import (
+    Example,
+    Features,
+    Operator,
+    Partials,
+    State,
+    expect_state,
+    require,
+)
+from workflow.operator_node import OperatorNode
+from workflow.schema import ColumnSchema, Schema
+
+if TYPE_CHECKING:
+    from workflow.workflow import Workflow
+
+RANGE, MOMENTS = "range.", "moments."
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What DataStats has learnt of a column; of a list column, of the elements of its rows.
+
+    Attributes:
+        dtype: the column's dtype.
+        cardinality: the number of distinct values, null not counted; None for floats.
+        min: the least value; of strings, the least length in characters. None without a value.
+        max: the greatest value, or length.
+        mean: of values, or of lengths; None without a value.
+        std: their standard deviation (ddof 1); None with fewer than two values.
+        per_nan: how many of a hundred values are null or NaN.
+    """
+
+    dtype: str
+    cardinality: int | None
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None
+    per_nan: float
+
+
+@dataclass(frozen=True)
+class DataStats(Operator):
+    """Learn the statistics of each column; values pass through.
+
+    After `fit`, and after a saved workflow is loaded, `DataStats.read(workflow)` gives them.
+    Distinct values are counted exactly, so that of integers and strings all of them are held in
+    memory while it learns. Infinities count as values.
+
+    Source: the variances of parts are merged after Chan, Golub and LeVeque, 1979 (see Normalize).
+
+    Example:
+        >>> from workflow import Workflow
+        >>> workflow = Workflow(["age"] >> DataStats()).fit({"age": [31, 7, None, 7]})
+        >>> DataStats.read(workflow)["age"]
+        Statistics(dtype='int64', cardinality=2, min=7, max=31, mean=15.0, std=13.8..., per_nan=25.0)
+    """
+
+    learns: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Columns of every kind."""
+        rows = {
+            "age": [31, None, 7, 7],
+            "wide": pl.Series([2**64 - 1, 0, 1, None], dtype=pl.UInt64),
+            "price": [1e8, 1e8 + 2, None, float("nan")],
+            "city": ["", "日本", None, "a"],
+            "flag": [True, None, False, True],
+            "genres": [["x", None], [], None, ["yy"]],
+            "none": pl.Series([None] * 4, dtype=pl.Float32),
+        }
+        return [Example(cls(), rows)]
+
+    @staticmethod
+    def read(workflow: Workflow) -> dict[str, Statistics]:
+        """What was learnt of each column, by name.
+
+        Args:
+            workflow: fitted.
+
+        Raises:
+            WorkflowError: the workflow is not fitted, or has no DataStats.
+        """
+        found: dict[str, Statistics] = {}
+        for number, node in enumerate(workflow.nodes):
+            if isinstance(node, OperatorNode) and isinstance(node.operator, DataStats):
+                state = workflow.states[number]
+                for name, feature in workflow.made[node].columns.items():
+                    found[name] = _statistics(name, feature.schema.dtype, state)
+        require(
+            bool(found), "The workflow has no DataStats: ['age'] >> ops.DataStats() learns them."
+        )
+        return found
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """The moments of floats, and how often each other value occurs."""
+        partials = {}
+        for column in columns.columns:
+            values = frame.select(value=pl.col(column.name))
+            if column.is_list:
+                values = values.explode("value", empty_as_null=False)
+            partials[column.name] = _moments(values) if _is_real(column) else _counts(values)
+        return partials
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:
+        """The moments and the counts of all parts together."""
+        return {
+            name: _merged(parts)
+            if _is_real(columns[name])
+            else parts.group_by("value").agg(pl.col("count").sum())
+            for name, parts in partials.items()
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """Range and moments of each column."""
+        state: dict[str, Column] = {}
+        for name, table in partials.items():
+            real = _is_real(columns[name])
+            facts = _of_moments(table) if real else _of_counts(table)
+            ends = pl.concat([facts["min"], facts["max"]]).drop_nulls()
+            state[f"{RANGE}{name}"] = to_column(ends)
+            numbers = [facts[key].cast(pl.Float64) for key in _MOMENTS]
+            state[f"{MOMENTS}{name}"] = to_column(pl.concat(numbers))
+        return state
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns as they are."""
+        expect_state(state, [f"{kind}{name}" for name in columns for kind in (RANGE, MOMENTS)])
+        for name in columns:
+            ends, moments = state[f"{RANGE}{name}"], state[f"{MOMENTS}{name}"]
+            require(
+                ends.rows in (0, 2) and moments.rows == len(_MOMENTS) and _plain(ends, moments),
+                f"Expected a range and {len(_MOMENTS)} moments for column {name!r}.",
+            )
+        return dict(columns)
+
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:  # noqa: ARG002
+        """What was learnt of the columns that remain."""
+        kept = set(names)
+        return {key: column for key, column in state.items() if key.partition(".")[2] in kept}
+
+
+_MOMENTS = ("rows", "values", "cardinality", "mean", "std")
+
+
+def _is_real(column: ColumnSchema) -> bool:
+    return column.info.kind == "float"
+
+
+def _plain(ends: Column, moments: Column) -> bool:
+    numbers = ends.array.dtype.kind in "iufb" and moments.array.dtype == np.float64
+    return numbers and not ends.is_list and not moments.is_list
+
+
+def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
+    value = pl.col("value").fill_nan(None)
+    real = value.cast(pl.Float64)
+    count = value.count().cast(pl.Float64)
+    return values.select(
+        rows=pl.len().cast(pl.Int64),
+        values=count,
+        min=value.min(),
+        max=value.max(),
+        mean=real.mean(),
+        squares=real.var(ddof=0) * count,
+    )
+
+
+def _merged(parts: pl.LazyFrame) -> pl.LazyFrame:
+    count, mean = pl.col("values"), pl.col("mean")
+    whole = (count * mean).sum() / count.sum()
+    spread = pl.col("squares").fill_null(0) + (count * (mean - whole) ** 2).fill_null(0)
+    return parts.select(
+        rows=pl.col("rows").sum(),
+        values=count.sum(),
+        min=pl.col("min").min(),
+        max=pl.col("max").max(),
+        mean=whole,
+        squares=spread.sum(),
+    )
+
+
+def _of_moments(table: pl.DataFrame) -> pl.DataFrame:
+    count = pl.col("values")
+    deviation = (pl.col("squares") / (count - 1)).sqrt()
+    return table.with_columns(
+        mean=pl.when(count > 0).then(pl.col("mean")),
+        std=pl.when(count > 1).then(deviation),
+        cardinality=pl.lit(None, pl.Float64),
+    )
+
+
+def _counts(values: pl.LazyFrame) -> pl.LazyFrame:
+    return values.group_by("value").agg(count=pl.len().cast(pl.Int64))
+
+
+def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
+    """The same facts from how often each value occurs, null among them."""
+    value = pl.col("value")
+    measured = value.str.len_chars().cast(pl.Int64) if table["value"].dtype == pl.String else value
+    known = table.filter(value.is_not_null()).with_columns(measured)
+    count, real = pl.col("count"), value.cast(pl.Float64)
+    mean = (real * count).sum() / count.sum()
+    variance = (count * (real - mean) ** 2).sum() / (count.sum() - 1)
+    return known.select(
+        rows=pl.lit(table["count"].sum(), pl.Int64),
+        values=count.sum(),
+        cardinality=pl.len(),
+        min=value.min(),
+        max=value.max(),
+        mean=pl.when(count.sum() > 0).then(mean),
+        std=pl.when(count.sum() > 1).then(variance.sqrt()),
+    )
+
+
+def _statistics(name: str, dtype: str, state: State) -> Statistics:
+    least, greatest = state[f"{RANGE}{name}"].array.tolist() or (None, None)
+    moments = state[f"{MOMENTS}{name}"]
+    valid = [True] * len(_MOMENTS) if moments.valid is None else moments.valid.tolist()
+    have = zip(moments.array.tolist(), valid, strict=True)
+    rows, values, cardinality, mean, std = (n if known else None for n, known in have)
+    missing = (rows or 0) - (values or 0)
+    return Statistics(
+        dtype,
+        None if cardinality is None else int(cardinality),
+        least,
+        greatest,
+        mean,
+        std,
+        100 * missing / rows if rows else 0.0,
+    )

@@ -1,0 +1,60 @@
+"""DropLowCardinality: without the categories that tell next to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workflow.operator import Example, Features, Operator, State, require
+
+from .categorify import Categorify
+
+
+@dataclass(frozen=True)
+class DropLowCardinality(Operator):
+    """Drop the columns whose cardinality is known and too small; the others pass through.
+
+    The cardinality is the property of this name, the rows that an embedding of the column needs,
+    as Categorify sets it: its reserved ids are among them. A column that has none stays.
+
+    Args:
+        min_cardinality: the least that a column needs to stay. What Categorify makes of a
+            constant column has 4: three reserved ids and one value.
+
+    Raises:
+        WorkflowError: no column stays.
+
+    Example:
+        >>> from workflow import ops
+        >>> ids = ["country", "city"] >> ops.Categorify() >> DropLowCardinality()
+    """
+
+    min_cardinality: int = 5
+
+    def __post_init__(self) -> None:
+        require(
+            type(self.min_cardinality) is int and self.min_cardinality >= 0,
+            f"DropLowCardinality needs min_cardinality as a whole number from 0. "
+            f"Received: {self.min_cardinality!r}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Columns that stay: of a cardinality that is large enough, and of none."""
+        ids = ["same", "city"] >> Categorify()
+        rows = {"same": ["x", "x", None], "city": ["a", "b", None], "price": [1.5, None, 2.0]}
+        return [
+            Example(cls(), rows, left=[ids, "price"]),
+            Example(cls(6), rows, left=[ids, "price"]),
+            Example(cls(0), rows, left=[ids]),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The columns that stay."""
+        sizes = {name: f.schema.properties.get("cardinality") for name, f in columns.items()}
+        kept = [n for n, size in sizes.items() if size is None or size >= self.min_cardinality]
+        have = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        require(
+            bool(kept),
+            f"DropLowCardinality({self.min_cardinality}) leaves no column: {have}. Set a smaller one.",
+        )
+        return {name: columns[name] for name in kept}

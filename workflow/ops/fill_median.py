@@ -1,0 +1,132 @@
+"""FillMedian: the median of what was seen instead of null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.operator import Example, Feature, Features, Operator, Partials, State, require
+from workflow.schema import ColumnSchema, Schema
+
+from ._numbers import expect_numbers, finite_values
+from ._state import expect_numbers_of_columns
+
+# Of a float64's 64 bits a bin keeps sign, exponent and the upper 12 of the fraction.
+_DROPPED_BITS = 40
+
+
+@dataclass(frozen=True)
+class FillMedian(Operator):
+    """Replace nulls, and floats that are NaN, by the column's median.
+
+    The values are counted in bins: 4,096 to each power of two, so that whole numbers to 8,192 are
+    counted one by one, and so is any value that is alone in its bin; of these the median is
+    exact. Else it is the middle of what its bin holds, off by 1/8,192 at most. The counts of parts
+    of the data add up, so that the median does not depend on how the data is cut, and take
+    some kilobytes for each power of two that the values span.
+
+    Of an even number of values the median is the mean of the two in the middle; in a column of
+    integers, which keeps its dtype, it is the lower of them. Nulls, NaN and infinities do not
+    count. Where there is nothing to count, the median is 0. Null elements of lists are filled by
+    the median of all elements.
+
+    Args:
+        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing.
+
+    Raises:
+        WorkflowError: a column that does not hold numbers.
+
+    Source: Masson, Rim and Lee, "DDSketch", VLDB 2019, with the bins of HdrHistogram.
+
+    Example:
+        >>> filled = ["age"] >> FillMedian(add_binary_cols=True)
+    """
+
+    add_binary_cols: bool = False
+
+    learns: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Odd and even counts, nulls, negative values, extremes and lists."""
+        numbers = {
+            "age": [31, None, 7, 8, None],
+            "price": [1.5, -2.5, None, float("nan"), 0.0],
+            "small": pl.Series([None, -7, 120, None, 121], dtype=pl.Int8),
+            "large": pl.Series([2**64 - 1, 2**64 - 1, None, 0, None], dtype=pl.UInt64),
+        }
+        unseen = {"age": [None], "price": [None], "small": [None], "large": [None]}
+        return [
+            Example(cls(), numbers, unseen),
+            Example(cls(add_binary_cols=True), numbers, unseen),
+            Example(cls(), {"scores": [[1.0, None], None, [], [float("inf"), 2.0]]}),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """How many values each bin has, and the least and the greatest of them."""
+        expect_numbers(self, columns)
+        counts = {}
+        for name, column in columns.items():
+            # Adding 0 makes the two zeros one.
+            value = pl.col(name) + 0.0
+            bin_ = value.reinterpret(dtype=pl.Int64) // (1 << _DROPPED_BITS)
+            values = finite_values(frame, name, is_list=column.is_list)
+            counts[name] = (
+                values.select(bin=bin_, value=value)
+                .group_by("bin")
+                .agg(count=pl.len().cast(pl.Int64), low=pl.min("value"), high=pl.max("value"))
+            )
+        return counts
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """The bins of all parts together."""
+        together = (pl.sum("count"), pl.min("low"), pl.max("high"))
+        return {name: parts.group_by("bin").agg(together) for name, parts in partials.items()}
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """The median of each column, in the order of the columns."""
+        medians = [_median(partials[name], column) for name, column in columns.items()]
+        return {"median": Column(np.array(medians, np.float64))}
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns without nulls."""
+        (medians,) = expect_numbers_of_columns(state, ["median"], columns)
+        filled: Features = {}
+        for (name, feature), median in zip(columns.items(), medians, strict=True):
+            column = feature.expression
+            value = column.fill_null(_fitting(median, feature.schema))
+            filled[name] = Feature.of(name, value, feature.schema)
+            if self.add_binary_cols:
+                indicator = f"{name}_filled"
+                require(indicator not in columns, f"Column {indicator!r} exists. Rename it.")
+                filled[indicator] = Feature.of(indicator, column.is_null(), feature.schema)
+        return filled
+
+
+def _median(bins: pl.DataFrame, column: ColumnSchema) -> float:
+    bins = bins.sort("low")
+    ends = bins["count"].cum_sum()
+    total = int(ends[-1]) if len(ends) else 0
+    if total == 0:
+        return 0.0
+    # The bins that the lower and the upper of the two values in the middle fall into.
+    places = [
+        int(ends.search_sorted(rank, side="right")) for rank in ((total - 1) // 2, total // 2)
+    ]
+    middles = [bins["low"][place] / 2 + bins["high"][place] / 2 for place in places]
+    if column.info.is_integer:
+        return float(np.floor(middles[0]))
+    return float(middles[0] / 2 + middles[1] / 2)
+
+
+def _fitting(median: float, column: ColumnSchema) -> float | int:
+    """The median in the column's dtype; as a float it may lie just beyond the largest integer."""
+    if not column.info.is_integer:
+        return median
+    limits = np.iinfo(column.info.numpy)
+    return min(max(int(median), int(limits.min)), int(limits.max))

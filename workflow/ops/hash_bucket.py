@@ -1,0 +1,135 @@
+"""HashBucket: ids without a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    State,
+    expect_known,
+    require,
+)
+from workflow.schema import Schema, Tags
+
+from ._numbers import plain
+
+LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class HashBucket(Operator):
+    """Give each value one of `num_buckets` ids by its hash, int32, with nothing to learn.
+
+    The hash is that of `workflow.expressions.hashing`: the same value has the same id in each
+    run, on each machine and in each runtime. Values share an id where their hashes meet. Null has
+    id 0, which values have too. Takes integers, booleans, strings, and lists of them, each
+    element of which gets an id. The column's `cardinality` is `num_buckets`.
+
+    A model with hashed strings cannot be served with the runtimes `onnx` and `fused_onnx`, since
+    ONNX has no operator for the bytes of a string.
+
+    Args:
+        num_buckets: how many ids, from 1; one number, or a mapping from column to number.
+
+    Raises:
+        WorkflowError: no such number, none for a column, or a column of floats.
+
+    Example:
+        >>> ids = ["userId", "city"] >> HashBucket({"userId": 100_000, "city": 1_000})
+    """
+
+    num_buckets: int | Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_buckets", checked_buckets("HashBucket", self.num_buckets))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Every kind of column, with one number and with one for each."""
+        ids = {"user": [7, -3, 2**60, None], "flag": [True, None, False, True]}
+        texts = {"city": ["b", "", "é", None], "tags": [["x", None], [], None, ["日本", "x" * 300]]}
+        lists = {"clicks": pl.Series([[1, 2], [], None, [9, None]], dtype=pl.List(pl.UInt16))}
+        return [
+            Example(cls(10), ids, {"user": [-(2**63)], "flag": [None]}),
+            Example(cls({"user": LARGEST, "flag": 1}), ids),
+            Example(cls(100), texts),
+            Example(cls(100), lists),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The ids."""
+        schema = Schema(feature.schema for feature in columns.values())
+        expect_known("num_buckets", self.num_buckets, schema)
+        made: Features = {}
+        for name, feature in columns.items():
+            expect_hashable("HashBucket", feature)
+            buckets = buckets_of(self.num_buckets, name)
+            bucket = feature.expression.hash_bucket(buckets).fill_null(0)
+            made[name] = Feature.of(
+                name,
+                bucket.cast("int32"),
+                feature.schema,
+                tags=(Tags.CATEGORICAL,),
+                properties=facts(buckets),
+            )
+        return made
+
+
+def checked_buckets(operator: str, num_buckets: Any) -> int | dict[str, int]:
+    """A setting that is a number of buckets, or one for each column.
+
+    Raises:
+        WorkflowError: one is no whole number from 1 to 2**31 - 1.
+    """
+    by_name = isinstance(num_buckets, Mapping)
+    made: int | dict[str, int] = (
+        {name: plain(number) for name, number in num_buckets.items()}
+        if by_name
+        else plain(num_buckets)
+    )
+    numbers = made.values() if isinstance(made, dict) else [made]
+    require(
+        all(type(n) is int and 1 <= n <= LARGEST for n in numbers),
+        f"{operator} needs num_buckets as whole numbers from 1 to {LARGEST}, one for all columns "
+        f"or a mapping from column to number. Received: {num_buckets!r:.200}.",
+    )
+    return made
+
+
+def buckets_of(num_buckets: int | Mapping[str, int], name: str) -> int:
+    """The number of buckets of a column.
+
+    Raises:
+        WorkflowError: a mapping does not have it.
+    """
+    if not isinstance(num_buckets, Mapping):
+        return num_buckets
+    require(name in num_buckets, f"num_buckets is missing for column {name!r}.")
+    return num_buckets[name]
+
+
+def expect_hashable(operator: str, feature: Feature) -> None:
+    """Refuse a column of floats, of which values that print alike differ in their last bits.
+
+    Raises:
+        WorkflowError: names the operator and the column.
+    """
+    require(
+        feature.schema.info.kind != "float",
+        f"{operator} needs integers, booleans or strings. Received: column "
+        f"{feature.schema.name!r}, {feature.schema}. Cast whole numbers with "
+        "LambdaOp(lambda c: c.cast('int64')), or use Bucketize first.",
+    )
+
+
+def facts(buckets: int) -> dict[str, object]:
+    """The properties of a column of ids."""
+    return {"cardinality": buckets, "domain": {"min": 0, "max": buckets - 1}}

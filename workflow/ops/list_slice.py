@@ -1,0 +1,134 @@
+"""ListSlice: some elements of each list, and lists of one length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from workflow.expressions.tree import Expression
+from workflow.operator import Example, Feature, Features, Operator, State, require
+
+_BEYOND = 2**31
+
+
+@dataclass(frozen=True)
+class ListSlice(Operator):
+    """Take a part of each list, as Python's `row[start:end]` does.
+
+    With one positive number it takes the first so many elements, `ListSlice(5)`; with one
+    negative number the last so many, `ListSlice(-5)`.
+
+    With `pad=True` every list comes out with the same length, that of the slice: a shorter one is
+    filled up at its end. The schema then says so (the property `value_count`), and the model is
+    served with an input of fixed shape. Null elements stay null; a null list is an empty list.
+
+    Args:
+        start: the first position, negative from the end; without `end` see above.
+        end: the position after the last, negative from the end.
+        pad: fill lists up to the length of the slice.
+        pad_value: what they are filled up with, a value of the column's dtype.
+
+    Raises:
+        WorkflowError: a column without lists, a slice whose length the bounds do not tell with
+            `pad=True`, or a `pad_value` that the column cannot hold.
+
+    Example:
+        >>> recent = ["clicks"] >> ListSlice(-20, pad=True)
+    """
+
+    start: int
+    end: int | None = None
+    pad: bool = False
+    pad_value: bool | float | str = 0
+
+    def __post_init__(self) -> None:
+        bounds = [self.start] if self.end is None else [self.start, self.end]
+        require(
+            all(type(bound) is int and abs(bound) < _BEYOND for bound in bounds),
+            f"ListSlice needs whole numbers. Received: start={self.start!r}, end={self.end!r}.",
+        )
+        require(
+            isinstance(self.pad_value, bool | int | float | str),
+            f"ListSlice needs pad_value as a number, a bool or a string. Received: {self.pad_value!r}.",
+        )
+        require(
+            not self.pad or bool(self._length),
+            "ListSlice with pad=True needs a slice of a known length of 1 or more, such as (10), (-10), "
+            f"(0, 10) or (-10, -1). Received: start={self.start}, end={self.end}.",
+        )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Slices from either end, with and without padding, of every kind of element."""
+        clicks = {"clicks": [[0, 1, 2, 2, 767], [1, None, 3], [], None], "n": [[1.5], [], None, []]}
+        texts = {
+            "tags": [["x", None, "z"], [], None, ["日本"]],
+            "flags": [[True], None, [], [None]],
+        }
+        small = {"small": pl.Series([[1, 2, 3], [], None], dtype=pl.List(pl.Int8))}
+        return [
+            Example(cls(5, pad=True), clicks),
+            Example(cls(-2), clicks),
+            Example(cls(1, -1), clicks),
+            Example(cls(-3, -1, pad=True, pad_value=-1), small),
+            Example(cls(-2, 2), clicks),
+            Example(cls(2, pad=True, pad_value="?"), {"tags": texts["tags"]}),
+            Example(cls(1, 3), texts),
+            Example(cls(2, pad=True, pad_value=True), {"flags": texts["flags"]}),
+        ]
+
+    @property
+    def _bounds(self) -> tuple[int, int | None]:
+        """The bounds as Python's slices have them."""
+        return (0, self.start) if self.end is None and self.start > 0 else (self.start, self.end)
+
+    @property
+    def _length(self) -> int | None:
+        """The most elements that the slice can have, if the bounds tell."""
+        start, end = self._bounds
+        if end is None:
+            return -start or None
+        return max(end - start, 0) if (start < 0) == (end < 0) else None
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The slices."""
+        return {name: self._slice(name, feature) for name, feature in columns.items()}
+
+    def _slice(self, name: str, feature: Feature) -> Feature:
+        like = feature.schema
+        require(like.is_list, f"ListSlice needs lists. Received: column {name!r}, {like}.")
+        made = feature.expression.list_slice(*self._bounds)
+        if self.pad:
+            made = self._padded(name, made)
+        before = {k: v for k, v in like.properties.items() if k != "value_count"}
+        return Feature.of(
+            name, made, like.with_(properties=before), properties=self._facts(like.properties)
+        )
+
+    def _padded(self, name: str, lists: Expression) -> Expression:
+        made = lists.list_pad(self._length or 0, self._filling(lists.type.kind))
+        require(
+            made.type.dtype == lists.type.dtype,
+            f"pad_value={self.pad_value!r} does not fit into column {name!r}, {lists.type}.",
+        )
+        return made
+
+    def _filling(self, kind: str) -> Any:
+        """The padding as the column's dtype has it: 0 is False there, and 2.0 may be 2."""
+        value = self.pad_value
+        if kind == "bool" and value in (0, 1):
+            return bool(value)
+        whole = isinstance(value, float) and value.is_integer()
+        return int(value) if kind in ("int", "uint") and whole else value
+
+    def _facts(self, before: Any) -> dict[str, Any]:
+        """How many elements a row has, if that is known."""
+        if self.pad:
+            return {"value_count": {"min": self._length, "max": self._length}}
+        if self._length is not None:
+            return {"value_count": {"min": 0, "max": self._length}}
+        return (
+            {"value_count": {**before["value_count"], "min": 0}} if "value_count" in before else {}
+        )

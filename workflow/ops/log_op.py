@@ -1,0 +1,44 @@
+"""LogOp: the logarithm of 1 + x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workflow.operator import Example, Feature, Features, Operator, State
+from workflow.schema import Tags
+
+from ._numbers import expect_numbers
+
+
+@dataclass(frozen=True)
+class LogOp(Operator):
+    """log(1 + x), float32.
+
+    Computed in float64 and rounded once, so that small values keep their digits. -1 becomes -inf
+    and what is less NaN: `Clip(min_value=0)` before it where such values can come. Null stays
+    null. Of a list the logarithm of each element is taken.
+
+    Raises:
+        WorkflowError: a column that does not hold numbers.
+
+    Example:
+        >>> logs = ["price"] >> LogOp()
+    """
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Counts, tiny and huge values, what has no logarithm, and lists."""
+        numbers = {"count": [0, 1, None, 2**62], "price": [1e-12, 0.5, None, 1e300]}
+        return [
+            Example(cls(), numbers, {"count": [-1, -7], "price": [-1.0, float("inf")]}),
+            Example(cls(), {"scores": [[1.0, None], [], None, [float("nan"), -0.5]]}),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The logarithms."""
+        expect_numbers(self, columns)
+        made: Features = {}
+        for name, feature in columns.items():
+            logarithm = feature.expression.log1p().cast("float32")
+            made[name] = Feature.of(name, logarithm, feature.schema, tags=(Tags.CONTINUOUS,))
+        return made

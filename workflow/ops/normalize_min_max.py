@@ -1,0 +1,106 @@
+"""NormalizeMinMax: the smallest value is 0, the largest 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.operator import Example, Feature, Features, Operator, Partials, State, require
+from workflow.schema import Schema, Tags, dtype_of
+
+from ._numbers import expect_numbers, finite_values
+from ._state import expect_numbers_of_columns
+
+
+@dataclass(frozen=True)
+class NormalizeMinMax(Operator):
+    """Scale values so that the smallest that was seen is 0 and the largest is 1.
+
+    A value outside of what was seen comes out below 0 or above 1: nothing is clipped. Nulls, NaN
+    and infinities do not count; a null stays null. Where all values are the same (or there are
+    none) only the smallest is subtracted, so that a constant column is 0.
+
+    Args:
+        out_dtype: "float32" or "float64"; the arithmetic is in float64 always.
+
+    Raises:
+        WorkflowError: another dtype, a column that does not hold numbers, or one whose values
+            are further apart than float64 reaches.
+
+    Example:
+        >>> scaled = ["price"] >> NormalizeMinMax()
+    """
+
+    out_dtype: str = "float32"
+
+    learns: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(
+            dtype_of(self.out_dtype).kind == "float",
+            f"NormalizeMinMax makes float32 or float64. Received: {self.out_dtype!r}.",
+        )
+        object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Constant columns, nulls, infinities, integers and lists."""
+        numbers = {
+            "price": [1.0, 3.0, None, float("nan"), 2.0],
+            "same": [0, 0, None, 0, 0],
+            "odd": pl.Series([float("inf"), 1.0, -3.0, float("-inf"), None], dtype=pl.Float32),
+        }
+        unseen = {"price": [0.0, 1e9, None], "same": [5, -(2**62), 0], "odd": [0.0, 1.0, 1e30]}
+        return [
+            Example(cls(), numbers, unseen),
+            Example(cls("float64"), numbers, unseen),
+            Example(cls(), {"scores": [[1.0, 2.0, None], [], None, [float("inf"), -4.5]]}),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """The smallest and the largest value of each column."""
+        expect_numbers(self, columns)
+        return {
+            name: finite_values(frame, name, is_list=column.is_list).select(
+                low=pl.col(name).min(), high=pl.col(name).max()
+            )
+            for name, column in columns.items()
+        }
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """The smallest and the largest of all parts."""
+        return {
+            name: parts.select(pl.col("low").min(), pl.col("high").max())
+            for name, parts in partials.items()
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """The smallest value of each column and the range from there, in the columns' order."""
+        lows, ranges = [], []
+        for name in columns:
+            low, high = partials[name].row(0)
+            low, span = (0.0, 0.0) if low is None else (low, high - low)
+            require(
+                math.isfinite(span),
+                f"The values of column {name!r} are too far apart to normalize. Clip them first.",
+            )
+            lows.append(low)
+            ranges.append(span or 1.0)
+        return {"min": Column(np.array(lows)), "range": Column(np.array(ranges))}
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns, scaled."""
+        lows, ranges = expect_numbers_of_columns(state, ["min", "range"], columns)
+        scaled: Features = {}
+        for (name, feature), low, span in zip(columns.items(), lows, ranges, strict=True):
+            value = (feature.expression.cast("float64") - low) / span
+            scaled[name] = Feature.of(
+                name, value.cast(self.out_dtype), feature.schema, tags=(Tags.CONTINUOUS,)
+            )
+        return scaled

@@ -1,0 +1,150 @@
+"""ReduceDtypeSize: the narrowest dtype that holds what a column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.expressions.series import to_column
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    expect_state,
+    require,
+)
+from workflow.schema import DTYPES, ColumnSchema, Schema, dtype_of
+
+
+@dataclass(frozen=True)
+class ReduceDtypeSize(Operator):
+    """Make integers as narrow as the values need that were there to learn from, and floats float32.
+
+    An integer column becomes the narrowest of int8, int16, int32 and int64 that holds its values
+    and, where its schema has a `domain`, as ids of Categorify have, all of that; it stays as it is
+    where that would not be narrower, or where it holds no value. A value beyond the new dtype that
+    comes later becomes the nearest value that the dtype holds: it saturates, so leave columns that
+    grow, such as timestamps and counters, out of it.
+
+    Nulls stay null. Lists keep their shape. Booleans and strings stay as they are.
+
+    Args:
+        float_dtype: "float32" or "float64". A float column that is narrower already stays so;
+            a float64 beyond the range of float32 becomes infinite.
+
+    Example:
+        >>> from workflow import ops
+        >>> small = ["age", "price"] >> ReduceDtypeSize()
+    """
+
+    float_dtype: str = "float32"
+
+    learns: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(
+            dtype_of(self.float_dtype).kind == "float",
+            f"ReduceDtypeSize makes float32 or float64. Received: {self.float_dtype!r}.",
+        )
+        object.__setattr__(self, "float_dtype", dtype_of(self.float_dtype).name)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Integers at the ends of dtypes, floats, lists, and columns that stay."""
+        numbers = {
+            "byte": [-128, 127, None],
+            "short": [128, 0, None],
+            "wide": [2**40, -1, None],
+            "full": pl.Series([255, 0, 1], dtype=pl.UInt8),
+            "huge": pl.Series([2**64 - 1, 0, None], dtype=pl.UInt64),
+            "price": [1e300, None, 0.1],
+        }
+        unseen = {"byte": [128, -(2**63)], "short": [2**62, None], "full": [7, None]}
+        rest = {name: [None, None] for name in numbers.keys() - unseen.keys()}
+        others = {"flag": [True, None, False], "city": ["a", None, ""]}
+        lists = {"clicks": [[1, None, 300], [], None], "scores": [[0.5], [], [1e-300]]}
+        return [
+            Example(cls(), numbers, unseen | rest),
+            Example(cls("float64"), numbers),
+            Example(cls(), others | lists),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """The least and the greatest value of each column of integers."""
+        ends = {}
+        for column in _integers(columns):
+            value = pl.col(column.name)
+            value = value.explode(empty_as_null=False) if column.is_list else value
+            ends[column.name] = frame.select(min=value.min(), max=value.max())
+        return ends
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """The least and the greatest value of all parts."""
+        return {
+            name: parts.select(pl.col("min").min(), pl.col("max").max())
+            for name, parts in partials.items()
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """Both values of each column; none where it has no value, or is of no integers."""
+        state = {name: Column(np.zeros(0, np.int64)) for name in columns}
+        for name, table in partials.items():
+            state[name] = to_column(pl.concat([table["min"], table["max"]]).drop_nulls())
+        return state
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns, cast."""
+        expect_state(state, columns)
+        made: Features = {}
+        for name, feature in columns.items():
+            dtype = self._dtype(feature.schema, state[name])
+            made[name] = Feature(feature.expression.cast(dtype), feature.schema.with_(dtype=dtype))
+        return made
+
+    def _dtype(self, column: ColumnSchema, seen: Column) -> str:
+        if column.info.kind == "float":
+            narrower = DTYPES[self.float_dtype].numpy.itemsize < column.info.numpy.itemsize
+            return self.float_dtype if narrower else column.dtype
+        if not column.info.is_integer:
+            return column.dtype
+        plain = seen.valid is None and not seen.is_list and seen.array.dtype.kind in "iu"
+        require(
+            plain and seen.rows in (0, 2), f"Expected two whole numbers for column {column.name!r}."
+        )
+        values = seen.array.tolist()
+        if values and (domain := column.properties.get("domain")) is not None:
+            values += _ends(column.name, domain)
+        return _narrowest(column, values) if values else column.dtype
+
+
+def _ends(name: str, domain: Any) -> list[int]:
+    facts = domain if isinstance(domain, Mapping) else {}
+    ends = [facts[end] for end in ("min", "max") if type(facts.get(end)) is int]
+    require(
+        len(ends) == 2,
+        f'Expected the domain of column {name!r} as {{"min": ..., "max": ...}}. Received: {domain!r:.100}.',
+    )
+    return ends
+
+
+def _integers(columns: Schema) -> Iterable[ColumnSchema]:
+    return (column for column in columns.columns if column.info.is_integer)
+
+
+def _narrowest(column: ColumnSchema, values: list[int]) -> str:
+    """The narrowest signed dtype for values, if it is narrower than the column's own."""
+    for dtype in ("int8", "int16", "int32"):
+        limits = np.iinfo(dtype)
+        if DTYPES[dtype].numpy.itemsize >= column.info.numpy.itemsize:
+            break
+        if limits.min <= min(values) and max(values) <= limits.max:
+            return dtype
+    return column.dtype

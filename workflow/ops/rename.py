@@ -1,0 +1,101 @@
+"""Rename: the same columns under other names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflow.errors import WorkflowError
+from workflow.operator import Example, Feature, Features, Operator, State, require
+
+
+@dataclass(frozen=True)
+class Rename(Operator):
+    """Give columns other names; values, tags and properties stay.
+
+    Args:
+        f: a function from a name to a name, or a mapping; a column that the mapping does not have
+            keeps its name. A function is called when the workflow is fitted, and what it gave is
+            saved, not its code.
+        postfix: what to put behind each name.
+        name: the name of the one column.
+
+    Raises:
+        WorkflowError: none or several of the three are given; two columns would have one name.
+
+    Example:
+        >>> ids = ["user", "item"] >> Rename(postfix="Id")
+        >>> label = ["rating"] >> Rename(name="label")
+    """
+
+    f: Callable[[str], str] | Mapping[str, str] | None = None
+    postfix: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("f", "postfix", "name") if getattr(self, n) is not None]
+        require(
+            len(given) == 1,
+            f"Rename needs one of f, postfix and name. Received: {', '.join(given) or 'none'}.",
+        )
+        require(
+            self.f is None or callable(self.f) or isinstance(self.f, Mapping),
+            f"Rename needs a function or a mapping as f. Received: {self.f!r}.",
+        )
+        for setting in ("postfix", "name"):
+            value = getattr(self, setting)
+            require(
+                value is None or (isinstance(value, str) and bool(value)),
+                f"Rename needs {setting} as a text. Received: {value!r}.",
+            )
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """A function, a mapping, a postfix and a name; columns of every kind."""
+        rows = {"user": [7, None], "genres": [["x", None], None]}
+        return [
+            Example(cls(str.upper), rows),
+            Example(cls({"user": "genres", "genres": "user"}), rows),
+            Example(cls(postfix="_raw"), rows),
+            Example(cls(name="label"), {"rating": [1.5, float("nan")]}),
+        ]
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """The same expressions under other names."""
+        require(
+            self.name is None or len(columns) == 1,
+            f"Rename(name={self.name!r}) takes one column. Received: {', '.join(columns)}.",
+        )
+        made: Features = {}
+        for old, feature in columns.items():
+            new = self._renamed(old)
+            require(
+                new not in made,
+                f"Rename makes two columns {new!r}, one of them of {old!r}. Give them names of their own.",
+            )
+            made[new] = Feature(feature.expression, feature.schema.with_(name=new))
+        return made
+
+    def _renamed(self, old: str) -> str:
+        if self.name is not None or self.postfix is not None:
+            return self.name if self.name is not None else f"{old}{self.postfix}"
+        new = self.f.get(old, old) if isinstance(self.f, Mapping) else self._called(old)
+        require(
+            isinstance(new, str) and bool(new),
+            f"Rename needs a text as the name for {old!r}. Received: {new!r}.",
+        )
+        return str(new)
+
+    def _called(self, old: str) -> Any:
+        try:
+            return self.f(old) if callable(self.f) else None
+        except Exception as error:
+            raise WorkflowError(
+                f"Rename's function fails for {old!r}: {type(error).__name__}: {error}."
+            ) from error
+
+    def to_config(self, columns: Features) -> dict[str, Any]:
+        """The new names in place of the function."""
+        config = super().to_config(columns)
+        return config if self.f is None else {**config, "f": {n: self._renamed(n) for n in columns}}

@@ -1,0 +1,88 @@
+"""ValueCount: how many elements the rows of a list column hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.column import Column
+from workflow.operator import (
+    Example,
+    Feature,
+    Features,
+    Operator,
+    Partials,
+    State,
+    expect_state,
+    require,
+)
+from workflow.schema import Schema
+
+
+@dataclass(frozen=True)
+class ValueCount(Operator):
+    """Learn the shortest and the longest row of each list column; values pass through.
+
+    Sets the property `value_count`, {"min", "max"}; where both are the same, every row that was
+    there to learn from has as many elements. An empty row and a null one have none. A longer row
+    that comes later passes through as it is: it takes ListSlice to cut it.
+
+    Example:
+        >>> history = ["clicked"] >> ValueCount()
+    """
+
+    learns: ClassVar[bool] = True
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """Rows of one length and of several, empty and null."""
+        return [
+            Example(
+                cls(), {"genres": [["x"], [], None, ["y", None, "z"]], "none": [[1], [], [], []]}
+            ),
+            Example(cls(), {"pair": [[1.0, 2.0], [None, 4.0]]}, {"pair": [[1.0, 2.0, 3.0]]}),
+        ]
+
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """The shortest and the longest row of each column."""
+        for column in columns.columns:
+            require(
+                column.is_list,
+                f"ValueCount needs lists. Received: column {column.name!r}, {column}.",
+            )
+        lengths = {name: pl.col(name).list.len().fill_null(0).cast(pl.Int64) for name in columns}
+        return {
+            name: frame.select(min=length.min(), max=length.max())
+            for name, length in lengths.items()
+        }
+
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """The shortest and the longest row of all parts."""
+        return {
+            name: parts.select(pl.col("min").min(), pl.col("max").max())
+            for name, parts in partials.items()
+        }
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
+        """Both lengths of each column."""
+        return {name: Column(np.array(partials[name].row(0), np.int64)) for name in columns}
+
+    def lower(self, columns: Features, state: State) -> Features:
+        """The columns, with their property."""
+        expect_state(state, columns)
+        made: Features = {}
+        for name, feature in columns.items():
+            counts = state[name]
+            require(
+                counts.valid is None and counts.array.dtype == np.int64 and counts.rows == 2,
+                f"Expected two lengths for column {name!r}.",
+            )
+            shortest, longest = counts.array.tolist()
+            count = {"value_count": {"min": shortest, "max": longest}}
+            properties = {**feature.schema.properties, **count}
+            made[name] = Feature(feature.expression, feature.schema.with_(properties=properties))
+        return made

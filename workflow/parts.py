@@ -1,0 +1,76 @@
+"""A part of a workflow that has a name, as a workflow of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from .errors import WorkflowError
+from .graph import ColumnSelector, Node, Subgraph
+
+if TYPE_CHECKING:
+    from .rows import Resolved
+    from .schema import Schema
+    from .workflow import Workflow
+
+
+def subgraphs(nodes: Iterable[Node]) -> dict[str, Subgraph]:
+    """The parts of a graph that have a name.
+
+    Raises:
+        WorkflowError: two parts have one name.
+
+    Example:
+        >>> list(subgraphs([Subgraph("user", "userId")]))
+        ['user']
+    """
+    named: dict[str, Subgraph] = {}
+    for node in nodes:
+        if isinstance(node, Subgraph) and named.setdefault(node.name, node) is not node:
+            raise WorkflowError(f"Two subgraphs are named {node.name!r}. Rename one.")
+    return named
+
+
+def subworkflow(workflow: Workflow, name: str) -> Workflow:
+    """The part of a workflow that is named so; see `Workflow.get_subworkflow`.
+
+    Example:
+        >>> from workflow import Workflow
+        >>> subworkflow(Workflow(Subgraph("user", "userId") + "price"), "user")
+        Workflow(not fitted)
+    """
+    named = subgraphs(workflow.nodes)
+    if name not in named:
+        have = ", ".join(map(repr, named)) or "none"
+        raise WorkflowError(f"No subgraph {name!r} in the workflow. It has: {have}.")
+    part = type(workflow)(named[name])
+    if not workflow.is_fitted:
+        return part
+    numbers = {node: number for number, node in enumerate(workflow.nodes)}
+    states = {
+        number: workflow.states[numbers[node]]
+        for number, node in enumerate(part.nodes)
+        if numbers[node] in workflow.states
+    }
+    part.restore(inputs_read(part.nodes, workflow.made, workflow.input_schema), states, {})
+    # An assigned dtype is that of a column, and comes along where the column is an output of both.
+    made, whole = part.outputs(), workflow.outputs()
+    for column, dtype in workflow.output_dtypes.assigned.items():
+        if column in made and whole[column].schema == made[column].schema:
+            part.output_dtypes[column] = dtype
+    return part
+
+
+def inputs_read(nodes: Iterable[Node], made: Mapping[Node, Resolved], inputs: Schema) -> Schema:
+    """The columns of the data that some nodes choose.
+
+    Example:
+        >>> from workflow import Workflow
+        >>> workflow = Workflow(["userId", "price"]).fit({"userId": [7], "price": [1.0]})
+        >>> inputs_read(workflow.nodes, workflow.made, workflow.input_schema).names
+        ['userId', 'price']
+    """
+    wanted = {
+        name for node in nodes if isinstance(node, ColumnSelector) for name in made[node].columns
+    }
+    return inputs.select(name for name in inputs if name in wanted)

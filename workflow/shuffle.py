@@ -1,0 +1,48 @@
+"""A uniform shuffle of more rows than fit into memory, in two passes over the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+
+def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterator[pl.DataFrame]:
+    """The same rows in an order that is a function of the seed; each order is equally likely.
+
+    The first pass shuffles each frame and writes it to disk. Then each of as many buckets as
+    there were frames takes of every frame its next few rows, how many being drawn from a
+    multinomial distribution, as if each row had drawn its bucket; the second pass reads bucket
+    by bucket and shuffles it. Memory: three times the rows of a frame. Disk: the rows once,
+    uncompressed.
+
+    Source: Rao, "Randomization of large sets", 1961; Sanders, "Random permutations on
+    distributed, external and hierarchical memory", 1998.
+
+    Args:
+        frames: of about the same size, one at least.
+        scratch: a folder for the frames, which are removed at the end.
+        seed: of the order.
+    """
+    random = np.random.default_rng(seed)
+    files, sizes = [], []
+    for number, frame in enumerate(frames):
+        files.append(scratch / f"shuffle-{number:05}.arrow")
+        sizes.append(frame.height)
+        frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
+    buckets = len(files)
+    taken = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
+    starts = np.cumsum(taken, axis=1) - taken
+    for bucket in range(buckets):
+        runs = zip(files, starts[:, bucket], taken[:, bucket], strict=True)
+        rows = pl.concat([_read_run(file, int(start), int(count)) for file, start, count in runs])
+        yield rows[random.permutation(rows.height)]
+    for file in files:
+        file.unlink()
+
+
+def _read_run(file: Path, start: int, count: int) -> pl.DataFrame:
+    # Mapped, so that only these rows' pages are read.
+    return pl.read_ipc(file, memory_map=True)[start : start + count]

@@ -1,0 +1,91 @@
+"""A program over data of any size: piece by piece, in memory that does not grow with the data."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import polars as pl
+
+from .engine import collect_all, collect_on_gpu, is_gpu
+from .expressions.fold import fold_tables
+from .expressions.polars import expressions
+from .expressions.polars_flat import FlatInterpreter
+from .expressions.program import Program
+from .pieces import pieces
+
+# Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and
+# the overhead of a query is below a hundredth of its time.
+CPU_ROWS = 250_000
+# A GPU wants more at once, and each query takes the vocabularies there anew.
+GPU_ROWS = 4_000_000
+# Beyond this many pieces in flight the memory grows and the speed does not.
+MOST_WORKERS = 8
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def transform_pieces(program: Program, data: Any, engine: str) -> Iterator[pl.DataFrame]:
+    """The outputs of a program for data of any size, rows in order.
+
+    Each thread has one piece in memory; results wait for their turn, at most one a thread.
+
+    Args:
+        program: what to make of each row.
+        data: what `Workflow.fit` takes.
+        engine: "auto", "cpu" or "gpu".
+    """
+    program = fold_tables(program)
+    if is_gpu(engine):
+        flat = FlatInterpreter(program)
+        return in_order(lambda piece: flat(piece, collect_on_gpu), pieces(data, GPU_ROWS), 1)
+    made = expressions(program)
+
+    def run(piece: pl.LazyFrame) -> pl.DataFrame:
+        # A row group may be much longer than a piece: it is read at once and computed in parts.
+        read = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
+        starts = range(0, max(read.height, 1), CPU_ROWS)
+        parts = (read[start : start + CPU_ROWS].lazy() for start in starts)
+        return pl.concat([part.select(made).collect(engine="in-memory") for part in parts])
+
+    # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
+    return in_order(run, pieces(data, CPU_ROWS), min(MOST_WORKERS, os.cpu_count() or 1))
+
+
+def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:
+    """The rows of a query that cannot be cut into pieces, in frames of bounded size.
+
+    Polars streams it, reading up to a hundred row groups ahead; a GPU makes all of it at once.
+    """
+    if is_gpu(engine):
+        yield collect_all([query], engine)[0]
+        return
+    yield pl.DataFrame(schema=query.collect_schema())
+    yield from query.collect_batches(chunk_size=CPU_ROWS, lazy=True, engine="streaming")
+
+
+def in_order(
+    function: Callable[[Item], Made], items: Iterable[Item], workers: int
+) -> Iterator[Made]:
+    """`map` in threads: results in the order of the items, no more than one a thread ahead.
+
+    Example:
+        >>> list(in_order(abs, [-1, -2, -3], workers=2))
+        [1, 2, 3]
+    """
+    waiting: deque[Future[Made]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
