@@ -39,6 +39,7 @@ LISTS = ["L1", "L2", "L3"]
 CARDINALITIES = np.geomspace(10, 1_000_000, len(CATS)).astype(int)
 FILES = 8
 ROW_GROUP = 1_000_000
+FOLDER = Path("/tmp/gpu_loader")  # noqa: S108 - a machine for one run
 Epoch = Callable[[], tuple[int, int]]
 
 
@@ -70,6 +71,13 @@ def make_loader(files: list[Path], batch_size: int, *, lists: bool = False, **mo
     return KerasSequenceLoader(
         files, batch_size, ["label"], cat_names=cats, cont_names=CONTS, seed=0, **more
     )
+
+
+def feed(batch_size: int) -> Any:
+    """An epoch for `benchmarks.gpu_training --feed benchmarks.gpu_loader:feed`, its ids int64."""
+    files = make_data(FOLDER, 40_000_000, lists=False)
+    loader = make_loader(files, batch_size, drop_last=True)
+    return loader.map(lambda x, y: ({name: _as_int64(t) for name, t in x.items()}, y))
 
 
 def decode_only(files: list[Path]) -> tuple[int, int]:
@@ -259,7 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=40_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/gpu_loader"))  # noqa: S108
+    parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--only", default="race,lists,fit")
     arguments = parser.parse_args()
     only = arguments.only.split(",")

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
-from benchmarks.gpu_loader import make_data, make_loader, python_epoch
+from benchmarks.gpu_loader import FOLDER, make_data, make_loader, python_epoch
 from loader import KerasSequenceLoader
 
 
@@ -102,6 +102,11 @@ def check(folder: Path) -> None:
     assert checksum(first) == total, (checksum(first), total)  # noqa: S101
     assert not np.array_equal(first[0][0]["id"].numpy()[:, 0], frame["id"][:4096].to_numpy())  # noqa: S101
     tf.nest.map_structure(_same, first, list(make()))
+    ranks = [list(make(global_size=3, global_rank=rank)) for rank in range(3)]
+    assert len({len(batches) for batches in ranks}) == 1  # noqa: S101
+    seen = np.concatenate([x["long"].numpy()[:, 0] for batches in ranks for x, _ in batches])
+    np.testing.assert_array_equal(np.unique(seen), np.unique(frame["long"].to_numpy()))
+    assert len(seen) - rows < 3  # noqa: S101
     part = make()
     batches = iter(part)
     for _ in range(5):
@@ -209,7 +214,7 @@ def main() -> None:
     """Run, and print what was found; an assertion fails where the GPU differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=40_000_000)
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/gpu_loader"))  # noqa: S108
+    parser.add_argument("--folder", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     check(arguments.folder / "check")
     files = make_data(arguments.folder, arguments.rows, lists=False)

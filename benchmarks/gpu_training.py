@@ -231,7 +231,7 @@ def race_on_feed(target: str, batch: int, options: Any) -> None:
     """The MLP on the data that a loader gives: three epochs, the best of the last two."""
     module, _, function = target.partition(":")
     dataset = getattr(importlib.import_module(module), function)(batch)
-    ids = dataset.element_spec[0]["C1"].dtype.name
+    ids = next(iter(dataset))[0]["C1"].dtype.name
     steps = int(dataset.cardinality())
     print(f"\nMLP fed by {target}: {steps} steps of {batch:,}")
     for contestant in mlp_contestants():

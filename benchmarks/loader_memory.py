@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from benchmarks.loader_data import CATS, CONTS
 
@@ -59,7 +60,7 @@ def main() -> None:
     from loader import KerasSequenceLoader  # noqa: PLC0415 - TensorFlow, in the child alone
 
     buffer_size, *files = sys.argv[1:]
-    options = {"cat_names": CATS, "cont_names": CONTS, "seed": 0}
+    options: dict[str, Any] = {"cat_names": CATS, "cont_names": CONTS, "seed": 0}
     for _ in KerasSequenceLoader(files[:1], 16_384, ["label"], buffer_size=2e6, **options):
         pass
     loader = KerasSequenceLoader(

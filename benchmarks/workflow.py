@@ -5,7 +5,8 @@
 Criteo's work: 13 counts filled, clipped, logged and normalised, 26 columns of ids made categories,
 the label cast. MovieLens': genres joined to the ratings as lists, users, movies and genres made
 categories, the rating compared. Both from parquet to parquet. Each contestant runs in a process
-of its own, so that peak memory is its own, and they take turns. `--peers` needs `make bench-peers`.
+of its own, so that peak memory is its own, and they take turns. On a machine that others use too,
+the seconds of all cores are the steadier measure. `--peers` needs `make bench-peers`.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ CONTESTANTS = {"ours": ours, "by_hand": by_hand}
 def run_here(name: str, options: Options) -> None:
     """One contestant in this process; prints its seconds and its peak memory."""
     (data,) = options.data
-    result = CONTESTANTS[name](DATA[data], raw_files(data, options), out_folder(name, options))
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = usage.ru_utime + usage.ru_stime
-    print(json.dumps(result | {"cpu": cpu, "gigabytes": usage.ru_maxrss / 2**20}))
+    files, out = raw_files(data, options), out_folder(name, options)
+    start = time.process_time()
+    result = CONTESTANTS[name](DATA[data], files, out) | {"cpu": time.process_time() - start}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(json.dumps(result | {"gigabytes": peak}))
 
 
 def raw_files(data: str, options: Options) -> list[Path]:
@@ -111,21 +113,26 @@ def compare(data: str, names: list[str], options: Options) -> None:
     )
     print(
         f"{'':10} {'fit s':>8} {'transform s':>12} {'rows/s':>12} {'ours to it':>11} "
-        f"{'CPU s':>8} {'peak GB':>8}"
+        f"{'CPU s':>8} {'ours to it':>11} {'peak GB':>8}"
     )
     totals = {n: [turn[n]["fit"] + turn[n]["transform"] for turn in rounds] for n in names}
+    cpu = {n: [turn[n]["cpu"] for turn in rounds] for n in names}
     for name in names:
         keys = ("fit", "transform", "cpu", "gigabytes")
         median = {k: statistics.median(turn[name][k] for turn in rounds) for k in keys}
-        ratio = statistics.median(
-            other / own for own, other in zip(totals["ours"], totals[name], strict=True)
-        )
         speed = options.rows / statistics.median(totals[name])
         print(
             f"{name:10} {median['fit']:8.2f} {median['transform']:12.2f} {speed:12,.0f} "
-            f"{ratio:10.2f}x {median['cpu']:8.1f} {median['gigabytes']:8.2f}",
+            f"{_ratio(totals, name):10.2f}x {median['cpu']:8.1f} {_ratio(cpu, name):10.2f}x "
+            f"{median['gigabytes']:8.2f}",
             flush=True,
         )
+
+
+def _ratio(values: dict[str, list[float]], name: str) -> float:
+    """The median over the rounds of a contestant's value to ours."""
+    pairs = zip(values["ours"], values[name], strict=True)
+    return statistics.median(other / own for own, other in pairs)
 
 
 def main() -> None:

@@ -43,6 +43,8 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
         _set_queue(config.dynamic_batching, model.queue)
     if model.response_cache:
         config.response_cache.enable = True
+    if model.warm_up:
+        _set_warm_up(config.model_warmup.add(name="one row of zeros"), model)
     if model.instances:
         kind = pb.ModelInstanceGroup.Kind.Value(model.instance_kind)
         config.instance_group.add(name=model.name, count=model.instances, kind=kind)
@@ -72,6 +74,16 @@ def _set_queue(batching: Any, queue: Queue) -> None:
     if queue.size or queue.timeout_us:
         batching.default_queue_policy.max_queue_size = queue.size
         batching.default_queue_policy.default_timeout_microseconds = queue.timeout_us
+
+
+def _set_warm_up(warm_up: Any, model: ModelSpec) -> None:
+    warm_up.batch_size = 1 if model.max_batch_size else 0
+    for tensor in model.inputs:
+        entry = warm_up.inputs[tensor.name]
+        entry.data_type = pb.DataType.Value(DTYPES[tensor.dtype].triton_config)
+        dims = tensor.dims[1:] if model.max_batch_size else (1, *tensor.dims[1:])
+        entry.dims.extend(max(size, 1) for size in dims)
+        entry.zero_data = True
 
 
 def parse_config(text: str) -> Any:

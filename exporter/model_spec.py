@@ -75,6 +75,8 @@ class ModelSpec:
         widths: inputs that the server itself makes of a ragged one, the width of each row:
             the ragged input by the name of the made one.
         response_cache: whether the server keeps answers.
+        warm_up: whether the server asks the model for a row of zeros, empty strings and empty
+            lists before it calls it ready.
     """
 
     name: str
@@ -91,3 +93,4 @@ class ModelSpec:
     queue: Queue | None = None
     widths: Mapping[str, str] = field(default_factory=dict)
     response_cache: bool = False
+    warm_up: bool = False

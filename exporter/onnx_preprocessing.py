@@ -30,6 +30,7 @@ def onnx_spec(
         instance_kind=options.network_kind,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
+        warm_up=options.warm_up,
         widths={t.name + WIDTHS_SUFFIX: t.name for t in inputs if t.ragged},
     )
 

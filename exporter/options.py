@@ -14,7 +14,7 @@ _COUNTS = {
     0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
 }
 _LIMITS = ("keep_versions", "max_rows", "max_list_length", "max_string_bytes")
-_QUEUE = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
+_BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us", "warm_up")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class ServingOptions:
             CPU, in Python one process each.
         response_cache: whether the server keeps answers for equal requests, if it was started
             with a cache.
+        warm_up: whether the server asks each step for a row of zeros, empty strings and empty lists
+            before it calls the model ready, so that the first request is not slow.
         keep_versions: how many versions stay loadable at most; None for all that fit the config.
         max_rows: the rows of a request at most.
         max_list_length: the values of a row of a list at most.
@@ -66,6 +68,7 @@ class ServingOptions:
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
     response_cache: bool = False
+    warm_up: bool = False
     keep_versions: int | None = None
     max_rows: int | None = None
     max_list_length: int | None = None
@@ -83,10 +86,10 @@ class ServingOptions:
         for name in _LIMITS:
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
-        waiting = [name for name in _QUEUE if getattr(self, name)]
-        if waiting and not self.max_batch_size:
+        needless = [name for name in _BATCHED if getattr(self, name)]
+        if needless and not self.max_batch_size:
             raise ExportError(
-                f"{', '.join(waiting)} is about requests that wait to be joined. "
+                f"{', '.join(needless)} works where the server joins requests. "
                 "Set max_batch_size as well, for example 1024."
             )
 

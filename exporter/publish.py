@@ -25,6 +25,10 @@ from exporter.errors import ExportError
 from exporter.staging import JOURNAL, leftovers
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
+# What a config may say anew without an older version being another.
+_NOT_OF_A_VERSION = (
+    *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
+)
 # In a staging folder, beside the models, whose names begin with no dot.
 BEFORE, AFTER, DRAFT = ".before", ".after.pbtxt", ".draft"
 
@@ -161,7 +165,7 @@ def compatible_versions(repository: Path, text: str) -> list[int]:
     old = read_config(folder / CONFIG)
     versions = [v for v in old.version_policy.specific.versions if (folder / str(v)).is_dir()]
     for config in (old, new):
-        for field in ("version_policy", "instance_group", "dynamic_batching", "response_cache"):
+        for field in _NOT_OF_A_VERSION:
             config.ClearField(field)
         config.parameters.pop("generation", None)
     return versions if old == new else []

@@ -12,7 +12,7 @@ from exporter.options import ServingOptions
 from exporter.plan import Plan
 
 _SHOWN = (
-    *("max_queue_delay_us", "max_queue_size", "queue_timeout_us", "response_cache"),
+    *("max_queue_delay_us", "max_queue_size", "queue_timeout_us", "response_cache", "warm_up"),
     *("network_instances", "preprocess_instances", "keep_versions"),
 )
 

@@ -37,6 +37,7 @@ def saved_model_spec(
         instance_kind=options.network_kind,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
+        warm_up=options.warm_up,
     )
 
 

@@ -13,10 +13,10 @@ from .cluster import cluster_learner
 from .data import as_lazy_frame, polars_errors, schema_beside
 from .errors import WorkflowError
 from .expressions.program import Program
-from .expressions.series import column_schema
 from .fit import fit_graph, learner
 from .frame_operator import OutOfFoldOperator
 from .graph import Node, as_node
+from .inputs import expect_inputs, read_schema
 from .operator import Feature, Features, Operator, State
 from .operator_node import OperatorNode
 from .output_dtypes import OutputDtypes
@@ -26,7 +26,7 @@ from .remove_inputs import remove_inputs
 from .resolution import columns_read, resolve_graph, topological
 from .reverse import reverse_mapping
 from .rows import Resolved
-from .schema import ColumnSchema, Schema
+from .schema import Schema
 from .sink import ParquetSink
 from .transform import transform_pieces, transform_stream
 
@@ -84,7 +84,7 @@ class Workflow(Drawn):
                 there is no row.
         """
         frame = as_lazy_frame(data)
-        inputs = self._read_schema(frame, schema_beside(data) if schema is None else schema)
+        inputs = read_schema(self.nodes, frame, schema_beside(data) if schema is None else schema)
         with polars_errors("The data cannot be fitted to"):
             own = frame.select(inputs.names)
             if own.select(pl.len()).collect().item() == 0:
@@ -125,18 +125,6 @@ class Workflow(Drawn):
         self._made = resolve_graph(self.nodes, {}, inputs)
         self.input_schema, self._states, self._program = inputs, {}, None
         return self
-
-    def _read_schema(self, frame: pl.LazyFrame, known: Schema | None) -> Schema:
-        """The schema of the columns that the graph reads, with what is known of them."""
-        with polars_errors("The data cannot be read"):
-            have = frame.collect_schema()
-        facts = known or Schema()
-        tags = {name: facts[name].tags if name in facts else () for name in have}
-        columns = [column_schema(name, have[name]) for name in columns_read(self.nodes, tags)]
-        own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
-        return Schema(
-            c.with_(tags=tags[c.name], properties={**own[c.name], **c.properties}) for c in columns
-        )
 
     @property
     def is_fitted(self) -> bool:
@@ -226,12 +214,7 @@ class Workflow(Drawn):
         return self.made[self.nodes[-1]].rows.select(frame, self._steps)
 
     def _expect_inputs(self, frame: pl.LazyFrame) -> None:
-        inputs = self.made[self.nodes[-1]].rows.reads(self._steps)
-        with polars_errors("The data cannot be read"):
-            have = frame.collect_schema()
-        _expect_columns(inputs.names, list(have), "the data")
-        for column in inputs.columns:
-            _expect_kind(column, have[column.name])
+        expect_inputs(frame, self.made[self.nodes[-1]].rows.reads(self._steps))
 
     def fit_transform(
         self, data: Any, *, schema: Schema | None = None, engine: str = "auto"
@@ -428,26 +411,3 @@ class Workflow(Drawn):
         operators = ", ".join(n.label for n in self.nodes if isinstance(n, OperatorNode))
         parts = [operators] * bool(operators) + ["not fitted"] * (not self.is_fitted)
         return f"Workflow({'; '.join(parts)})"
-
-
-def _expect_columns(wanted: Iterable[str], have: list[str], where: str) -> None:
-    missing = [name for name in dict.fromkeys(wanted) if name not in have]
-    if missing:
-        raise WorkflowError(
-            f"No column {', '.join(map(repr, missing))} in {where}. It has: {', '.join(have)}."
-        )
-
-
-def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
-    if received == pl.Null or (isinstance(received, pl.List) and received.inner == pl.Null):
-        return
-    have = column_schema(column.name, received)
-    same = have.info.kind == column.info.kind or {have.info.kind, column.info.kind} == {
-        "int",
-        "uint",
-    }
-    # Numbers may be the microseconds of a column of dates, but dates are no numbers of the user's own.
-    if not same or have.is_list != column.is_list or have.is_time > column.is_time:
-        raise WorkflowError(
-            f"Expected column {column.name!r} as {column}, as in fit. Received: {received}."
-        )

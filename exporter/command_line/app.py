@@ -30,6 +30,7 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name="ensemble",
         no_args_is_help=True,
+        add_completion=False,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,7 +43,9 @@ def make_app() -> typer.Typer:
 
 def options(
     context: typer.Context,
-    verbose: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the traceback of an error.")
+    ] = False,
 ) -> None:
     """Take a recommender model from parquet to a served, proven Triton ensemble.
 

@@ -32,6 +32,7 @@ def demo(
     from serving import EnsembleClient, TritonServer, check_parity  # noqa: PLC0415
     from training import models, train  # noqa: PLC0415
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
+    from workflow.data import as_lazy_frame  # noqa: PLC0415
 
     if output.exists():
         raise CommandError(f"Expected a new folder. Received: {output}, which exists.")
@@ -54,7 +55,7 @@ def demo(
         EnsembleClient(server.grpc_url, NAME) as client,
     ):
         typer.echo("serve     a Triton server on this machine\n")
-        proof = check_parity(client, workflow, model, raw)
+        proof = check_parity(client, workflow, model, as_lazy_frame(raw).head(10_000))
     typer.echo(f"{proof}\n\nTry as well:")
     typer.echo(f"  ensemble show {NAME} --repository {output / 'models'}")
     typer.echo(f"  ensemble bench {NAME} {raw} --repository {output / 'models'}")

@@ -13,8 +13,11 @@ from tritonclient.grpc import model_config_pb2
 from exporter.command_line.guard import CommandError
 from exporter.config import read_config
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
+from workflow.schema import DTYPES
+from workflow.wire import VALUES
 
 CONFIG = "config.pbtxt"
+_DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,22 @@ def _config_path(repository: Path, name: str) -> Path:
 
 
 def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
-    dims = ["N"] if config.max_batch_size else []
-    dims += [
-        "N" if not dims and not place else "L" if dim < 0 else str(dim)
-        for place, dim in enumerate(tensor.dims)
-    ]
-    dtype = model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_").lower()
-    name = {"fp32": "float32", "fp64": "float64", "fp16": "float16"}.get(dtype, dtype)
-    return Item(tensor.name, f"{name} [{', '.join(dims)}]", notes.get(tensor.name, ""))
+    dtype = model_config_pb2.DataType.Name(tensor.data_type)
+    name = _DTYPES.get(dtype, dtype.lower())
+    shape = ", ".join(_shape(tensor, config.max_batch_size > 0))
+    return Item(tensor.name, f"{name} [{shape}]", notes.get(tensor.name, ""))
+
+
+def _shape(tensor: Any, is_batched: bool) -> list[str]:
+    """N are the rows, L is a width that a request chooses, V the values of all rows."""
+    dims = list(tensor.dims)
+    first = []
+    if is_batched:
+        first = ["N"]
+    elif dims and dims[0] < 0:
+        first = ["V" if tensor.name.endswith(VALUES) else "N"]
+        dims = dims[1:]
+    return first + ["L" if dim < 0 else str(dim) for dim in dims]
 
 
 def _notes(config: Any, kind: str) -> dict[str, str]:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from workflow.picture import Diagram
 
 
 def show(
@@ -22,6 +29,25 @@ def show(
 
     drawing = EnsembleDrawing.read(repository, name)
     drawing.show()
+    Console().print(_table(drawing.diagram()))
     if svg is not None:
         svg.write_text(drawing.to_svg(), encoding="utf-8")
         typer.echo(f"{svg}: the picture")
+
+
+def _table(diagram: Diagram) -> Table:
+    """All tensors: a line of the picture has room for a few."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        caption="N: rows, V: values of all rows, L: a width that a request chooses",
+        caption_justify="left",
+    )
+    for title in ("from", "to", "tensor", "type", ""):
+        table.add_column(title, overflow="fold")
+    for arrow in diagram.arrows:
+        ends = (diagram.boxes[arrow.start].title, diagram.boxes[arrow.end].title)
+        for number, item in enumerate(arrow.items):
+            shown = ends if not number else ("", "")
+            table.add_row(*map(Text, (*shown, item.name, item.type, item.note)))
+    return table

@@ -37,6 +37,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         instances=options.preprocess_instances,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
+        warm_up=options.warm_up,
     )
     outputs = tensors_of_network(pipeline.signature.outputs)
     network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs)

@@ -47,7 +47,7 @@ class DeviceReader:
         self._stream = Stream()
 
     def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
-        """The rows of chunks, each shuffled if there is a seed, without those it says to skip.
+        """The rows of chunks, each shuffled if there is a seed, those that it wants.
 
         TensorFlow borrows cuDF's memory: keep the rows until its stream has read them.
 
@@ -141,7 +141,7 @@ class DeviceReader:
         return null_error(column, pieces[0], data.null_count())
 
     def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
-        if seed is not None or any(chunk.skip for chunk in chunks):
+        if seed is not None or any(chunk.wanted < chunk.rows for chunk in chunks):
             order = self._order(chunks, seed)
             policy = self._plc.copying.OutOfBoundsPolicy.DONT_CHECK
             table = self._plc.copying.gather(table, order, policy, stream=self._stream)
@@ -169,7 +169,7 @@ class DeviceReader:
         )
 
     def _order(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Any:
-        """Row numbers of a table of chunks in the order wanted, without those to skip."""
+        """Row numbers of a table of chunks in the order wanted, those that are wanted."""
         plc, stream = self._plc, self._stream
         int32 = plc.DataType(plc.TypeId.INT32)
         one = plc.Scalar.from_py(1, int32, stream=stream)
@@ -180,7 +180,8 @@ class DeviceReader:
             order = plc.filling.sequence(chunk.rows, begin, one, stream=stream)
             if seed is not None:
                 order = self._shuffled(order, chunk, seed)
-            orders += plc.copying.slice(order, [chunk.skip, chunk.rows], stream=stream)
+            wanted = [chunk.skip, chunk.skip + chunk.wanted]
+            orders += plc.copying.slice(order, wanted, stream=stream)
             start += chunk.rows
         return orders[0] if len(orders) == 1 else plc.concatenate.concatenate(orders, stream=stream)
 

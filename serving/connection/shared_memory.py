@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +16,7 @@ from serving.connection.tensors import Encoded, Place, datatype_of, to_bytes
 from serving.errors import ClientError
 from workflow.expressions.column import Array
 
+PREFIX = "ensemble_client_"
 # Tensors begin where a cache line does; a region is never smaller than this.
 _ALIGNMENT, _SMALLEST = 64, 1 << 16
 _CLOSE_TIMEOUT = 5.0
@@ -84,7 +87,9 @@ class Regions:
                 return region
             self._free(region)
         try:
-            region = SharedMemory(create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))
+            name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
+            size = max(_SMALLEST, 1 << (size - 1).bit_length())
+            region = SharedMemory(name, create=True, size=size)
         except OSError as error:
             raise ClientError(
                 "RESOURCE_EXHAUSTED",

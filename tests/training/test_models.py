@@ -1,5 +1,7 @@
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from training import TrainingError, model_signature, models
 from workflow.embeddings import get_embedding_sizes
@@ -100,3 +102,103 @@ def test_mixed_precision_still_answers_in_float32(sizes):
 def test_arguments_that_make_no_sense(sizes, options, message):
     with pytest.raises(TrainingError, match=message):
         models.mlp(sizes, **options)
+
+
+SEED_002 = Schema(
+    [ColumnSchema("label", "int8", tags=("target",))]
+    + [ColumnSchema(f"n{number}", "float32", tags=("continuous",)) for number in range(10)]
+    + [
+        ColumnSchema(
+            f"c{number}",
+            "int32",
+            number < 3,
+            tags=("categorical",),
+            properties={"cardinality": 10 + number},
+        )
+        for number in range(40)
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        models.mlp,
+        models.wide_and_deep,
+        lambda schema: models.dlrm(schema, embedding_dim=8),
+        lambda schema: models.dcn(schema, rank=4),
+        lambda schema: models.two_tower(
+            schema,
+            query=[name for name in schema.names if name < "c5" and name != "label"],
+            candidate=[name for name in schema.names if name >= "c5" and name != "label"],
+        ),
+    ],
+)
+def test_every_model_takes_a_schema_and_is_saved_and_loaded(make, tmp_path):
+    model = make(SEED_002)
+    names = set(described(model))
+    assert len(names) == 10 + 37 + 2 * 3
+    assert "label" not in names
+    features = batch_of(SEED_002, 5)
+    answer = model(features).numpy()
+    assert answer.shape == (5, 1)
+    assert ((answer > 0) & (answer < 1)).all()
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        keras.models.load_model(tmp_path / "model.keras")(features), answer
+    )
+
+
+def batch_of(schema, rows):
+    rng = np.random.default_rng(0)
+    features = {}
+    for column in schema.without(["label"]).columns:
+        if "continuous" in column.tags:
+            features[column.name] = rng.normal(size=(rows, 1)).astype("float32")
+        elif column.is_list:
+            lengths = rng.integers(0, 11, (rows, 1))
+            features[column.name] = (rng.integers(0, 10, (lengths.sum(), 1)), lengths)
+        else:
+            features[column.name] = rng.integers(0, 10, (rows, 1))
+    return tf.nest.map_structure(tf.constant, features)
+
+
+def test_wide_and_deep_has_a_weight_for_each_id_and_a_vector():
+    model = models.wide_and_deep(SEED_002, hidden=(16,), max_embedding_dim=8)
+    ids = sum(10 + number for number in range(40)) + 40
+    shapes = [tuple(weight.shape) for weight in model.weights]
+    assert (ids, 1) in shapes  # the wide part
+    assert (ids, 8) in shapes  # the deep part: one table
+    assert (10, 1) in shapes  # the wide part's numbers
+    assert (40 * 8 + 10, 16) in shapes
+
+
+def test_dlrm_multiplies_every_pair_once(sizes):
+    model = models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(6,))
+    # Three embeddings and the vector of the numbers make six pairs; the vector goes along.
+    assert (6 + 4, 6) in [tuple(weight.shape) for weight in model.weights]
+    without = models.dlrm(sizes, embedding_dim=4, top=(6,))
+    assert (3, 6) in [tuple(weight.shape) for weight in without.weights]
+
+
+def test_either_tower_can_be_served_alone(sizes, rows):
+    model = models.two_tower(sizes, query=["userId"], candidate=["movieId", "genres"], width=4)
+    features = tf.nest.map_structure(tf.constant, rows(6).features)
+    towers = {}
+    for side, names in (("query", ["userId"]), ("candidate", ["movieId", "genres"])):
+        inputs = {name: model.input[name] for name in names}
+        tower = keras.Model(inputs, model.get_layer(f"{side}_vector").output)
+        towers[side] = tower({name: features[name] for name in names}).numpy()
+        np.testing.assert_allclose(np.linalg.norm(towers[side], axis=1), 1, rtol=1e-5)
+    weight, bias = (value.numpy() for value in model.get_layer("output").weights)
+    logit = (towers["query"] * towers["candidate"]).sum(axis=1, keepdims=True) * weight + bias
+    np.testing.assert_allclose(model(features), 1 / (1 + np.exp(-logit)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("query", "candidate"),
+    [(["userId"], ["movieId"]), (["userId", "movieId", "genres"], []), (["userId"], ["userId"])],
+)
+def test_each_column_belongs_to_one_tower(sizes, query, candidate):
+    with pytest.raises(TrainingError, match="either in query or in candidate"):
+        models.two_tower(sizes, query=query, candidate=candidate)

@@ -23,8 +23,9 @@ def losses(model, dataset, epochs=1):
     return np.array(steps)
 
 
-@pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, keras.optimizers.Adam])
+@pytest.mark.parametrize(
+    ("optimizer", "xla"), [(keras.optimizers.SGD, True), (keras.optimizers.Adam, False)]
+)
 def test_it_trains_as_keras_does(batches, xla, optimizer):
     dataset = batches(20 * 64, 64)
     plain, split = built(), built()
@@ -37,13 +38,14 @@ def test_it_trains_as_keras_does(batches, xla, optimizer):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_sixteen_bits_learn_as_well_and_leave_the_model_as_it_is(batches, precision):
-    dataset = batches(20 * 64, 64)
+    dataset = batches(10 * 64, 64)
     plain, split = built(), built()
     config = split.get_config()
     for model, options in ((plain, {}), (split, {"precision": precision, "xla": True})):
         compile_model(model, optimizers.Adam(0.02), **options)
-    exact, rounded = losses(plain, dataset, 3), losses(split, dataset, 3)
-    np.testing.assert_allclose(rounded[-10:].mean(), exact[-10:].mean(), atol=0.03)
+    exact, rounded = losses(plain, dataset, 4), losses(split, dataset, 4)
+    assert exact[-1] < 0.5 * exact[0]
+    np.testing.assert_allclose(rounded[-5:].mean(), exact[-5:].mean(), atol=0.03)
     assert not np.allclose(rounded, exact, rtol=1e-6)  # it is no float32
     assert split.get_config() == config
     assert {weight.dtype for weight in split.weights} == {"float32"}
@@ -277,6 +279,16 @@ def test_losses_of_layers_count(batches):
     assert expected[0] > 0.75  # the losses of layers are a part of it
     np.testing.assert_allclose(losses(split, dataset), expected, rtol=1e-5)
     np.testing.assert_allclose(losses(rounded, dataset), expected, rtol=1e-2)
+
+
+def test_losses_of_lookups_are_refused(batches):
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = layers.EmbeddingBag(50, 4, activity_regularizer="l2")(user)
+    model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+    compile_model(model)
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    with pytest.raises(TrainingError, match=r"no losses.*Received: 1\. Use split=False"):
+        model.fit(dataset, verbose=0, shuffle=False)
 
 
 def test_an_unknown_precision_is_refused():

@@ -77,31 +77,24 @@ class SplitStep:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         tables = self.parts.lookup.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for table in tables:
-                tape.watch(table.value)
+            tape.watch([table.value for table in tables])
             border = keras.tree.flatten(self.parts.lookup(x, training=True))
+        self._expect_no_losses()
         result = self._run(border, y, weight)
-        gradients = dict(
-            zip(_keys(self.parts.tower.trainable_variables), result.gradients, strict=True)
-        )
-        given = [
-            pair
-            for pair in zip(border, result.border_gradients, strict=True)
-            if pair[1] is not None
-        ]
-        if tables:
-            sources = [table.value for table in tables]
-            found = tape.gradient(
-                [tensor for tensor, _ in given],
-                sources,
-                output_gradients=[gradient for _, gradient in given],
-            )
-            gradients |= dict(zip(_keys(tables), found, strict=True))
+        gradients = _by_variable(self.parts.tower.trainable_variables, result.gradients)
+        gradients |= _by_variable(tables, _backward(tape, border, result.border_gradients, tables))
         self._assign(result.updates)
         variables = self.model.trainable_variables
-        self.model.optimizer.apply([gradients[key] for key in _keys(variables)], variables)
+        self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
         self._track_loss(result.loss, border[0])
         return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
+
+    def _expect_no_losses(self) -> None:
+        if self.parts.lookup.losses:
+            raise TrainingError(
+                "Expected no losses (activity_regularizer, add_loss) of layers up to the lookups, "
+                f"to split the step. Received: {len(self.parts.lookup.losses)}. Use split=False."
+            )
 
     def _run(self, border: Sequence[tf.Tensor], y: Any, weight: Any) -> _Result:
         if not self._xla:
@@ -115,46 +108,57 @@ class SplitStep:
         )
 
     def _tower(self, border: Sequence[tf.Tensor], y: Any, weight: Any) -> _Result:
-        own, target = self.parts.tower, self._target
-        trainable = [tf.convert_to_tensor(variable.value) for variable in own.trainable_variables]
-        state = [tf.convert_to_tensor(variable.value) for variable in own.non_trainable_variables]
-        # The regularizers of the model's losses look at its own variables.
-        mapping = [
-            pair
-            for part in (own, target)
-            for pair in (
-                *zip(part.trainable_variables, trainable, strict=True),
-                *zip(part.non_trainable_variables, state, strict=True),
-            )
-        ]
+        tower = self.parts.tower
+        trainable = [tf.convert_to_tensor(v.value) for v in tower.trainable_variables]
+        floats = [tensor for tensor in border if tensor.dtype.is_floating]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([*trainable, *(tensor for tensor in border if tensor.dtype.is_floating)])
-            with keras.StatelessScope(mapping, collect_losses=True) as scope:
-                outputs = target(border, training=True)
-                outputs = keras.tree.map_structure(
-                    lambda value, spec: tf.cast(value, spec.dtype), outputs, own.output
-                )
-                loss = self.model.compute_loss(
-                    y=y, y_pred=outputs, sample_weight=weight, training=True
-                )
-                if target is not own:
-                    # Of layers' activities: the model does not know those of copied layers.
-                    loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in scope.losses)
+            tape.watch([*trainable, *floats])
+            with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
+                outputs, loss = self._forward(border, y, weight, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
         border_gradients, gradients = tape.gradient(scaled, (list(border), trainable))
         updates = {
             str(number): value
-            for number, variable in enumerate(self._state())
+            for number, variable in enumerate(self._state(self._target))
             if (value := scope.get_current_value(variable)) is not None
         }
         return _Result(loss, outputs, border_gradients, gradients, updates)
 
-    def _state(self) -> list[keras.Variable]:
+    def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
+        """What the variables are while the tower runs, those of the layers' copies too."""
+        tower = self.parts.tower
+        state = [tf.convert_to_tensor(v.value) for v in tower.non_trainable_variables]
+        # The model's own as well: its regularizers look at them.
+        return [
+            pair
+            for part in (tower, self._target)
+            for variables, values in (
+                (part.trainable_variables, trainable),
+                (part.non_trainable_variables, state),
+            )
+            for pair in zip(variables, values, strict=True)
+        ]
+
+    def _forward(
+        self, border: Sequence[tf.Tensor], y: Any, weight: Any, scope: keras.StatelessScope
+    ) -> tuple[Any, tf.Tensor]:
+        outputs = keras.tree.map_structure(
+            lambda value, spec: tf.cast(value, spec.dtype),
+            self._target(border, training=True),
+            self.parts.tower.output,
+        )
+        loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
+        if self._target is not self.parts.tower:
+            # Of layers' activities: the model does not know those of the copies.
+            loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in scope.losses)
+        return outputs, loss
+
+    def _state(self, tower: keras.Model) -> list[keras.Variable]:
         """What a step may change besides weights: moving averages, seeds, metrics of losses."""
-        return [*self._target.non_trainable_variables, *self.model.metrics_variables]
+        return [*tower.non_trainable_variables, *self.model.metrics_variables]
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
-        own = [*self.parts.tower.non_trainable_variables, *self.model.metrics_variables]
+        own = self._state(self.parts.tower)
         for number, value in updates.items():
             own[int(number)].assign(value)
 
@@ -163,5 +167,17 @@ class SplitStep:
         tracker.update_state(loss, sample_weight=tf.shape(batch)[0])
 
 
-def _keys(variables: Sequence[keras.Variable]) -> list[int]:
-    return [id(variable) for variable in variables]
+def _backward(
+    tape: tf.GradientTape,
+    border: Sequence[tf.Tensor],
+    gradients: Sequence[tf.Tensor | None],
+    tables: Sequence[keras.Variable],
+) -> list[Any]:
+    """The gradients of tables from those of what was looked up."""
+    pairs = [pair for pair in zip(border, gradients, strict=True) if pair[1] is not None]
+    targets, upstream = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
+    return tape.gradient(targets, [table.value for table in tables], output_gradients=upstream)
+
+
+def _by_variable(variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> dict[int, Any]:
+    return {id(v): gradient for v, gradient in zip(variables, gradients, strict=True)}

@@ -33,6 +33,8 @@ def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) 
 
 def finite_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
     """The finite values of a column as float64, those of lists one after another."""
-    values = pl.col(name).explode(empty_as_null=False) if is_list else pl.col(name)
+    values = frame.select(name)
+    if is_list:  # An empty list becomes a null, as cuDF has it, and nulls are not finite.
+        values = values.explode(name, empty_as_null=True)
     value = pl.col(name).cast(pl.Float64)
-    return frame.select(values).select(value.filter(value.is_finite()))
+    return values.select(value.filter(value.is_finite()))

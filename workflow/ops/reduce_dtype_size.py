@@ -81,9 +81,11 @@ class ReduceDtypeSize(Operator):
         """The least and the greatest value of each column of integers."""
         ends = {}
         for column in _integers(columns):
+            values = frame.select(column.name)
+            if column.is_list:  # An empty list becomes a null, as cuDF has it; neither counts.
+                values = values.explode(column.name, empty_as_null=True)
             value = pl.col(column.name)
-            value = value.explode(empty_as_null=False) if column.is_list else value
-            ends[column.name] = frame.select(min=value.min(), max=value.max())
+            ends[column.name] = values.select(min=value.min(), max=value.max())
         return ends
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002

@@ -151,7 +151,8 @@ class SharedVocabulary(Vocabulary):
         parts = []
         for column in self._schemas(columns):
             part = frame.select(key0=pl.col(column.name))
-            part = part.explode("key0", empty_as_null=False) if column.is_list else part
+            # An empty list becomes a null, as cuDF has it, and nulls are dropped.
+            part = part.explode("key0", empty_as_null=True) if column.is_list else part
             parts.append(part.select(pl.col("key0").cast(dtype)).drop_nulls())
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
