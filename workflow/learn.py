@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from .engine import collect_all, is_gpu
+from .engine import collect_all, collect_on_gpu, is_gpu
 from .errors import WorkflowError
+from .expressions.polars_flat import FlatInterpreter
 from .expressions.program import Program
 from .operator_node import Bound, OperatorNode
 from .rows import schema_of
@@ -25,12 +26,13 @@ def learn_part(learning: Learning, frame: pl.LazyFrame, engine: str) -> Tables:
     """The partial tables of all operators, of some rows, in one pass over them."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     for number, (node, bound) in learning.items():
-        program = bound.rows.program(bound.columns.values())
+        program = bound.program
         with node.errors(bound.columns):
-            own = bound.rows.select(frame, program)
+            if is_gpu(engine) and has_lists(program):
+                own = _flat_rows(bound, program, frame)
+            else:
+                own = bound.rows.select(frame, program)
             partials = bound.operator.partial(own, schema_of(bound.columns))
-            if partials and is_gpu(engine):
-                _expect_no_lists(program)
         queries |= {(number, name): query for name, query in partials.items()}
     return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
 
@@ -65,14 +67,25 @@ def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
     by_row = {
         number: (node, bound)
         for number, (node, bound) in learning.items()
-        if bound.rows.is_row_by_row(bound.rows.program(bound.columns.values()))
+        if bound.rows.is_row_by_row(bound.program)
     }
     return by_row, {n: item for n, item in learning.items() if n not in by_row}
 
 
-def _expect_no_lists(program: Program) -> None:
-    if any(step.type.is_list for step in program.steps):
+def has_lists(program: Program) -> bool:
+    """Whether a program works on lists, of which cuDF's engine can do no more than take them apart."""
+    return any(step.type.is_list for step in program.steps)
+
+
+def _flat_rows(bound: Bound, program: Program, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """An operator's columns, in memory, computed on the GPU without lists.
+
+    Raises:
+        WorkflowError: they are of other rows than the data's.
+    """
+    if not bound.rows.is_row_by_row(program):
         raise WorkflowError(
-            "Polars' GPU engine has no lists, so that nothing can be learnt from them on the GPU. "
-            'Fit with engine="cpu". transform_to_parquet takes lists with engine="gpu" too.'
+            "Polars' GPU engine has no lists, so that nothing can be learnt on the GPU from lists "
+            'of grouped or filtered rows. Fit with engine="cpu".'
         )
+    return FlatInterpreter(program)(frame, collect_on_gpu).lazy()

@@ -9,6 +9,7 @@ from typing import Any
 
 from .columns import join
 from .errors import WorkflowError
+from .expressions.program import Program
 from .expressions.types import ExpressionError
 from .frame_operator import FrameOperator, WindowOperator
 from .graph import Node, as_node
@@ -35,6 +36,11 @@ class Bound:
     operator: Operator
     columns: Features
     rows: RowSet
+
+    @property
+    def program(self) -> Program:
+        """The steps to its columns, from those of their rows."""
+        return self.rows.program(self.columns.values())
 
 
 class OperatorNode(Node):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,6 +140,19 @@ def listed(names: Iterable[str], most: int = 30) -> str:
     if len(texts) <= most:
         return ", ".join(texts)
     return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
+
+
+def one_or_several(setting: Any) -> list[Any]:
+    """A setting that may be given alone or in a list, as a list; None is none of them.
+
+    Example:
+        >>> one_or_several("userId"), one_or_several(("a", "b")), one_or_several(3)
+        (['userId'], ['a', 'b'], [3])
+    """
+    if setting is None:
+        return []
+    several = isinstance(setting, Sequence) and not isinstance(setting, str | bytes)
+    return list(setting) if several else [setting]
 
 
 def to_nested(groups: Groups) -> list[Any]:

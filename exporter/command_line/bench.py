@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +69,7 @@ def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, client
         table.add_column(title, justify="right")
     for threads, size in [(1, size) for size in SIZES] + [(clients, 1)]:
         rows = _of_size(frame, size)
-        times, taken = _times(lambda rows=rows: client.predict(rows), threads, seconds)
+        times, taken = _times(partial(client.predict, rows), threads, seconds)
         table.add_row(*_cells(threads, size, times, taken))
     return table
 
@@ -85,7 +86,7 @@ def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[li
     call()
 
     def ask(_: int) -> list[float]:
-        times = []
+        times: list[float] = []
         while time.perf_counter() < end or not times:
             start = time.perf_counter()
             call()

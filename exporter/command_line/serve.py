@@ -38,6 +38,9 @@ def serve(
         typer.echo(f"HTTP  {server.http_url}")
         typer.echo(f"log   {server.log_path}")
         typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")
-        while server.is_running():
-            time.sleep(0.2)
+        try:
+            while server.is_running():
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            return
     raise ServerError(f"The server ended on its own. Its log is {server.log_path}.")

@@ -31,6 +31,22 @@ class Tls:
     certificate_chain: str | Path | None = None
 
 
+    def contents(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """What the three files hold.
+
+        Raises:
+            ClientError: a file that cannot be read.
+        """
+        files = (self.root_certificates, self.private_key, self.certificate_chain)
+        try:
+            root, key, chain = (None if file is None else Path(file).read_bytes() for file in files)
+        except OSError as error:
+            raise ClientError(
+                "INVALID_INPUT", f"Expected a certificate in PEM. Received: {error}."
+            ) from error
+        return root, key, chain
+
+
 @dataclass(frozen=True)
 class Address:
     """A server's address.

@@ -164,13 +164,14 @@ class HttpConnection:
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
+    tls.contents()  # Its error names the file.
     try:
         context = ssl.create_default_context(cafile=tls.root_certificates)
         if tls.certificate_chain is not None:
             context.load_cert_chain(tls.certificate_chain, tls.private_key)
-    except OSError as error:  # What SSL finds in a file is one as well.
+    except ssl.SSLError as error:
         raise ClientError(
-            "INVALID_INPUT", f"Expected a certificate in PEM. Received: {error}."
+            "INVALID_INPUT", f"Expected certificates in PEM. Received: {tls}: {error}."
         ) from error
     return context
 

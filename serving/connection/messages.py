@@ -70,18 +70,7 @@ def credentials(address: Address) -> grpc.ChannelCredentials | None:
     """
     if address.tls is None:
         return None
-    files = (
-        address.tls.root_certificates,
-        address.tls.private_key,
-        address.tls.certificate_chain,
-    )
-    try:
-        contents = [None if file is None else open(file, "rb").read() for file in files]  # noqa: PTH123, SIM115
-    except OSError as error:
-        raise ClientError(
-            "INVALID_INPUT", f"Expected a certificate in PEM. Received: {error}."
-        ) from error
-    return grpc.ssl_channel_credentials(*contents)
+    return grpc.ssl_channel_credentials(*address.tls.contents())
 
 
 def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -112,4 +101,7 @@ def infer_response(response: Any) -> dict[str, Array]:
 
 def refused(error: grpc.RpcError, url: str) -> ClientError:
     """The error of a call, to be raised by the caller."""
-    return refusal(error.code().name, str(error.details()), url)
+    text = str(error.details())
+    # Triton's word for a missing key; over HTTP it says 403.
+    code = "UNAUTHENTICATED" if "is restricted" in text else error.code().name
+    return refusal(code, text, url)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.shared_memory import SharedMemory
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Regions:
             size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
         region = self._take(size, timeout)
         try:
-            view = region.buf
+            view: Any = region.buf  # None only after close.
             encoded = []
             for name, tensor in tensors.items():
                 offset, length = places[name]
@@ -120,4 +120,4 @@ def _content(tensor: Array) -> bytes | memoryview:
     """The bytes of a tensor, numbers without a copy."""
     if tensor.dtype.kind in "OSU" or not tensor.size:
         return to_bytes(tensor)
-    return memoryview(np.ascontiguousarray(tensor)).cast("B")
+    return np.ascontiguousarray(tensor).data.cast("B")

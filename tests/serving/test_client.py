@@ -8,29 +8,12 @@ import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from served_rows import EXPECTED, ROWS
 from tritonclient.grpc import model_config_pb2
 
-from serving import ClientError, EnsembleClient
+from serving import ClientError, DtypeError, EnsembleClient, UnknownModelError
 from serving.contract import read_contract
 from workflow.wire import WireColumn
-
-ROWS = {
-    "userId": [7, None, -(2**63) + 1],
-    "age": [30.5, None, 0.1],
-    "genres": [["Drama", "Krimi ü"], None, ["?"]],
-    "rating": [1, 2, 3],
-}
-AGE = [30.5, None, float(np.float32(0.1))]
-EXPECTED = pl.DataFrame(
-    {
-        "same_user": ROWS["userId"],
-        "same_age": pl.Series([30.5, float("nan"), 0.1], dtype=pl.Float32),
-        "probabilities": pl.Series(
-            [[7, 8], [-(2.0**63)] * 2, [-(2.0**63)] * 2], dtype=pl.Array(pl.Float32, 2)
-        ),
-        "genre_codes": [[3, 4], [], [2]],
-    }
-)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +80,7 @@ def test_what_the_model_cannot_take_is_not_sent(client, monkeypatch, change, rea
     with pytest.raises(ClientError, match=reason) as refusal:
         client.predict({**ROWS, **change})
     assert refusal.value.code == "INVALID_INPUT"
+    assert isinstance(refusal.value, DtypeError)
 
 
 def test_errors_of_the_server_have_its_code(server, client):
@@ -106,11 +90,9 @@ def test_errors_of_the_server_have_its_code(server, client):
         client.raw({"userId": np.zeros((1, 1), complex)})
     with pytest.raises(ClientError, match="none") as refusal:
         EnsembleClient(server.grpc_url, "none")
-    assert refusal.value.code in {"NOT_FOUND", "INVALID_ARGUMENT"}
+    assert isinstance(refusal.value, UnknownModelError)
     with pytest.raises(ClientError, match="version"):
         EnsembleClient(server.grpc_url, "movies", model_version="2")
-    with pytest.raises(ClientError, match="UNAVAILABLE"):
-        EnsembleClient("127.0.0.1:1", "movies", timeout=5)
 
 
 def test_a_foreign_model_is_read_by_its_names(server):

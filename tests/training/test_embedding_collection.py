@@ -7,8 +7,15 @@ from training import TrainingError
 from training.layers import EmbeddingCollection
 
 # Two widths, lists and single values in both, columns of one width not side by side.
-SIZES = {"user": (6, 3), "genres": (5, 2), "city": (7, 3), "tags": (4, 3), "day": (8, 2)}
-LISTS = ("genres", "tags")
+SIZES = {
+    "user": (6, 3),
+    "genres": (5, 2),
+    "words": (9, 3),
+    "city": (7, 3),
+    "tags": (4, 3),
+    "day": (8, 2),
+}
+LISTS = ("genres", "words", "tags")
 
 
 def inputs(rows=40, seed=0):
@@ -51,7 +58,7 @@ def test_there_is_one_variable_a_width_and_its_gradient_is_sparse_rows():
     with tf.GradientTape() as tape:
         loss = tf.add_n([tf.reduce_sum(vectors**2) for vectors in layer(features).values()])
     assert [tuple(weight.shape) for weight in layer.weights] == [
-        (6 + 7 + 4 + 3, 3),
+        (6 + 9 + 7 + 4 + 4, 3),
         (5 + 8 + 2, 2),
     ]
     gradients = tape.gradient(loss, [weight.value for weight in layer.weights])
@@ -60,7 +67,7 @@ def test_there_is_one_variable_a_width_and_its_gradient_is_sparse_rows():
         assert tf.convert_to_tensor(gradient).shape == weight.shape
     looked_up = sum(
         int(tf.size(features[name][0] if name in LISTS else features[name]))
-        for name in ("user", "city", "tags")
+        for name in ("user", "words", "city", "tags")
     )
     assert gradients[0].values.shape[0] == looked_up
 

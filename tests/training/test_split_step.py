@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from training import TrainingError, compile_model, layers, models, optimizers
 from training.split.cut import cut
+from training.split.precision import with_policy
 
 
 def built(hidden=(16, 8), **options):
@@ -211,15 +212,56 @@ def test_keras_own_embedding_is_a_lookup_too(batches):
     assert [tuple(w.shape) for w in cut(split).lookup.trainable_variables] == [(50, 8)]
 
 
-def test_xla_compiles_for_the_full_batch_alone(batches):
+def test_xla_is_for_the_full_batch_alone(batches):
     model = built()
     compile_model(model, xla=True)
-    model.fit(batches(4 * 64 + 10, 64), verbose=0, shuffle=False)
-    compiled = model.train_step._compiled
-    traces = compiled.experimental_get_tracing_count()
-    model.fit(batches(2 * 64 + 33, 64), verbose=0, shuffle=False)
-    assert compiled.experimental_get_tracing_count() == traces
-    assert model.train_step._largest.numpy() == 64
+    step = model.train_step
+    calls = {name: tf.Variable(0) for name in ("_compiled", "_plain")}
+
+    def counted(name, function):
+        def call(*arguments):
+            calls[name].assign_add(1)
+            return function(*arguments)
+
+        return call
+
+    for name in calls:
+        setattr(step, name, counted(name, getattr(step, name)))
+    for rows in (4 * 64 + 10, 2 * 64 + 33):
+        model.fit(batches(rows, 64), verbose=0, shuffle=False)
+    assert {name: int(count) for name, count in calls.items()} == {"_compiled": 6, "_plain": 2}
+
+
+def test_the_last_layers_keep_float32(sizes):
+    def policies(model):
+        copy = with_policy(cut(model).tower, "mixed_bfloat16")
+        return {layer.name: layer.compute_dtype for layer in copy.layers if layer.weights}, copy
+
+    computed, copy = policies(models.mlp(sizes, hidden=(16, 8), output_name="click"))
+    assert computed.pop("click") == "float32"
+    assert set(computed.values()) == {"bfloat16"}
+    assert {weight.dtype for weight in copy.weights} == {"float32"}
+    model = models.wide_and_deep(sizes, ["age"], hidden=(16, 8))
+    computed, copy = policies(model)
+    # The logit of the deep part, the sum and the probability.
+    assert [layer.compute_dtype for layer in copy.layers][-3:] == ["float32"] * 3
+    assert sorted(computed.values()) == ["bfloat16", "bfloat16", "float32"]
+    assert {layer.compute_dtype for layer in model.layers} == {"float32"}
+
+
+def test_a_layer_that_cannot_be_made_anew_is_told_of():
+    class Odd(keras.layers.Dense):
+        def __init__(self, size, **options):
+            super().__init__(size, **options)
+
+        def get_config(self):
+            return {"name": self.name}
+
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = Odd(4)(layers.EmbeddingBag(50, 4)(user))
+    model = keras.Model(user, keras.layers.Dense(1)(x))
+    with pytest.raises(TrainingError, match=r"get_config.*set_dtype_policy"):
+        compile_model(model, precision="bfloat16")
 
 
 def test_keras_own_step_can_be_had_back(batches):

@@ -32,6 +32,11 @@ def test_missing_is_null_nan_and_where_named_an_empty_list():
     assert users(ops.Dropna(["genres"])) == [1, None, 5]
 
 
+def test_lists_alone_are_not_passed_through_unlooked_at():
+    with pytest.raises(WorkflowError, match=r"Dropna over genres: .*subset.* Received: genres"):
+        users(ops.Dropna(), "genres")
+
+
 def test_column_without_nulls_is_served_without_their_handling():
     schema = Workflow(list(ROWS) >> ops.Dropna(["user", "genres"])).fit(ROWS).output_schema
     assert [column.nullable for column in schema.columns] == [False, True, True]
@@ -57,6 +62,7 @@ def test_what_comes_after_learns_from_the_rows_that_stay():
         (lambda: ops.Filter(lambda df: df["genres"] == "x"), "needs a condition, one bool for"),
         (lambda: ops.Filter(lambda df: df["other"] > 1), "No column 'other'"),
         (lambda: ops.Filter(lambda df: df[df["price"] > 1]), "cannot be traced"),
+        (lambda: ops.Dropna(3), "a list of names in `subset`. Received: 3"),
         (lambda: ops.Dropna([]), "a list of names in `subset`"),
         (lambda: ops.Dropna(["other"]), "No column 'other'"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
+import numpy as np
 import polars as pl
 import pytest
 from grouped_ratings import grouped, in_files, known, ratings
@@ -119,6 +120,10 @@ def test_ids_of_a_session_keep_what_an_embedding_needs():
     ("settings", "message"),
     [
         ({"groupby_cols": []}, "column names in groupby_cols"),
+        ({"groupby_cols": 3}, "column names in groupby_cols. Received: 3"),
+        ({"groupby_cols": "user", "aggs": None}, "needs aggs. Received: None"),
+        ({"groupby_cols": "user", "name_sep": None}, "name_sep as a text"),
+        ({"groupby_cols": "user", "ascending": "no"}, "ascending as True or False"),
         ({"groupby_cols": "user", "aggs": "mode"}, "aggs among list, first.*'mode'"),
         ({"groupby_cols": "user", "aggs": {}}, "needs aggs"),
         ({"groupby_cols": "other"}, "No column 'other'"),
@@ -160,3 +165,23 @@ def test_difference_of_large_times_is_exact():
     data = {"user": [1, 1], "time": [2**62, 2**62 + 3]}
     lagged = Workflow(["time"] >> ops.DifferenceLag("user")).fit(data)
     assert lagged.transform(data).collect()["time_difference_lag_1"].to_list() == [None, 3.0]
+
+
+@pytest.mark.parametrize("shift", [0, None, 1.5, [1, 1], "1"])
+def test_shifts_that_make_no_sense_are_refused(shift):
+    with pytest.raises(WorkflowError, match="shift as distinct whole numbers other than 0"):
+        ops.DifferenceLag("user", shift=shift)
+
+
+def test_shift_of_numpy_is_a_number(tmp_path):
+    data = {"user": [1, 1], "time": [3, 5]}
+    workflow = Workflow(["time"] >> ops.DifferenceLag("user", shift=np.int64(1))).fit(data)
+    workflow.save(tmp_path / "saved")
+    made = Workflow.load(tmp_path / "saved").transform(data).collect()
+    assert made["time_difference_lag_1"].to_list() == [None, 2.0]
+
+
+@pytest.mark.parametrize("settings", [{"stats": None}, {"stats": 3}, {"name_sep": None}])
+def test_settings_of_statistics_are_checked(settings):
+    with pytest.raises(WorkflowError, match=rf"JoinGroupby needs {next(iter(settings))} "):
+        ops.JoinGroupby(**settings)

@@ -44,9 +44,10 @@ def with_policy(tower: keras.Model, policy: str) -> keras.Model:
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
     except (TypeError, ValueError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
         raise TrainingError(
             "Expected layers that can be made anew from their get_config, for another precision. "
-            f"Received: {error} Give the model a dtype policy yourself: "
+            f"Received: {reason} Give the model a dtype policy yourself: "
             f"keras.config.set_dtype_policy({policy!r}) before it is built."
         ) from error
     _check_same(tower, copy)

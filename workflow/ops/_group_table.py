@@ -42,6 +42,17 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
         )
 
 
+def expect_separator(label: str, name_sep: object) -> None:
+    """Refuse what cannot stand between the parts of an output's name.
+
+    Raises:
+        WorkflowError: it is no text.
+    """
+    require(
+        isinstance(name_sep, str), f"{label} needs name_sep as a text. Received: {name_sep!r:.200}."
+    )
+
+
 def key_names(group: Sequence[str]) -> list[str]:
     """What the columns of a group are called in its tables, whatever their own names are."""
     return [f"key{number}" for number in range(len(group))]

@@ -11,7 +11,10 @@ import polars as pl
 from workflow.frame_operator import WindowOperator
 from workflow.operator import Example, Selectable, require
 from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.selection import one_or_several
 from workflow.tags import tags_of
+
+from ._numbers import plain
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class DifferenceLag(WindowOperator):
     depends_on: ClassVar[str | None] = "partition_cols"
 
     def __post_init__(self) -> None:
-        shifts = [self.shift] if isinstance(self.shift, int) else list(self.shift)
+        shifts = [plain(shift) for shift in one_or_several(self.shift)]
         require(
             bool(shifts)
             and all(type(k) is int and k for k in shifts)

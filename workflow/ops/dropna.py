@@ -10,6 +10,7 @@ import polars as pl
 from workflow.frame_operator import FrameOperator
 from workflow.operator import Example, require
 from workflow.schema import Schema
+from workflow.selection import one_or_several
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Dropna(FrameOperator):
 
     def __post_init__(self) -> None:
         if self.subset is not None:
-            names = [self.subset] if isinstance(self.subset, str) else list(self.subset)
+            names = one_or_several(self.subset)
             require(
                 bool(names) and all(isinstance(name, str) for name in names),
                 f"Dropna needs a list of names in `subset`. Received: {self.subset!r}.",
@@ -52,6 +53,10 @@ class Dropna(FrameOperator):
     def frame_schema(self, columns: Schema) -> Schema:
         """The columns as they are, those that were looked at without nulls."""
         looked_at = self.needs(columns)
+        require(
+            bool(looked_at),
+            f"Dropna looks at lists only where they are named: Dropna(subset=[...]). Received: {', '.join(columns)}.",
+        )
         return Schema(
             c.with_(nullable=False) if c.name in looked_at and not c.is_list else c
             for c in columns.columns

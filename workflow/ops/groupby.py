@@ -11,6 +11,7 @@ from workflow.expressions.series import polars_dtype
 from workflow.frame_operator import FrameOperator
 from workflow.operator import Example, require
 from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.selection import one_or_several
 from workflow.tags import add_tags, tags_of
 
 AGGREGATES = (
@@ -70,14 +71,14 @@ class Groupby(FrameOperator):
 
     def __post_init__(self) -> None:
         for name in ("groupby_cols", "sort_cols"):
-            value = _names(getattr(self, name))
+            value = one_or_several(getattr(self, name))
             require(
                 all(isinstance(n, str) for n in value) and (bool(value) or name != "groupby_cols"),
                 f"Groupby needs column names in {name}. Received: {getattr(self, name)!r}.",
             )
             object.__setattr__(self, name, value)
         given = self.aggs if isinstance(self.aggs, Mapping) else {"": self.aggs}
-        named = {column: _names(aggregates) for column, aggregates in given.items()}
+        named = {column: one_or_several(aggregates) for column, aggregates in given.items()}
         for aggregate in (a for aggregates in named.values() for a in aggregates):
             require(
                 aggregate in AGGREGATES,
@@ -87,6 +88,14 @@ class Groupby(FrameOperator):
             bool(named) and all(named.values()), f"Groupby needs aggs. Received: {self.aggs!r}."
         )
         object.__setattr__(self, "aggs", named if isinstance(self.aggs, Mapping) else named[""])
+        require(
+            isinstance(self.name_sep, str),
+            f"Groupby needs name_sep as a text. Received: {self.name_sep!r}.",
+        )
+        require(
+            isinstance(self.ascending, bool),
+            f"Groupby needs ascending as True or False. Received: {self.ascending!r}.",
+        )
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -110,12 +119,12 @@ class Groupby(FrameOperator):
 
     def frame_schema(self, columns: Schema) -> Schema:
         """The keys and the aggregates."""
-        for name in (*_names(self.groupby_cols), *_names(self.sort_cols)):
+        for name in (*one_or_several(self.groupby_cols), *one_or_several(self.sort_cols)):
             require(
                 not columns[name].is_list,
                 f"Groupby takes no list as a key or to sort by. Received: {name!r}.",
             )
-        made = [columns[name] for name in _names(self.groupby_cols)]
+        made = [columns[name] for name in one_or_several(self.groupby_cols)]
         for name, aggregate in self._chosen(columns):
             made.append(self._aggregate_schema(columns[name], aggregate))
         return Schema(made)
@@ -124,10 +133,12 @@ class Groupby(FrameOperator):
         """The column of each output, and what becomes of it."""
         if isinstance(self.aggs, Mapping):
             return [
-                (columns[name].name, a) for name, aggs in self.aggs.items() for a in _names(aggs)
+                (columns[name].name, a)
+                for name, aggs in self.aggs.items()
+                for a in one_or_several(aggs)
             ]
-        others = [name for name in columns if name not in _names(self.groupby_cols)]
-        return [(name, aggregate) for name in others for aggregate in _names(self.aggs)]
+        others = [name for name in columns if name not in one_or_several(self.groupby_cols)]
+        return [(name, aggregate) for name in others for aggregate in one_or_several(self.aggs)]
 
     def _aggregate_schema(self, column: ColumnSchema, aggregate: str) -> ColumnSchema:
         number = column.info.kind not in ("string", "bool")
@@ -146,8 +157,8 @@ class Groupby(FrameOperator):
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         """One row for each key."""
-        keys = _names(self.groupby_cols)
-        if by := _names(self.sort_cols):
+        keys = one_or_several(self.groupby_cols)
+        if by := one_or_several(self.sort_cols):
             # Nulls first ascending, last descending: as small as can be.
             frame = frame.sort(
                 by,
@@ -168,11 +179,7 @@ class Groupby(FrameOperator):
     def needs(self, columns: Schema) -> set[str]:  # noqa: ARG002
         """The keys, what is sorted by, and the columns that are named."""
         named = self.aggs if isinstance(self.aggs, Mapping) else {}
-        return {*_names(self.groupby_cols), *_names(self.sort_cols), *named}
-
-
-def _names(value: str | Sequence[str] | None) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
+        return {*one_or_several(self.groupby_cols), *one_or_several(self.sort_cols), *named}
 
 
 def _sum_dtype(column: ColumnSchema) -> str:

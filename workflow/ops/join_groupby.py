@@ -22,6 +22,7 @@ from workflow.operator import (
     require,
 )
 from workflow.schema import Schema, Tags
+from workflow.selection import one_or_several
 from workflow.tags import tags_of
 
 from . import _group_table as tables
@@ -64,7 +65,7 @@ class JoinGroupby(Operator):
     depends_on: ClassVar[str | None] = "cont_cols"
 
     def __post_init__(self) -> None:
-        given = [self.stats] if isinstance(self.stats, str) else list(self.stats)
+        given = one_or_several(self.stats)
         require(
             bool(given) and all(stat in STATS for stat in given),
             f"JoinGroupby needs stats among {', '.join(STATS)}. Received: {self.stats!r}.",
@@ -74,6 +75,7 @@ class JoinGroupby(Operator):
             self.cont_cols is not None or given == ["count"],
             f"JoinGroupby needs cont_cols, of which it computes {', '.join(given)}. Received: None.",
         )
+        tables.expect_separator("JoinGroupby", self.name_sep)
 
     @classmethod
     def examples(cls) -> list[Example]:

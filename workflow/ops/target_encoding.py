@@ -28,6 +28,7 @@ from workflow.tags import tags_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
+from ._numbers import is_finite, plain
 
 GROUP = "group"
 
@@ -82,6 +83,8 @@ class TargetEncoding(OutOfFoldOperator):
     depends_on: ClassVar[str | None] = "target"
 
     def __post_init__(self) -> None:
+        for name in ("target_mean", "p_smooth"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         require(
             type(self.kfold) is int and 1 <= self.kfold <= 1000,
             f"TargetEncoding needs kfold as a whole number from 1 to 1000. Received: {self.kfold!r}.",
@@ -91,11 +94,11 @@ class TargetEncoding(OutOfFoldOperator):
             f"TargetEncoding needs fold_seed as a whole number from 0. Received: {self.fold_seed!r}.",
         )
         require(
-            isinstance(self.p_smooth, int | float) and 0 <= self.p_smooth < math.inf,
+            is_finite(self.p_smooth) and self.p_smooth >= 0,
             f"TargetEncoding needs p_smooth as a number from 0. Received: {self.p_smooth!r}.",
         )
         require(
-            self.target_mean is None or math.isfinite(self.target_mean),
+            self.target_mean is None or is_finite(self.target_mean),
             f"TargetEncoding needs target_mean as a finite number. Received: {self.target_mean!r}.",
         )
         require(
@@ -103,6 +106,7 @@ class TargetEncoding(OutOfFoldOperator):
             f"TargetEncoding makes float32 or float64. Received: out_dtype={self.out_dtype!r}.",
         )
         object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
+        tables.expect_separator("TargetEncoding", self.name_sep)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -113,21 +117,13 @@ class TargetEncoding(OutOfFoldOperator):
             "rating": [5.0, 1.0, None, 3.0, 4.0, 2.0, 1.0, 0.5],
             "bought": [True, False, True, None, True, False, False, True],
         }
-        unseen = {
-            "user": [1, None, 7],
-            "city": ["zz", "a", "b"],
-            "rating": [None] * 3,
-            "bought": [None] * 3,
-        }
+        unseen = {"user": [1, None, 7], "city": ["zz", "a", "b"]}
+        unseen |= {"rating": [None] * 3, "bought": [None] * 3}
         pair = [["user", "city"], "user"]
+        both = cls(["rating", "bought"], p_smooth=2.5, out_dtype="float64")
         return [
             Example(cls("rating"), rows, unseen, left=["user", "city"]),
-            Example(
-                cls(["rating", "bought"], p_smooth=2.5, out_dtype="float64"),
-                rows,
-                unseen,
-                left=pair,
-            ),
+            Example(both, rows, unseen, left=pair),
             Example(
                 cls("bought", target_mean=0.25, kfold=1, out_col="x"), rows, unseen, left=["city"]
             ),

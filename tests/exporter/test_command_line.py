@@ -1,0 +1,192 @@
+"""The command `ensemble`, from parquet to a proven answer, and what it says when it fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from exporter.command_line.app import COMMANDS, make_app
+
+# One server and one set of files for all.
+pytestmark = pytest.mark.xdist_group("command_line")
+
+DEFINITION = """
+from workflow import Workflow, ops
+label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
+flow = Workflow((["user", "tags"] >> ops.Categorify()) + label)
+"""
+MODEL = """
+from training import models
+
+def make_model(workflow):
+    return models.mlp(workflow.output_schema, hidden=[4], output_name="mine")
+"""
+
+
+def ensemble(*arguments):
+    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
+
+
+def done(*arguments):
+    result = ensemble(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def failed(*arguments):
+    result = ensemble(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What `fit`, `train` and `export` have made, as a user would call them."""
+    folder = tmp_path_factory.mktemp("command_line")
+    before = os.getcwd()  # noqa: PTH109
+    os.chdir(folder)
+    rows = pl.int_range(2_000, eager=True)
+    pl.DataFrame(
+        {
+            "user": rows % 90,
+            "tags": pl.Series([["a", "b"], ["c"], [], None]).gather(rows % 4),
+            "rating": rows % 7 / 1.5,
+        }
+    ).write_parquet("rows.parquet")
+    (folder / "flow.py").write_text(DEFINITION)
+    (folder / "net.py").write_text(MODEL)
+    done("fit", "flow.py:flow", "rows.parquet", "--transform-to", "train")
+    done("train", "train", "--batch-size", "512", "--embedding-dim", "4")
+    done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "512")
+    yield folder
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def served(folder):
+    """The address at which `serve` serves it, until Ctrl-C."""
+    program = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
+    ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "serve", "models", *ports],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert lines[-1] == "ready: shop. Ctrl-C stops the server.\n", process.stderr.read()
+        yield lines[0].split()[1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_parity_is_proven(folder, served):
+    text = done("parity", "shop", "rows.parquet", "--url", served, "--html", "parity.html")
+    assert text.startswith("Parity passed: shop, 2,000 rows")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Parity passed" in (folder / "parity.html").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+def test_parity_with_another_network_is_exit_code_1(served):
+    done("train", "train", "--model", "net.py", "--output", "other.keras")
+    result = ensemble(
+        *("parity", "shop", "rows.parquet", "--url", served, "--model", "other.keras", "--rows", 5)
+    )
+    assert result.exit_code == 1
+    assert "Parity FAILED: shop, 5 rows" in result.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_bench_measures(served):
+    text = done("bench", "shop", "rows.parquet", "--url", served, "--seconds", "0.1")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    cells = [line.split("│")[1:3] for line in text.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in cells] == [
+        *(["1", "1"], ["1", "64"], ["1", "1,024"], ["16", "1"])
+    ]
+
+
+def test_bench_writes_requests(folder, served):
+    done("bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json")
+    document = json.loads((folder / "input.json").read_text())
+    assert document["data"][1]["user"] == {"content": [1], "shape": [1]}
+    assert document["data"][1]["tags"]["content"][0] == "c"
+    assert len(document["validation_data"]) == 1_024
+
+
+def test_show_draws_every_tensor(folder):
+    text = done("show", "shop", "--svg", "shop.svg")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for expected in ("user", "int64 [N, 1]", "string [N, L]", "tags__nnzs", "may be null"):
+        assert expected in text
+    picture = "".join(ET.fromstring((folder / "shop.svg").read_text()).itertext())  # noqa: S314
+    assert "user: int64 [N, 1]" in picture
+
+
+@pytest.mark.usefixtures("folder")
+def test_show_draws_the_steps():
+    done("export", "steps", "--repository", "steps", "--label", "rating")
+    text = done("show", "steps", "--repository", "steps")
+    lines = [line.split() for line in text.splitlines()]
+    assert ["request", "steps_nvt", "user", "int64", "[N,", "1]", "may", "be", "null"] in lines
+    assert any(line[:2] == ["steps_nvt", "steps_tf"] for line in lines)
+    assert any(line[:2] == ["tags__values", "string"] and "[V," in line for line in lines)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("fit none.py rows.parquet", "Expected a Python file. Received: none.py, no such file."),
+        ("fit flow.py rows.parquet", "Expected flow.py to define `workflow`. Received: Workflow,"),
+        ("fit flow.py:ops rows.parquet", "Expected a Workflow in flow.py:ops. Received: module."),
+        ("fit no.such:flow rows.parquet", "Received: 'no.such', no such module."),
+        ("fit flow.py:flow none.parquet", "none.parquet"),
+        ("train train --output model", "Expected an output that ends with .keras."),
+        ("train train --workflow none", "none"),
+        ("export shop --model train", "Received: a folder. A SavedModel does not say"),
+        ("export shop --model rows.parquet", "Expected a Keras model in rows.parquet"),
+        ("export shop", "Version 1 is there already: models/shop/1."),
+        ("export shop --runtime tenserflow", "Expected runtime among tensorflow, onnx"),
+        ("serve none", "Expected a model repository."),
+        ("show none", "Expected a model among shop in models. Received: 'none'."),
+        ("parity shop rows.parquet", "Expected --url of a running server, or --repository"),
+        ("bench shop rows.parquet --url 127.0.0.1:1", "UNAVAILABLE"),
+        ("demo train", "Expected a new folder. Received: train, which exists."),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, text):
+    assert text in failed(*arguments.split())
+
+
+def test_an_error_in_the_users_code(folder):
+    (folder / "broken.py").write_text("workflow = 1 / 0")
+    assert "ZeroDivisionError: division by zero (`ensemble --verbose" in failed(
+        "fit", "broken.py", "rows.parquet"
+    )
+    verbose = ensemble("--verbose", "fit", "broken.py", "rows.parquet")
+    assert isinstance(verbose.exception, ZeroDivisionError)
+
+
+def test_wrong_usage_is_exit_code_2():
+    assert ensemble("train").exit_code == 2
+    assert ensemble("tran").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+def test_help_has_an_example(command):
+    text = done(command, "--help")
+    assert f"Example: ensemble {command}" in text.replace("\n", " ")
+    assert all(len(line) <= 80 for line in text.splitlines())

@@ -1,0 +1,148 @@
+"""Tables larger than what a model takes at once, and tables of requests for perf_analyzer."""
+
+import base64
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from onnx import TensorProto, helper
+from polars.testing import assert_frame_equal
+
+from serving import ClientError, EnsembleClient, write_perf_analyzer_input
+from serving.contract import Contract
+from serving.exchange import to_requests, to_table
+from serving.perf_analyzer import _content
+from workflow.wire import WireColumn, dump_columns
+
+COLUMNS = (
+    WireColumn("id", "int64", nullable=True),
+    WireColumn("score", "float32", nullable=True),
+    WireColumn("name", "string", nullable=True),
+    WireColumn("recent", "int64", "padded", nullable=True),
+)
+ROWS = pl.DataFrame(
+    {
+        "id": [*range(10), None],
+        "score": pl.Series([0.5, None, *range(9)], dtype=pl.Float32),
+        "name": [" ", "", "Krimi ü", *"abcdefgh"],
+        "recent": [[7] * length for length in (0, 1, 2, 20, 0, 3, 9, 8, 1, 0)] + [None],
+    }
+)
+BACK = ROWS.with_columns(pl.col("recent").fill_null([]), pl.col("score"))
+SUFFIX = "_back"
+
+
+@pytest.fixture(scope="module")
+def batched(server, repository):
+    """A model that gives back what it takes, at most four rows at once."""
+    folder = repository / "batched"
+    (folder / "1").mkdir(parents=True)
+    kinds = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT, "string": TensorProto.STRING}
+    tensors, infos = [], {"input": [], "output": []}
+    for column in COLUMNS:
+        for name, dtype in column.tensors.items():
+            width = column.shapes[name][1]
+            for kind, suffix in (("input", ""), ("output", SUFFIX)):
+                shape = ["N", width if width > 0 else "L"]
+                made = helper.make_tensor_value_info(name + suffix, kinds[dtype], shape)
+                infos[kind].append(made)
+                config = {"int64": "INT64", "float32": "FP32", "string": "STRING"}[dtype]
+                tensors.append(
+                    f'{kind} [{{ name: "{name}{suffix}" data_type: TYPE_{config} dims: [{width}] }}]'
+                )
+    nodes = [
+        helper.make_node("Identity", [one.name], [one.name + SUFFIX]) for one in infos["input"]
+    ]
+    graph = helper.make_graph(nodes, "graph", infos["input"], infos["output"])
+    opsets = [helper.make_opsetid("", 18)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9),
+        str(folder / "1" / "model.onnx"),
+    )
+    text = dump_columns(COLUMNS).replace('"', '\\"')
+    parameters = {"inputs": text, "outputs": text, "output_suffix": SUFFIX}
+    (folder / "config.pbtxt").write_text(
+        'backend: "onnxruntime" max_batch_size: 4\n'
+        + "\n".join(tensors)
+        + "\ninstance_group [{ kind: KIND_CPU count: 1 }]\n"
+        + "".join(
+            f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}\n'
+            for name, value in parameters.items()
+        )
+    )
+    server.load("batched")
+    with EnsembleClient(server.grpc_url, "batched") as client:
+        yield client
+    server.unload("batched")
+    shutil.rmtree(folder)
+
+
+def test_more_rows_than_the_model_takes_at_once(batched):
+    assert batched.contract.max_rows == 4
+    assert_frame_equal(batched.predict(ROWS), BACK)
+    assert_frame_equal(batched.predict(ROWS.head(4)), BACK.head(4))
+    assert_frame_equal(batched.predict(ROWS.clear()), BACK.clear())
+    pandas = ROWS.to_pandas().set_index(np.arange(11) * 2)
+    answer = batched.predict(pandas)
+    assert answer.index.tolist() == pandas.index.tolist()
+    assert answer["recent"].tolist() == BACK["recent"].to_list()
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 11, 12])
+@pytest.mark.parametrize("layout", ["flat", "padded", "fixed"])
+def test_parts_join_to_the_whole(size, layout):
+    width = 20 if layout == "fixed" else None
+    columns = (*COLUMNS[:3], replace(COLUMNS[3], layout=layout, width=width))
+    whole = Contract(columns, columns, (), "", {})
+    parts = replace(whole, row_limit=size)
+    rows = ROWS.with_columns(name=pl.col("name").replace("a", None))
+    requests = to_requests(parts, rows)
+    assert len(requests) == -(-11 // size)
+    expected = to_table(whole, rows, to_requests(whole, rows))
+    assert expected["name"].null_count() == 1
+    assert_frame_equal(to_table(parts, rows, requests), expected)
+
+
+def test_the_smaller_limit_counts():
+    assert Contract((), (), (), "", {}, max_batch_size=8, row_limit=3).max_rows == 3
+    assert Contract((), (), (), "", {}, max_batch_size=8).max_rows == 8
+    assert Contract((), (), (), "", {}).max_rows == 0
+
+
+def test_a_file_for_perf_analyzer(batched, tmp_path):
+    path = tmp_path / "input.json"
+    assert write_perf_analyzer_input(batched, ROWS, path) == 11
+    document = json.loads(path.read_text(), parse_constant=pytest.fail)  # NaN is no JSON
+    requests, answers = document["data"], document["validation_data"]
+    assert len(requests) == len(answers) == 11
+    assert requests[2]["name"] == {"content": ["Krimi ü"], "shape": [1]}
+    nan = base64.b64decode(requests[1]["score"]["content"]["b64"])
+    assert np.isnan(np.frombuffer(nan, np.float32)).tolist() == [True]
+    assert requests[3]["recent"] == {"content": [7] * 20 + [0] * 12, "shape": [32]}
+    assert requests[3]["recent__nnzs"] == {"content": [20], "shape": [1]}
+    assert [
+        {f"{name}{SUFFIX}": tensor for name, tensor in one.items()} for one in requests
+    ] == answers
+    with pytest.raises(ClientError, match="Expected rows to write"):
+        write_perf_analyzer_input(batched, ROWS.clear(), path)
+
+
+def test_what_json_cannot_hold_is_in_base64():
+    null = np.array([[b"\xff"], ["ü"]], object)
+    assert base64.b64decode(_content(null)["b64"]) == b"\1\0\0\0\xff\2\0\0\0\xc3\xbc"
+    infinite = _content(np.array([[np.inf]], np.float32))
+    assert base64.b64decode(infinite["b64"]) == np.float32(np.inf).tobytes()
+
+
+def test_rows_are_a_dimension_where_requests_stay_alone(server, tmp_path):
+    path = tmp_path / "input.json"
+    rows = {"userId": [7], "age": [1.5], "genres": [["Drama", "War"]]}
+    with EnsembleClient(server.grpc_url, "movies") as client:
+        write_perf_analyzer_input(client, rows, path)
+    (request,) = json.loads(path.read_text())["data"]
+    assert request["genres__values"] == {"content": ["Drama", "War"], "shape": [2, 1]}
+    assert request["age"] == {"content": [1.5], "shape": [1, 1]}
