@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def floor(client: tritonclient.InferenceServerClient, model: str, feed: Mapping[
     return call
 
 
-def measure(name: str, seconds: float) -> list[dict[str, Any]]:
+def measure(name: str, seconds: float) -> list[dict[Any, Any]]:
     """Every way of asking one pipeline."""
     from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
 
@@ -75,16 +76,16 @@ def measure(name: str, seconds: float) -> list[dict[str, Any]]:
                 server.grpc_url, name, headers=server.admin_headers, shared_memory=True
             ) as shared,
         ):
-            rows: dict[str, dict[str, Any]] = {}
+            rows: dict[str, dict[Any, Any]] = {}
             for size in SIZES:
                 frame = pipeline.rows.head(size)
                 (feed,) = to_requests(client.contract, frame)
-                calls = {
+                calls: dict[str, Call] = {
                     FLOOR: floor(plain, name, feed),
                     **ways(client, frame, feed),
-                    "tensors, shared memory": lambda feed=feed: shared.raw(feed),
-                    "Polars, shared memory": lambda frame=frame: shared.predict(frame),
-                    "Polars, HTTP": lambda frame=frame: over_http.predict(frame),
+                    "tensors, shared memory": partial(shared.raw, feed),
+                    "Polars, shared memory": partial(shared.predict, frame),
+                    "Polars, HTTP": partial(over_http.predict, frame),
                 }
                 for way, milliseconds in medians_ms(calls, seconds).items():
                     rows.setdefault(way, {"way": way})[size] = milliseconds

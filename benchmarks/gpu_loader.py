@@ -31,6 +31,7 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
+from benchmarks.loader_peers import make_tfrecord
 from loader import KerasSequenceLoader
 
 CONTS = [f"I{number}" for number in range(1, 14)]
@@ -206,6 +207,24 @@ def _seconds(model: keras.Model, run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def fit_windowed(files: list[Path], batch_size: int) -> None:
+    """`model.fit` from TensorFlow's own loader over TFRecord of tf.train.Example."""
+    path = make_tfrecord(files[0].parent, files)
+    spec = {name: tf.io.FixedLenFeature((1,), tf.float32) for name in CONTS}
+    spec |= {name: tf.io.FixedLenFeature((1,), tf.int64) for name in [*CATS, "label"]}
+    threads = os.cpu_count()
+    data = tf.data.experimental.make_batched_features_dataset(
+        str(path), batch_size, spec, label_key="label",
+        reader_num_threads=threads, parser_num_threads=threads,
+    )  # fmt: skip
+    model = make_model("int64", 1)
+    steps = 6
+    run = functools.partial(model.fit, data, steps_per_epoch=steps, verbose=0, shuffle=False)
+    run()
+    rate = steps * batch_size / _seconds(model, run) / 1e6
+    print(f"fit {batch_size:,}, 1 steps a call: fit, TFRecord windowed {rate:7.3f} M/s", flush=True)
+
+
 def device_to_host(folder: Path) -> Counter[int]:
     """How often the profiler saw a copy from the GPU to the host, by its size in bytes."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: PLC0415 - only here
@@ -276,6 +295,7 @@ def main() -> None:
         race(files, arguments.rounds, lists=False)
     if "fit" in only:
         fit(files, 65_536)
+        fit_windowed(files, 65_536)
     if "lists" in only:
         race(
             make_data(arguments.folder, arguments.rows // 2, lists=True),

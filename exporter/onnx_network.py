@@ -122,8 +122,19 @@ def _expect_standard(model: onnx.ModelProto) -> None:
 
 
 def _handlers() -> dict[str, Any]:
-    """Conversions of our own, where tf2onnx's fails: its sum over segments takes no empty lists."""
-    return {"SparseSegmentSumWithNumSegments": (_sum_segments, [])}
+    """Conversions of our own: tf2onnx's sum over segments takes no empty lists, and it lacks Erfc."""
+    return {"SparseSegmentSumWithNumSegments": (_sum_segments, []), "Erfc": (_erfc, [])}
+
+
+def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
+    """1 - erf(x), which the gelu activation needs."""
+    output = node.output[0]
+    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
+    graph.remove_node(node.name)
+    one = np.ones(1, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    erf = graph.make_node("Erf", [node.input[0]]).output[0]
+    constant = graph.make_const(f"{name}/one", one).output[0]
+    graph.make_node("Sub", [constant, erf], outputs=[output], shapes=[shape], dtypes=[dtype])
 
 
 def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:

@@ -26,9 +26,8 @@ def pack_columns(
     Example:
         >>> many = [WireColumn(f"x{number}", "int64") for number in range(9)]
         >>> travelling, packing = pack_columns(many)
-        >>> print(*travelling), packing["int64"][:2]
-        packed_int64 int64[N, 9]
-        (None, ['x0', 'x1'])
+        >>> str(travelling[0]), packing["packed_int64"][:2]
+        ('packed_int64 int64[N, 9]', ['x0', 'x1'])
     """
     tensors = even(tensors_of(columns))
     # The values of a flat list have other rows than the rest.

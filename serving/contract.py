@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
+from serving.inputs.plain import Group, groups_of
 from workflow.expressions.column import Array
+from workflow.packing import unpack
 from workflow.schema import DTYPES, dtype_of
-from workflow.wire import NNZS, VALUES, WireColumn, parse_columns, unpack
+from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
@@ -45,6 +48,11 @@ class Contract:
     output_suffix: str = ""
     packing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     row_limit: int = 0
+
+    @cached_property
+    def plain_groups(self) -> tuple[Group, ...]:
+        """The inputs that are looked at together."""
+        return groups_of(self.inputs)
 
     @property
     def max_rows(self) -> int:

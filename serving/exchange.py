@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from serving.contract import Contract
-from serving.errors import DtypeError
-from serving.inputs.table import is_pandas, to_columns
+from serving.errors import ColumnError, DtypeError
+from serving.inputs.plain import plain_tensors
+from serving.inputs.table import expect_columns, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
 from workflow.expressions.column import Array, Column
 from workflow.schema import SchemaError
@@ -27,13 +29,18 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     Raises:
         ClientError: the data does not fit.
     """
-    columns = to_columns(contract.inputs, data)
-    rows = max((column.rows for column in columns.values()), default=0)
-    if rows <= (contract.max_rows or rows):
-        return [_encode(contract, columns)] if rows else []
-    step = contract.max_rows
+    plain, columns = _read(contract, data)
+    counts = {len(tensor) for tensor in plain.values()} | {c.rows for c in columns.values()}
+    rows = max(counts, default=0)
+    step = contract.max_rows or rows
+    if rows <= step:
+        return [_encode(contract, plain, columns)] if rows else []
     return [
-        _encode(contract, {name: _rows(c, start, start + step) for name, c in columns.items()})
+        _encode(
+            contract,
+            {name: tensor[start : start + step] for name, tensor in plain.items()},
+            {name: _rows(column, start, start + step) for name, column in columns.items()},
+        )
         for start in range(0, rows, step)
     ]
 
@@ -56,11 +63,30 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
     return to_arrays(contract.outputs, tensors)
 
 
-def _encode(contract: Contract, columns: dict[str, Column]) -> dict[str, Array]:
+def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Column]]:
+    """The plain columns as tensors, and the others; all have the same number of rows."""
+    expect_columns(contract.inputs, data)
+    plain = plain_tensors(contract.plain_groups, data)
+    rows = {len(tensor) for tensor in plain.values()}
+    others = [column for column in contract.inputs if column.name not in plain]
+    # Columns of several lengths are an error, which is to name all of them.
+    with suppress(ColumnError):
+        columns = to_columns(others, data)
+        if len(rows | {column.rows for column in columns.values()}) <= 1:
+            return plain, columns
+    return {}, to_columns(contract.inputs, data)
+
+
+def _encode(
+    contract: Contract, plain: Mapping[str, Array], columns: Mapping[str, Column]
+) -> dict[str, Array]:
     tensors: dict[str, Array] = {}
     try:
         for column in contract.inputs:
-            tensors.update(encode(column, columns[column.name]))
+            if column.name in plain:
+                tensors[column.name] = plain[column.name]
+            else:
+                tensors.update(encode(column, columns[column.name]))
     except (SchemaError, UnicodeEncodeError) as error:
         raise DtypeError("INVALID_INPUT", str(error)) from error
     return tensors

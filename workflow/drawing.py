@@ -113,9 +113,14 @@ def _settings(operator: Operator) -> list[str]:
         value = getattr(operator, field.name)
         # What it depends on is drawn as an arrow.
         told_by_itself = field.name in operator.saved_fields() and field.name != operator.depends_on
-        if told_by_itself and _is_simple(value) and value != field.default:
+        if told_by_itself and _is_simple(value) and value != _default(field):
             told.append(f"{field.name}={cut(repr(value), _SETTING_CELLS)}")
     return told
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def _is_simple(value: Any) -> bool:

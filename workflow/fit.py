@@ -10,7 +10,7 @@ import polars as pl
 
 from .engine import is_gpu
 from .graph import Node
-from .learn import Learning, Tables, has_lists, learn_part, learn_parts, split_by_row
+from .learn import Learning, Tables, computes_lists, learn_part, learn_parts, split_by_row
 from .operator import State
 from .operator_node import Bound, OperatorNode
 from .pieces import pieces
@@ -65,8 +65,8 @@ def learner(data: Any, frame: pl.LazyFrame, engine: str) -> Learn:
         if not is_files:
             return learn_part(learning, frame, engine)
         by_row, others = split_by_row(learning)
-        if is_gpu(engine):  # a query streams by itself there, but for lists
-            by_row = {n: item for n, item in by_row.items() if has_lists(item[1].program)}
+        if is_gpu(engine):  # a query needs no parts there, unless it is cut up for lists
+            by_row = {n: item for n, item in by_row.items() if computes_lists(item[1].program)}
             others = {n: item for n, item in learning.items() if n not in by_row}
         parts = (piece.select(names) for piece in pieces(data, ROWS_OF_A_PASS))
         tables = learn_parts(by_row, parts, engine) if by_row else {}

@@ -9,7 +9,7 @@ import polars as pl
 from .engine import collect_all, collect_on_gpu, is_gpu
 from .errors import WorkflowError
 from .expressions.polars_flat import FlatInterpreter
-from .expressions.program import Program
+from .expressions.program import Program, Step
 from .operator_node import Bound, OperatorNode
 from .rows import schema_of
 
@@ -28,7 +28,7 @@ def learn_part(learning: Learning, frame: pl.LazyFrame, engine: str) -> Tables:
     for number, (node, bound) in learning.items():
         program = bound.program
         with node.errors(bound.columns):
-            if is_gpu(engine) and has_lists(program):
+            if is_gpu(engine) and computes_lists(program):
                 own = _flat_rows(bound, program, frame)
             else:
                 own = bound.rows.select(frame, program)
@@ -72,9 +72,19 @@ def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
     return by_row, {n: item for n, item in learning.items() if n not in by_row}
 
 
-def has_lists(program: Program) -> bool:
-    """Whether a program works on lists, of which cuDF's engine can do no more than take them apart."""
-    return any(step.type.is_list for step in program.steps)
+def computes_lists(program: Program) -> bool:
+    """Whether a program does more with lists than cuDF's engine can: read, join and explode them."""
+    return any(
+        step.verb not in ("source", "gather")
+        or step.type.kind == "float"
+        or _takes_list(program, step)
+        for step in program.steps
+        if step.type.is_list or _takes_list(program, step)
+    )
+
+
+def _takes_list(program: Program, step: Step) -> bool:
+    return any(program.steps[operand].type.is_list for operand in step.operands)
 
 
 def _flat_rows(bound: Bound, program: Program, frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -23,7 +23,7 @@ an empty list.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -268,35 +268,6 @@ def _decode_strings(column: WireColumn, values: Array, valid: Array | None) -> A
     except UnicodeDecodeError:
         raise SchemaError(f"Column {column.name!r} holds bytes that are not UTF-8.") from None
     return texts
-
-
-def pack(tensors: dict[str, Array], packing: Mapping[str, Sequence[str]]) -> dict[str, Array]:
-    """The tensors, those of one column each side by side in packed ones.
-
-    Args:
-        tensors: shape [N, 1] where they are packed.
-        packing: the names of the tensors that each packed one is made of.
-
-    Example:
-        >>> pack({"a": np.ones((3, 1)), "b": np.ones((3, 1))}, {"both": ["a", "b"]})["both"].shape
-        (3, 2)
-    """
-    packed = {
-        name: np.concatenate([tensors[member] for member in members], axis=1)
-        for name, members in packing.items()
-    }
-    inside = {member for members in packing.values() for member in members}
-    return packed | {name: tensor for name, tensor in tensors.items() if name not in inside}
-
-
-def unpack(tensors: dict[str, Array], packing: Mapping[str, Sequence[str]]) -> dict[str, Array]:
-    """The tensors that `pack` was given."""
-    parts = {
-        member: tensors[name][:, place : place + 1]
-        for name, members in packing.items()
-        for place, member in enumerate(members)
-    }
-    return parts | {name: tensor for name, tensor in tensors.items() if name not in packing}
 
 
 def dump_columns(columns: Iterable[WireColumn]) -> str:

@@ -30,7 +30,6 @@ class Tls:
     private_key: str | Path | None = None
     certificate_chain: str | Path | None = None
 
-
     def contents(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """What the three files hold.
 

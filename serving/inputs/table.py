@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,23 +41,9 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
         >>> to_columns([WireColumn("userId", "int64")], {"userId": [1, 2]})["userId"].rows
         2
     """
-    if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
-        advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
-        raise ColumnError(
-            "INVALID_INPUT",
-            "Expected a Polars or pandas frame, or a dict of columns. "
-            f"Received: {type(data).__name__}.{advice}",
-        )
     expected = list(expected)
-    names = list(data.columns) if not isinstance(data, Mapping) else list(data)
-    missing = [column.name for column in expected if not _has(names, column)]
-    if missing:
-        raise ColumnError(
-            "INVALID_INPUT",
-            f"Expected the columns {', '.join(column.name for column in expected)}. "
-            f"Received: {', '.join(map(str, names)) or 'none'}. "
-            f"Missing: {', '.join(missing)}.",
-        )
+    expect_columns(expected, data)
+    names = list(data.columns if not isinstance(data, Mapping) else data)
     columns = {column.name: _column(column, data, names) for column in expected}
     counts = {name: column.rows for name, column in columns.items()}
     if len(set(counts.values())) > 1:
@@ -68,7 +54,32 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     return columns
 
 
-def _has(names: Sequence[Any], column: WireColumn) -> bool:
+def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
+    """Check that a table is one, and has the columns.
+
+    Raises:
+        ColumnError: it is something else, or columns are missing.
+    """
+    if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
+        advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
+        raise ColumnError(
+            "INVALID_INPUT",
+            "Expected a Polars or pandas frame, or a dict of columns. "
+            f"Received: {type(data).__name__}.{advice}",
+        )
+    names = list(data.columns if not isinstance(data, Mapping) else data)
+    have = frozenset(names)
+    missing = [column.name for column in expected if not _has(have, column)]
+    if missing:
+        raise ColumnError(
+            "INVALID_INPUT",
+            f"Expected the columns {', '.join(column.name for column in expected)}. "
+            f"Received: {', '.join(map(str, names)) or 'none'}. "
+            f"Missing: {', '.join(missing)}.",
+        )
+
+
+def _has(names: Container[Any], column: WireColumn) -> bool:
     return column.name in names or all(name in names for name in _halves(column))
 
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.packing import PACKED_FROM, pack_columns
-from workflow.wire import WireColumn, pack, unpack
+from workflow.packing import pack, unpack
+from workflow.wire import WireColumn
 
 COLUMNS = st.lists(
     st.builds(

@@ -14,8 +14,10 @@ from small_export import make_workflow, rows, tree
 
 from exporter import ExportError, ServingOptions, onnx_model, verify
 from exporter.config import parse_config
+from exporter.onnx_network import network_to_onnx
 from exporter.options import RUNTIMES
-from training import models
+from training import layers, model_signature, models
+from training.saved_model import network_function
 from workflow import Workflow, get_embedding_sizes, ops
 from workflow.wire import parse_columns
 
@@ -312,3 +314,44 @@ def test_the_users_objects_are_not_changed(runtime, export):
     assert dict(pipeline.output_dtypes) == dtypes
     for before, after in zip(weights, network.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def lists_network():
+    """An embedding bag, beside a table that is large enough to be left out of the conversion."""
+    values, nnzs = (
+        keras.Input((1,), name=f"x__{half}", dtype="int64") for half in ("values", "nnzs")
+    )
+    bag = layers.EmbeddingBag(30_000, 8, combiner="sqrtn", embeddings_initializer="normal")
+    return keras.Model([values, nnzs], {"y": keras.layers.Dense(1)(bag((values, nnzs)))})
+
+
+def dense_network():
+    x = keras.Input((1,), name="x")
+    hidden = keras.layers.Dense(4, activation="gelu")(keras.layers.BatchNormalization()(x))
+    return keras.Model(
+        x, [keras.layers.Dense(1, name="a")(hidden), keras.layers.Softmax(name="b")(hidden)]
+    )
+
+
+FEEDS = {
+    "lists": (lists_network, {"x__values": [[1], [29_999], [3]], "x__nnzs": [[2], [0], [1]]}),
+    "empty lists": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": [[0], [0]]}),
+    "no rows": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": np.empty((0, 1))}),
+    "activations": (dense_network, {"x": [[-3.0], [0.0], [5.0]]}),
+}
+
+
+@pytest.mark.parametrize("case", FEEDS)
+def test_a_converted_network_answers_as_keras(case, tmp_path):
+    make, feed = FEEDS[case]
+    network = make()
+    signature = model_signature(network)
+    network_to_onnx(network, signature).write(tmp_path)
+    feed = {spec.name: np.array(feed[spec.name], spec.dtype) for spec in signature.inputs}
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    expected = network_function(network, signature)(**{n: tf.constant(t) for n, t in feed.items()})
+    assert [output.name for output in session.get_outputs()] == list(expected)
+    for answer, (name, tensor) in zip(session.run(None, feed), expected.items(), strict=True):
+        np.testing.assert_allclose(answer, tensor.numpy(), atol=1e-6, err_msg=name)

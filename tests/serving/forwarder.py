@@ -1,5 +1,7 @@
 """Something between a client and a server: a network that fails, or one that is secured."""
 
+import contextlib
+import select
 import socket
 import ssl
 import threading
@@ -21,7 +23,9 @@ class Forwarder:
 
     def __exit__(self, *_):
         for one in self._open:
-            one.close()
+            with contextlib.suppress(OSError):  # It has gone already.
+                one.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
     def _accept(self):
         while True:
@@ -33,27 +37,25 @@ class Forwarder:
             if self.connections <= self._failures:
                 client.close()
             else:
-                threading.Thread(target=self._join, args=(client,), daemon=True).start()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
-    def _join(self, client):
-        try:
+    def _serve(self, client):
+        with client, contextlib.suppress(OSError):  # A client that does not trust us, or has gone.
             if self._tls:
                 client = self._tls.wrap_socket(client, server_side=True)
-        except (ssl.SSLError, OSError):  # A client that does not trust us.
-            client.close()
-            return
-        server = socket.create_connection(("127.0.0.1", self._port))
-        self._open += [client, server]
-        threading.Thread(target=_copy, args=(client, server), daemon=True).start()
-        _copy(server, client)
+            with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+                self._open += [client, server]
+                while _pass_on(client, server):
+                    pass
 
 
-def _copy(source, target):
-    try:
-        while data := source.recv(1 << 16):
-            target.sendall(data)
-    except OSError:  # One of the two has gone.
-        pass
-    finally:
-        source.close()
-        target.close()
+def _pass_on(client, server):
+    """Pass on what comes next from either side; False when one of them has ended."""
+    has_more = isinstance(client, ssl.SSLSocket) and client.pending()
+    ready = [client] if has_more else select.select([client, server], [], [])[0]
+    for source in ready:
+        data = source.recv(1 << 16)
+        if not data:
+            return False
+        (server if source is client else client).sendall(data)
+    return True

@@ -8,6 +8,7 @@ import pytest
 from serving.errors import ClientError
 from serving.parity import OutputParity, ParityReport, _call, _compare, _compare_column, _raw_rows
 from workflow.expressions.column import Column
+from workflow.wire import WireColumn
 
 NAN, INF = float("nan"), float("inf")
 
@@ -17,7 +18,7 @@ def report(*outputs, rows=3):
 
 
 def feature(here, there, dtype):
-    return _compare_column("x", pl.Series(here), pl.Series(there), dtype)
+    return _compare_column(WireColumn("x", dtype, "flat"), pl.Series(here), pl.Series(there))
 
 
 @pytest.mark.parametrize(

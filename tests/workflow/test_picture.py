@@ -65,6 +65,11 @@ def test_a_workflow_that_is_not_fitted_as_text():
     ]
 
 
+def test_settings_left_as_they_are_are_not_told():
+    target = ["rating"] >> ops.AddMetadata(tags=["target"])
+    assert str(Workflow(target)).splitlines()[1] == "↑ AddMetadata(tags=['target'])"
+
+
 def test_many_columns_are_shortened_to_the_line():
     names = [f"C{n}" for n in range(1, 27)]
     workflow = Workflow(names >> ops.FillMissing(0)).fit({name: [1] for name in names})

@@ -20,7 +20,7 @@ import triton_python_backend_utils as pb_utils
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from preprocess_runtime import wire  # noqa: E402 - found beside this file
+from preprocess_runtime import packing, wire  # noqa: E402 - found beside this file
 from preprocess_runtime.expressions.column import Column  # noqa: E402
 from preprocess_runtime.expressions.numpy import NumpyInterpreter  # noqa: E402
 from preprocess_runtime.expressions.program import Program  # noqa: E402
@@ -126,7 +126,7 @@ class TritonPythonModel:
         tensors: dict[str, Any] = {}
         for column in self._outputs:
             tensors |= _encode(column, made[column.name])
-        return dict(wire.pack(tensors, self._packing))
+        return dict(packing.pack(tensors, self._packing))
 
 
 def _expect_within(

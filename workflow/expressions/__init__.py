@@ -3,6 +3,7 @@
 # What the numpy interpreter needs, relative to the package `workflow`: an export copies these.
 RUNTIME_FILES = (
     "schema.py",
+    "packing.py",
     "wire.py",
     "expressions/__init__.py",
     "expressions/arrays.py",

@@ -42,9 +42,10 @@ class Groupby(FrameOperator):
 
     Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" and
     "nunique" (of values that are not null, int32), "sum" (int64, of uint64 uint64, of floats
-    float64), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max". Lists have "first",
-    "last" and "count" (of rows) only. What is a value of the column ("list", "first", "last",
-    "min", "max") keeps its tags and properties.
+    float64; beyond the dtype whole numbers wrap round), "mean", "std", "var" (ddof 1), "median"
+    (float32), "min", "max". Strings and booleans have no sum and none of its kind; lists have
+    "first", "last" and "count" (of rows) only. What is a value of the column ("list", "first",
+    "last", "min", "max") keeps its tags and properties.
 
     Rows are not grouped in a server, so a workflow with this on the way to a served column cannot
     be exported.
@@ -141,10 +142,12 @@ class Groupby(FrameOperator):
         return [(name, aggregate) for name in others for aggregate in one_or_several(self.aggs)]
 
     def _aggregate_schema(self, column: ColumnSchema, aggregate: str) -> ColumnSchema:
-        number = column.info.kind not in ("string", "bool")
-        takes = not column.is_list or aggregate in ("first", "last", "count")
-        takes = takes and (number or aggregate not in ("sum", *_REAL))
-        require(takes, f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}.")
+        possible = _possible(column)
+        require(
+            aggregate in possible,
+            f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}. "
+            f"Of this it makes {', '.join(possible)}.",
+        )
         name = self._output(column.name, aggregate)
         if aggregate in _VALUES:
             # Ids stay ids, with their cardinality: a session of items needs an embedding of items.
@@ -180,6 +183,15 @@ class Groupby(FrameOperator):
         """The keys, what is sorted by, and the columns that are named."""
         named = self.aggs if isinstance(self.aggs, Mapping) else {}
         return {*one_or_several(self.groupby_cols), *one_or_several(self.sort_cols), *named}
+
+
+def _possible(column: ColumnSchema) -> Sequence[str]:
+    """The aggregates that a column can have."""
+    if column.is_list:
+        return ("first", "last", "count")
+    if column.info.kind in ("string", "bool"):
+        return [aggregate for aggregate in AGGREGATES if aggregate not in ("sum", *_REAL)]
+    return AGGREGATES
 
 
 def _sum_dtype(column: ColumnSchema) -> str:

@@ -1,0 +1,128 @@
+"""Columns that take their steps together become what they become one by one."""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving import ClientError
+from serving.contract import Contract
+from serving.exchange import to_requests
+from workflow.wire import WireColumn
+
+DTYPES = ("int32", "int64", "uint64", "float32", "float64")
+INTEGERS = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1)
+FLOATS = (0.0, -0.5, 3.0, 1e300, float("nan"), float("inf"), 2.0**60, 0.1)
+OTHERS = (None, True, "x", decimal.Decimal(1), dt.date(1970, 1, 2))
+values = st.sampled_from(INTEGERS) | st.sampled_from(FLOATS) | st.sampled_from(OTHERS)
+kinds = [st.sampled_from(kind) for kind in (INTEGERS, FLOATS, (0, 1, 2), (0.5, 0.25))] + [values]
+columns_of = st.integers(0, 3).flatmap(
+    lambda rows: st.lists(
+        st.one_of([st.lists(kind, min_size=rows, max_size=rows) for kind in kinds]),
+        min_size=3,
+        max_size=3,
+    )
+)
+
+
+def contract(dtypes, nullable):
+    columns = [
+        WireColumn(f"c{n}", d, nullable=n in nullable, is_time=False) for n, d in enumerate(dtypes)
+    ]
+    return Contract(tuple(columns), (), (), "", {})
+
+
+def outcome(contract, data):
+    try:
+        (request,) = to_requests(contract, data) or [{}]
+    except ClientError as error:
+        return type(error), str(error)
+    return {name: (t.dtype, t.shape, t.tobytes()) for name, t in request.items()}
+
+
+def one_by_one(contract):
+    """A contract that finds no columns alike."""
+    vars(contract)["plain_groups"] = ()
+    return contract
+
+
+def tables(columns):
+    named = {f"c{n}": column for n, column in enumerate(columns)}
+    yield named
+    yield {**named, "c1": [*named["c1"], 1]}
+    for dtype in ("int32", "int64", "float32", "float64", None):
+        try:
+            arrays = {name: np.array(column, dtype) for name, column in named.items()}
+        except (ValueError, TypeError, OverflowError):
+            continue
+        yield arrays
+        yield {name: array.reshape(-1, 1) for name, array in arrays.items()}
+        yield pd.DataFrame(arrays)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    columns=columns_of,
+    dtypes=st.lists(st.sampled_from(DTYPES), min_size=3, max_size=3)
+    | st.sampled_from(DTYPES).map(lambda d: [d] * 3),
+    nullable=st.sets(st.integers(0, 2)) | st.just({0, 1, 2}),
+)
+@pytest.mark.filterwarnings("ignore:NumPy will stop allowing conversion:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
+def test_together_as_one_by_one(columns, dtypes, nullable):
+    together, alone = contract(dtypes, nullable), one_by_one(contract(dtypes, nullable))
+    for table in tables(columns):
+        assert outcome(together, table) == outcome(alone, table), table
+
+
+POLARS = (pl.Int8, pl.Int32, pl.Int64, pl.UInt64, pl.Float32, pl.Float64, pl.Boolean, pl.Date)
+POLARS += (pl.Datetime("ms"), pl.Duration, pl.Decimal(10, 2), pl.String, pl.List(pl.Int64))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    columns=st.lists(
+        st.tuples(
+            st.sampled_from(POLARS) | st.sampled_from([pl.Int64, pl.Float32]),
+            st.lists(st.sampled_from([0, 1, 100]) | st.none(), min_size=2, max_size=2)
+            | st.just([1, 2]),
+        ),
+        min_size=3,
+        max_size=3,
+    ),
+    dtype=st.sampled_from(DTYPES),
+    nullable=st.sets(st.integers(0, 2)),
+)
+def test_frames_together_as_one_by_one(columns, dtype, nullable):
+    together, alone = contract([dtype] * 3, nullable), one_by_one(contract([dtype] * 3, nullable))
+    frame = pl.DataFrame(
+        [
+            pl.Series(f"c{n}", numbers, pl.Int64).cast(kind)
+            for n, (kind, numbers) in enumerate(columns)
+        ]
+    )
+    assert outcome(together, frame) == outcome(alone, frame), frame
+    pandas = frame.to_pandas()
+    assert outcome(together, pandas) == outcome(alone, pandas), pandas.dtypes
+
+
+def test_a_name_that_a_frame_has_twice_is_an_error():
+    frame = pd.DataFrame([[1, 2]], columns=["c0", "c0"])
+    with pytest.raises(ClientError, match="Column 'c0': expected an array, a list or a series"):
+        to_requests(contract(["int64"], set()), frame)
+
+
+def test_times_are_not_numbers():
+    moments = [dt.datetime(1970, 1, 2)]  # noqa: DTZ001 - as a table holds them
+    inputs = (WireColumn("id", "int64"), WireColumn("when", "int64", is_time=True))
+    frame = pl.DataFrame({"id": [7], "when": pl.Series(moments, dtype=pl.Datetime("ms"))})
+    (request,) = to_requests(Contract(inputs, (), (), "", {}), frame)
+    assert request["when"].tolist() == [[86_400_000_000]]
+    plain = (WireColumn("id", "int64"), WireColumn("when", "int64"))
+    with pytest.raises(ClientError, match="Column 'when'"):
+        to_requests(Contract(plain, (), (), "", {}), frame)
