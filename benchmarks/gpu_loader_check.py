@@ -74,7 +74,7 @@ def check(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate((frame[:40_000], frame[40_000:])):
         part.write_parquet(folder / f"{number}.parquet", row_group_size=7_000)
-    settings = {
+    settings: dict[str, Any] = {
         "label_names": ["label"],
         "cat_names": ["id", "long", "genres", "tags", "byte", "flag"],
         "cont_names": ["price", "exact"],
@@ -96,7 +96,7 @@ def check(folder: Path) -> None:
             for gpu, cpu in zip(*pair, strict=True):
                 tf.nest.map_structure(_same, gpu, cpu)
     total = checksum(KerasSequenceLoader(folder, 4096, device="cpu", shuffle=False, **settings))
-    shuffled = {"device": 0, "seed": 3, "parts_per_chunk": 3, **settings}
+    shuffled: dict[str, Any] = {"device": 0, "seed": 3, "parts_per_chunk": 3, **settings}
     make = functools.partial(KerasSequenceLoader, folder, 4096, **shuffled)
     first = list(make())
     assert checksum(first) == total, (checksum(first), total)  # noqa: S101

@@ -4,10 +4,27 @@ Example:
     >>> from exporter import export_tensorflow_ensemble, verify
 """
 
-from exporter.ensemble import export_tensorflow_ensemble
+from typing import TYPE_CHECKING, Any
+
 from exporter.errors import ExportError
 from exporter.options import ServingOptions
-from exporter.report import ExportReport
 from exporter.verify import verify
 
+if TYPE_CHECKING:
+    from exporter.ensemble import export_tensorflow_ensemble
+    from exporter.report import ExportReport
+
 __all__ = ["ExportError", "ExportReport", "ServingOptions", "export_tensorflow_ensemble", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    # TensorFlow takes seconds to import; nobody waits for it who only asks or verifies.
+    if name == "export_tensorflow_ensemble":
+        from exporter.ensemble import export_tensorflow_ensemble  # noqa: PLC0415
+
+        return export_tensorflow_ensemble
+    if name == "ExportReport":
+        from exporter.report import ExportReport  # noqa: PLC0415
+
+        return ExportReport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

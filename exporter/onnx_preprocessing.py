@@ -10,6 +10,7 @@ from exporter.onnx_model import OnnxModel, fuse
 from exporter.pipeline import Pipeline, relay
 from workflow import WorkflowError
 from workflow.expressions.onnx import WIDTHS_SUFFIX, to_onnx
+from workflow.expressions.verbs import ExpressionError
 from workflow.wire import WireColumn
 
 
@@ -56,7 +57,7 @@ def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -
     """
     try:
         return to_onnx(pipeline.features.program, pipeline.client_columns, outputs)
-    except WorkflowError as error:
+    except (WorkflowError, ExpressionError) as error:
         raise ExportError(
             f'{error} Use runtime="tensorflow" or runtime="fused_tensorflow".'
         ) from error

@@ -45,7 +45,11 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
         "outputs": dump_columns(outputs),
         "label_columns": json.dumps(pipeline.features.labels),
     }
-    return parameters | ({"preprocessing": preprocessing} if preprocessing else {})
+    if preprocessing:
+        parameters["preprocessing"] = preprocessing
+    if pipeline.options.limits:
+        parameters["limits"] = json.dumps(pipeline.options.limits)
+    return parameters
 
 
 def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> ModelSpec:

@@ -25,8 +25,12 @@ def write_perf_analyzer_input(
     """Write a JSON file for perf_analyzer's `--input-data`: each row as a request of its own.
 
     The answers that the server gives now are written as those that are expected; perf_analyzer
-    fails when it gets others, by a single bit. Values are written as numbers and texts. A tensor
-    with what JSON cannot hold, such as NaN or the code for a null string, is written in base64.
+    fails when it gets others, by a single bit. It can compare only outputs of a known shape, so
+    they are left out where the model takes requests alone (`max_batch_size` 0), which makes the
+    rows a dimension of its tensors, and where it answers with lists.
+
+    Values are written as numbers and texts. A tensor with what JSON cannot hold, such as NaN or
+    the code for a null string, is written in base64.
 
     Args:
         client: connected to the model.
@@ -46,13 +50,12 @@ def write_perf_analyzer_input(
     requests = to_requests(replace(client.contract, row_limit=1), data)
     if not requests:
         raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")
-    answers = [client.raw(request) for request in requests]
     # The rows are a dimension of Triton's own where it joins requests.
     skipped = 1 if client.contract.max_batch_size else 0
-    document = {
-        "data": [_described(tensors, skipped) for tensors in requests],
-        "validation_data": [_described(tensors, skipped) for tensors in answers],
-    }
+    document = {"data": [_described(tensors, skipped) for tensors in requests]}
+    if skipped and not any(column.is_list for column in client.contract.outputs):
+        answers = [client.raw(request) for request in requests]
+        document["validation_data"] = [_described(tensors, skipped) for tensors in answers]
     Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
     return len(requests)
 

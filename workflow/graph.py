@@ -196,7 +196,11 @@ def as_node(value: Any) -> Node:
             return ColumnSelector(items)
         if items and all(isinstance(item, str | list | tuple | Node) for item in items):
             return ConcatNode(*(i if isinstance(i, Node) else ColumnSelector([i]) for i in items))
-    raise WorkflowError(f"Expected a column name, a list of them or a node. Received: {value!r}.")
+    alone = f"the operator {value.label} alone" if isinstance(value, Operator) else repr(value)
+    raise WorkflowError(
+        "Expected a column name, a list of them, or a node such as ['userId'] >> ops.Categorify(). "
+        f"Received: {alone}."
+    )
 
 
 def as_selection(value: Any) -> Selection:

@@ -11,7 +11,7 @@ from .errors import WorkflowError
 from .expressions.series import column_schema
 from .graph import Node
 from .resolution import columns_read
-from .schema import ColumnSchema, Schema
+from .schema import ColumnSchema, Schema, SchemaError
 
 
 def read_schema(nodes: Sequence[Node], frame: pl.LazyFrame, known: Schema | None) -> Schema:
@@ -23,13 +23,17 @@ def read_schema(nodes: Sequence[Node], frame: pl.LazyFrame, known: Schema | None
         known: tags and properties of the data's columns.
 
     Raises:
-        WorkflowError: the data cannot be read, or a column is missing.
+        WorkflowError: the data cannot be read, or a column is missing or of a type that is none of
+            ours.
     """
     with polars_errors("The data cannot be read"):
         have = frame.collect_schema()
     facts = known or Schema()
     tags = {name: facts[name].tags if name in facts else () for name in have}
-    columns = [column_schema(name, have[name]) for name in columns_read(nodes, tags)]
+    try:
+        columns = [column_schema(name, have[name]) for name in columns_read(nodes, tags)]
+    except SchemaError as error:
+        raise WorkflowError(f"The data cannot be fitted to: {error}") from error
     own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
     return Schema(
         c.with_(tags=tags[c.name], properties={**own[c.name], **c.properties}) for c in columns

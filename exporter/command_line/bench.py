@@ -35,7 +35,7 @@ def bench(
     write_input: Annotated[
         Path | None,
         typer.Option(
-            help="Do not measure: write rows and answers for perf_analyzer's --input-data."
+            help="Do not measure: write rows and answers for the --input-data of perf_analyzer."
         ),
     ] = None,
 ) -> None:
@@ -60,7 +60,7 @@ def _write_input(client: EnsembleClient, frame: pl.DataFrame, path: Path) -> Non
     from serving import write_perf_analyzer_input  # noqa: PLC0415 - so that help is shown at once
 
     count = write_perf_analyzer_input(client, frame, path)
-    typer.echo(f"{path}: {count} requests of one row, with the answers that are expected")
+    typer.echo(f"{path}: {count:,} requests of one row")
 
 
 def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,9 +52,8 @@ def train(
     fitted = Workflow.load(workflow)
     keras.utils.set_random_seed(seed)
     labels = label or [c.name for c in fitted.output_schema.columns if "target" in c.tags]
-    network = _mlp(fitted, labels, embedding_dim)
-    if model is not None:
-        network = load_object(model, "make_model")(fitted)
+    make = partial(_mlp, labels=labels, widest=embedding_dim)
+    network = (load_object(model, "make_model") if model else make)(fitted)
 
     def load(paths: list[str], *, shuffle: bool) -> Any:
         return KerasSequenceLoader(

@@ -37,7 +37,6 @@ def channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", MAX_MESSAGE),
         # A server that is started anew should be found within the retries.
         ("grpc.initial_reconnect_backoff_ms", int(FIRST_PAUSE * 1e3)),
-        ("grpc.min_reconnect_backoff_ms", int(FIRST_PAUSE * 1e3)),
         ("grpc.max_reconnect_backoff_ms", int(LONGEST_PAUSE * 1e3)),
         ("grpc.enable_retries", int(retries > 0)),
     ]

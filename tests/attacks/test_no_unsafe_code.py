@@ -32,6 +32,12 @@ METHODS = {
 }
 
 
+# The user names a module of their own on the command line; no file of data does.
+ALLOWED = {
+    "exporter/command_line/user_code.py": ["import_module of a name that is no constant"],
+}
+
+
 def findings(source: str) -> list[str]:
     """What a source holds that no source here may hold."""
     return [
@@ -80,7 +86,8 @@ def _arguments(node: ast.Call) -> list[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_file_runs_nothing_that_a_file_says(file):
-    assert findings(file.read_text()) == []
+    found = [what.partition(": ")[2] for what in findings(file.read_text())]
+    assert found == ALLOWED.get(str(file.relative_to(ROOT)), [])
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_bench_writes_requests(folder, served):
     assert document["data"][1]["user"] == {"content": [1], "shape": [1]}
     assert document["data"][1]["tags"]["content"][0] == "c"
     assert len(document["validation_data"]) == 1_024
+    assert document["validation_data"][0]["output"]["shape"] == [1]
 
 
 def test_show_draws_every_tensor(folder):
@@ -190,3 +191,10 @@ def test_help_has_an_example(command):
     text = done(command, "--help")
     assert f"Example: ensemble {command}" in text.replace("\n", " ")
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_demo_proves_itself():
+    text = done("demo", "tried", "--rows", "5000", "--runtime", "fused_onnx")
+    assert "Parity passed: movielens, 5,000 rows" in text
+    assert "movielens" in done("show", "movielens", "--repository", "tried/models")

@@ -177,6 +177,16 @@ class Mystery(keras.layers.Layer):
 
 
 @pytest.mark.parametrize("runtime", ONNX)
+def test_a_hash_of_strings_is_refused_before_anything_is_written(runtime, export, tmp_path):
+    data = {"city": ["a", "b"], "price": [1.0, 2.0]}
+    pipeline = Workflow((["city"] >> ops.HashBucket(10)) + PRICE).fit(data)
+    network = models.mlp({"city": (10, 4)}, ["price"], hidden=(4,), id_dtypes={"city": "int32"})
+    with pytest.raises(ExportError, match=r'city.*Use runtime="tensorflow"'):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ONNX)
 def test_a_network_that_onnx_cannot_express_is_refused(runtime, export, tmp_path):
     price = keras.Input((1,), name="price")
     network = keras.Model({"price": price}, {"score": Mystery()(price)})

@@ -166,6 +166,7 @@ def test_a_connection_that_breaks_is_made_again(url):
         EnsembleClient(scheme + network.address, "movies", retries=0)
 
 
+@pytest.mark.timeout(20)  # A deadline that is not kept shows as this.
 @pytest.mark.parametrize("scheme", ["", "http://"])
 def test_a_server_that_is_down_or_hangs(scheme):
     with pytest.raises(

@@ -78,3 +78,9 @@ def test_the_gpu_does_not_learn_from_lists_of_other_rows_and_says_what_does():
 def test_without_cudf_the_gpu_is_refused():
     with pytest.raises(WorkflowError, match=r"needs cuDF: pip install"):
         Workflow(["n"] >> ops.Categorify()).fit({"n": [1]}, engine="gpu")
+
+
+def test_a_column_of_a_type_that_is_none_of_ours_is_named():
+    column = pl.Series("price", ["1.5"], dtype=pl.String).cast(pl.Decimal(10, 2))
+    with pytest.raises(WorkflowError, match="price"):
+        Workflow(["price"] >> ops.Normalize()).fit(column.to_frame())

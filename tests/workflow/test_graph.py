@@ -77,6 +77,11 @@ def test_only_names_and_nodes_make_a_graph(value):
         Workflow(value)
 
 
+def test_an_operator_without_columns_is_told_from_a_node():
+    with pytest.raises(WorkflowError, match=r"a node such as .* Received: the operator Categorify"):
+        Workflow(ops.Categorify())
+
+
 def test_a_graph_is_in_order_whatever_its_shape(ratings):
     node = ["userId"] >> ops.Categorify()
     for _ in range(30):

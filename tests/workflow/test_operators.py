@@ -77,7 +77,11 @@ def test_cardinality_is_the_rows_an_embedding_needs():
     workflow = Workflow(["user", "genres"] >> ops.Categorify()).fit(data)
     assert get_embedding_sizes(workflow) == ({"user": (6, 16)}, {"genres": (6, 16)})
     assert get_embedding_sizes(workflow, lambda rows: rows // 2)[0] == {"user": (6, 3)}
-    assert workflow.output_schema["user"].properties["domain"] == {"min": 0, "max": 5, "name": "user"}
+    assert workflow.output_schema["user"].properties["domain"] == {
+        "min": 0,
+        "max": 5,
+        "name": "user",
+    }
 
 
 def test_ids_that_the_dtype_does_not_hold_are_refused():

@@ -167,6 +167,14 @@ def test_graph_optimiser_leaves_arithmetic_alone(name, dtype, tmp_path):
     np.testing.assert_array_equal(answer, expected)
 
 
+def test_what_is_not_greater_may_be_neither_less_nor_equal(tmp_path):
+    x = source("x", Type("float64", nullable=False))
+    inputs = Schema([ColumnSchema("x", "float64", nullable=False)])
+    program = build([(ColumnSchema("y", "bool", nullable=False), ~(x.sqrt() > 0.0))], inputs)
+    answer = save_and_load(program, tmp_path)({"x": tf.constant([[-1.0], [4.0]], tf.float64)})
+    assert answer["y"].ravel().tolist() == [True, False]
+
+
 def test_unsigned_integers_wrap_round_in_a_graph(tmp_path):
     x = source("x", Type("uint8", nullable=False))
     inputs = Schema([ColumnSchema("x", "uint8", nullable=False)])

@@ -25,7 +25,7 @@ class Clip(Operator):
         max_value: the upper bound, or None.
 
     Raises:
-        WorkflowError: neither bound, one that is NaN, or bounds the wrong way round; a column
+        WorkflowError: neither bound, one that is not finite, or bounds the wrong way round; a column
             that does not hold numbers.
 
     Example:
@@ -39,10 +39,10 @@ class Clip(Operator):
         for name in ("min_value", "max_value"):
             object.__setattr__(self, name, plain(getattr(self, name)))
         bounds = [bound for bound in (self.min_value, self.max_value) if bound is not None]
-        numbers = all(type(b) in (int, float) and not math.isnan(b) for b in bounds)
+        numbers = all(type(b) in (int, float) and math.isfinite(b) for b in bounds)
         require(
             bool(bounds) and numbers and bounds == sorted(bounds),
-            "Clip needs min_value, max_value or both, as numbers in this order. "
+            "Clip needs min_value, max_value or both, as finite numbers in this order. "
             f"Received: min_value={self.min_value!r}, max_value={self.max_value!r}.",
         )
 

@@ -240,7 +240,8 @@ PREPARE: Mapping[str, Prepare] = {
     "logical_and": _logical(stops=False),
     "logical_or": _logical(stops=True),
     "logical_xor": lambda *_: _elementwise(tf.not_equal, None),
-    "logical_not": lambda *_: _elementwise(tf.logical_not, None),
+    # Grappler makes "not greater" a "less or equal", which NaN is not.
+    "logical_not": lambda *_: _elementwise(lambda value: tf.logical_not(guarded(value)), None),
     "is_null": _is_null,
     "fill_null": _fill_null,
     "where": _where,
