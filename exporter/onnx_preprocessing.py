@@ -10,7 +10,7 @@ from exporter.onnx_model import OnnxModel, fuse
 from exporter.pipeline import Pipeline, relay
 from workflow import WorkflowError
 from workflow.expressions.onnx import WIDTHS_SUFFIX, to_onnx
-from workflow.expressions.verbs import ExpressionError
+from workflow.expressions.types import ExpressionError
 from workflow.wire import WireColumn
 
 
