@@ -7,8 +7,7 @@ it converts, and become initializers afterwards.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from exporter.errors import ExportError
 from exporter.onnx_model import OnnxModel, Table, rename
+from training.quiet import quiet
 from training.saved_model import network_function
 from training.signature import ModelSignature
 
@@ -92,7 +92,8 @@ def _convert(function: Any, specs: list[Any]) -> onnx.ModelProto:
             "Expected the package tf2onnx for this runtime. Received: none. Install the extra [onnx]."
         ) from error
     try:
-        with _quiet():
+        # It logs each step, and each optimisation of its that failed.
+        with quiet("tf2onnx", logging.CRITICAL):
             model, _ = tf2onnx.convert.from_function(
                 function, specs, opset=OPSET, custom_op_handlers=_handlers()
             )
@@ -170,15 +171,3 @@ def _zero(graph: Any, name: str, dtype: int) -> str:
     """A constant 0 of one of ONNX's types."""
     zero = np.zeros(1, onnx.helper.tensor_dtype_to_np_dtype(dtype))
     return str(graph.make_const(f"{name}/zero", zero).output[0])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Mutes tf2onnx, which logs each step, and each optimisation of its that failed."""
-    logger = logging.getLogger("tf2onnx")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

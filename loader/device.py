@@ -14,6 +14,7 @@ from loader.batches import BlockSource, HostBlocks
 from loader.data import FrameData, ParquetData
 from loader.errors import LoaderError
 from loader.files import Source
+from loader.gpu.packing import Packing, carries
 from loader.layout import Layout
 from loader.tensors import HostTransport, Transport
 
@@ -71,7 +72,7 @@ def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:
         isinstance(data, ParquetData)
         and _has_cudf()
         and bool(tf.config.list_physical_devices("GPU"))
-        and not any(c.type.dtype in ("string", "float16") for c in layout.columns)
+        and all(map(carries, layout.columns))
     )
 
 
@@ -116,7 +117,6 @@ def _open_gpu(
             'Leave them out, or pass device="cpu".'
         )
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
-    from loader.gpu.packing import Packing  # noqa: PLC0415
     from loader.gpu.reader import DeviceReader, prepare_memory  # noqa: PLC0415
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
 

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.quiet import quiet
 from training.signature import ModelSignature, model_signature
 
 
@@ -49,7 +50,8 @@ def save_model(
     with _staged(Path(path)) as folder:
         module = network_state(model)
         function = _serving_function(model, described)
-        with _quiet():
+        # TensorFlow's notes on saving name the staging folder.
+        with quiet("absl", logging.ERROR):
             _write(module, folder, {signature: function})
     return described
 
@@ -134,15 +136,3 @@ def _staged(path: Path) -> Iterator[Path]:
         staging.rename(path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Mutes TensorFlow's notes on saving, which name the staging folder."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -28,6 +28,11 @@ _WIDENED = "int32"
 _CARRIERS = {4: "float32", 8: "float64"}
 
 
+def carries(column: BatchColumn) -> bool:
+    """Whether the GPU path takes a column: not one of strings or halves."""
+    return column.type.dtype not in ("string", "float16")
+
+
 def widened(dtype: str) -> str:
     """The dtype in which a column travels: its own, or int32 for a narrower one."""
     return dtype if DTYPES[dtype].numpy.itemsize >= 4 else _WIDENED
@@ -110,7 +115,7 @@ class Packing:
 
     def __init__(self, layout: Layout) -> None:
         for column in layout.columns:
-            if column.type.dtype in ("string", "float16"):
+            if not carries(column):
                 raise LoaderError(
                     f"Expected columns of numbers or booleans on the GPU. Received: column "
                     f"{column.name!r} of {column.type}. Encode it in the workflow with "

@@ -10,11 +10,10 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
 from serving.connection.messages import (
-    channel_options,
-    credentials,
     infer_request,
     infer_response,
     metadata,
+    open_channel,
     refused,
 )
 from serving.connection.tensors import Encoded
@@ -37,12 +36,7 @@ class GrpcConnection:
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
         self.address = address
         self._metadata = metadata(headers)
-        options = channel_options(address, retries)
-        certificates = credentials(address)
-        if certificates is None:
-            self._channel = grpc.insecure_channel(address.target, options)
-        else:
-            self._channel = grpc.secure_channel(address.target, certificates, options)
+        self._channel = open_channel(grpc, address, retries)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def infer(

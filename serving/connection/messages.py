@@ -21,7 +21,7 @@ MOST_RETRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 
 
-def channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
+def _channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
     """The options of a channel.
 
     gRPC itself repeats a call that the server did not take; what makes that safe is that an
@@ -61,7 +61,7 @@ def channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
     return options
 
 
-def credentials(address: Address) -> grpc.ChannelCredentials | None:
+def _credentials(address: Address) -> grpc.ChannelCredentials | None:
     """The certificates of a channel, or None without TLS.
 
     Raises:
@@ -70,6 +70,24 @@ def credentials(address: Address) -> grpc.ChannelCredentials | None:
     if address.tls is None:
         return None
     return grpc.ssl_channel_credentials(*address.tls.contents())
+
+
+def open_channel(module: Any, address: Address, retries: int) -> Any:
+    """A channel, with TLS where the address says so.
+
+    Args:
+        module: `grpc`, or `grpc.aio` for asyncio.
+        address: where the channel leads.
+        retries: how often a call is repeated at most.
+
+    Raises:
+        ClientError: a certificate that cannot be read.
+    """
+    options = _channel_options(address, retries)
+    certificates = _credentials(address)
+    if certificates is None:
+        return module.insecure_channel(address.target, options)
+    return module.secure_channel(address.target, certificates, options)
 
 
 def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -51,7 +51,7 @@ def test_a_model_from_a_schema_takes_the_schemas_dtypes():
             ColumnSchema("note", "string"),
         ]
     )
-    model = models.mlp_from_schema(schema, output_name="click")
+    model = models.mlp(schema, output_name="click")
     assert described(model) == {
         "userId": "int64",
         "tags__values": "int32",
@@ -65,7 +65,7 @@ def test_a_table_without_a_width_gets_the_workflows():
     column = ColumnSchema(
         "userId", "int64", tags=("categorical",), properties={"cardinality": 1000}
     )
-    model = models.mlp_from_schema(Schema([column]))
+    model = models.mlp(Schema([column]))
     features = next(layer for layer in model.layers if hasattr(layer, "embedding_tables"))
     expected = get_embedding_sizes(Schema([column]))["userId"]
     assert tuple(features.embedding_tables["userId"].shape) == expected
@@ -74,7 +74,7 @@ def test_a_table_without_a_width_gets_the_workflows():
 def test_a_categorical_column_without_a_cardinality_is_named():
     schema = Schema([ColumnSchema("userId", "int64", tags=("categorical",))])
     with pytest.raises(TrainingError, match=r"'userId'.*cardinality.*Categorify"):
-        models.mlp_from_schema(schema)
+        models.mlp(schema)
 
 
 def test_mixed_precision_still_answers_in_float32(sizes):

@@ -2,8 +2,8 @@
 
 from training.models.dcn import dcn
 from training.models.dlrm import dlrm
-from training.models.mlp import mlp, mlp_from_schema
+from training.models.mlp import mlp
 from training.models.two_tower import two_tower
 from training.models.wide_and_deep import wide_and_deep
 
-__all__ = ["dcn", "dlrm", "mlp", "mlp_from_schema", "two_tower", "wide_and_deep"]
+__all__ = ["dcn", "dlrm", "mlp", "two_tower", "wide_and_deep"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from training.layers import CrossNetwork, DenseFeatures
+from training.layers import CrossNetwork
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, probability
+from training.models.tower import dense, embedded, probability
 
 
 def dcn(
@@ -54,9 +54,7 @@ def dcn(
     """
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
-    x = DenseFeatures(
-        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
-    )(inputs)
+    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
     crossed = CrossNetwork(cross_layers, rank)(x)
     joined = keras.layers.Concatenate()([crossed, dense(x, hidden, dropout)])
     return keras.Model(inputs, probability(joined, output_name))

@@ -7,10 +7,8 @@ from typing import Any
 
 import keras
 
-from training.layers import DenseFeatures
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, probability
-from workflow.schema import Schema
+from training.models.tower import dense, embedded, probability
 
 
 def mlp(
@@ -58,23 +56,5 @@ def mlp(
     """
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
-    x = DenseFeatures(
-        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
-    )(inputs)
+    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
     return keras.Model(inputs, probability(dense(x, hidden, dropout), output_name))
-
-
-def mlp_from_schema(schema: Schema, **options: Any) -> keras.Model:
-    """The `mlp` of a schema's columns: see `mlp`.
-
-    Args:
-        schema: the workflow's output schema.
-        **options: those of `mlp`.
-
-    Raises:
-        TrainingError: nothing is tagged, or a categorical column lacks its cardinality.
-
-    Example:
-        >>> model = mlp_from_schema(workflow.output_schema, max_embedding_dim=32)
-    """
-    return mlp(schema, **options)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+
+from training.layers import DenseFeatures
+from training.models.columns import Columns
+
+
+def embedded(
+    columns: Columns, inputs: Mapping[str, Any], limit: int | None, combiner: str, initializer: Any
+) -> Any:
+    """The columns' embeddings, no wider than the limit, and their numbers, side by side."""
+    layer = DenseFeatures(columns.capped(limit), columns.continuous, combiner, initializer)
+    return layer(inputs)
 
 
 def dense(x: Any, widths: Sequence[int], dropout: float = 0.0) -> Any:

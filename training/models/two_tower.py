@@ -8,9 +8,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.layers import DenseFeatures
 from training.models.columns import Columns, Features, IdDtype, columns_of
-from training.models.tower import dense, probability
+from training.models.tower import dense, embedded, probability
 
 
 def two_tower(
@@ -68,9 +67,8 @@ def two_tower(
     vectors = []
     for side, names in (("query", query), ("candidate", candidate)):
         own = columns.only(names)
-        x = DenseFeatures(
-            own.capped(max_embedding_dim), own.continuous, combiner, embeddings_initializer
-        )({name: inputs[name] for name in names})
+        taken = {name: inputs[name] for name in names}
+        x = embedded(own, taken, max_embedding_dim, combiner, embeddings_initializer)
         x = keras.layers.Dense(width)(dense(x, hidden, dropout))
         vectors.append(keras.layers.UnitNormalization(name=f"{side}_vector")(x))
     match = keras.layers.Dot(axes=1)(vectors)

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from training.layers import DenseFeatures, LinearFeatures
+from training.layers import LinearFeatures
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense
+from training.models.tower import dense, embedded
 
 
 def wide_and_deep(
@@ -51,9 +51,7 @@ def wide_and_deep(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     wide = LinearFeatures(columns.cardinalities, columns.continuous)(inputs)
-    deep = DenseFeatures(
-        columns.capped(max_embedding_dim), columns.continuous, combiner, embeddings_initializer
-    )(inputs)
+    deep = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
     deep = keras.layers.Dense(1, dtype="float32")(dense(deep, hidden, dropout))
     logit = keras.layers.Add(dtype="float32")([wide, deep])
     output = keras.layers.Activation("sigmoid", name=output_name, dtype="float32")(logit)
