@@ -47,9 +47,11 @@ contracts: env
 tests: env
 	$(BIN)/pytest -n 2 --dist loadgroup tests
 
-bench: env  ## Measure workflow and loader against their alternatives
+bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
+	$(BIN)/python -m benchmarks.loader_fit
+	$(BIN)/python -m benchmarks.training
 
 bench-serving: env  ## Measure every runtime on the embedded server
 	$(BIN)/python -m benchmarks.serving

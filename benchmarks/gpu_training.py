@@ -8,9 +8,10 @@ already on the GPU, so that the step is measured and no loader; `--feed` names a
 takes the batch size and gives a `tf.data.Dataset` of one epoch of the MLP's columns (I1 .. I13
 float32, C1 .. C26 integers, a label), and the MLP is measured on that, too.
 
-Columns: `first` is the first 16 steps, tracing and compiling included; `loss` their mean loss,
-which is to be the same for all; `step` one call of the training function; `fit` a step of
-`model.fit`; `python` the share of that time which the main thread spent in Python.
+Columns: `first` is the first steps, 32 of the MLP and 16 of the other, tracing and compiling
+included; `loss` their mean loss, which is to be the same for all; `step` one call of the training
+function; `fit` a step of `model.fit`; `python` the share of that time which the main thread spent
+in Python.
 """
 
 from __future__ import annotations
@@ -34,13 +35,12 @@ from benchmarks import training_data as data
 from benchmarks import training_models as networks
 from training import compile_model, optimizers
 
-FIRST_STEPS = 16
 # Contestants that are measured on a loader's data, too.
 FED = (
     "keras float32",
     "ours, split float32",
     "ours, split bfloat16",
-    "ours, split bfloat16, 16 steps a call",
+    "ours, split bfloat16, 32 steps a call",
 )
 Compile = Callable[[keras.Model], None]
 
@@ -81,20 +81,18 @@ def mlp_contestants() -> Iterator[Contestant]:
     ours = networks.our_mlp
     yield Contestant("keras float32", networks.keras_mlp, _plain(_keras_sgd, jit=False))
     yield Contestant("ours, split bfloat16", ours, _split(precision="bfloat16"))
+    yield Contestant(
+        "ours, split bfloat16, 32 steps a call",
+        ours,
+        _split(precision="bfloat16", steps_per_execution=32),
+    )
+    yield Contestant("ours, split float32, 32 steps a call", ours, _split(steps_per_execution=32))
     yield Contestant("ours, split float32", ours, _split())
     yield Contestant(
         "keras mixed_bfloat16", networks.keras_mlp, _plain(_keras_sgd, jit=False), "mixed_bfloat16"
     )
     yield Contestant(
         "ours, Keras' step, float32", ours, _plain(lambda: optimizers.SGD(0.05), jit=False)
-    )
-    yield Contestant(
-        "ours, split bfloat16, ids int32", ours, _split(precision="bfloat16"), ids="int32"
-    )
-    yield Contestant(
-        "ours, split bfloat16, 16 steps a call",
-        ours,
-        _split(precision="bfloat16", steps_per_execution=16),
     )
     yield Contestant(
         "ours, split bfloat16, AUC", ours, _split(precision="bfloat16", metrics=["auc"])
@@ -118,7 +116,18 @@ def wide_and_deep_contestants() -> Iterator[Contestant]:
     """Feature columns against ours."""
     naive, ours = networks.naive_wide_and_deep, networks.our_wide_and_deep
     yield Contestant("naive float32", naive, _plain(_keras_sgd, jit=False))
+    yield Contestant(
+        "ours, split bfloat16, 16 steps a call",
+        ours,
+        _split(precision="bfloat16", steps_per_execution=16),
+    )
     yield Contestant("ours, split float32", ours, _split())
+    # Ours takes the same ids as before: the workflow has hashed them.
+    yield Contestant(
+        "naive float32, hashed in the model",
+        partial(naive, hashed=True),
+        _plain(_keras_sgd, jit=False),
+    )
     yield Contestant("ours, split bfloat16", ours, _split(precision="bfloat16"))
 
 
@@ -154,28 +163,26 @@ def build(contestant: Contestant, shape: data.Shape) -> keras.Model:
     return model
 
 
-def measure(contestant: Contestant, shape: data.Shape, feed: Any, batches: list[Any] | None) -> Row:
+def measure(contestant: Contestant, shape: data.Shape, batches: list[Any], first: int) -> Row:
     """Train for some seconds.
 
     Args:
         contestant: what to train.
         shape: of the data.
-        feed: an endless dataset on the device.
-        batches: the same data, for calling the training function directly; None to skip that.
+        batches: on the device.
+        first: how many steps are the first, a multiple of `steps_per_execution`.
     """
-    model = build(contestant, shape)
+    model, feed = build(contestant, shape), data.Repeated(batches)
     start = time.perf_counter()
-    loss = _fit(model, feed, FIRST_STEPS).history["loss"][0]
-    first = time.perf_counter() - start
-    start = time.perf_counter()
-    _fit(model, feed, FIRST_STEPS)
-    # A multiple of what `steps_per_execution` may be.
-    steps = FIRST_STEPS * int(min(25, max(1, 2.5 / (time.perf_counter() - start))))
+    loss = _fit(model, feed, first).history["loss"][0]
+    compiled = time.perf_counter()
+    _fit(model, feed, first)
+    steps = first * int(min(25, max(1, 2.5 / (time.perf_counter() - compiled))))
     clock = _Clock()
     _fit(model, feed, steps, epochs=3, callbacks=[clock])
     seconds, python = min(clock.epochs[1:])
-    step = _step(model, batches, steps) if batches else None
-    return Row(contestant.name, first, loss, step, seconds / steps, python / seconds)
+    step = _step(model, batches, steps)
+    return Row(contestant.name, compiled - start, loss, step, seconds / steps, python / seconds)
 
 
 def _fit(model: keras.Model, feed: Any, steps: int, **options: Any) -> Any:
@@ -209,21 +216,28 @@ class _Clock(keras.callbacks.Callback):
 
 
 def race(
-    title: str, contestants: Iterator[Contestant], shape: data.Shape, batch: int, options: Any
+    title: str,
+    contestants: Iterator[Contestant],
+    shape: data.Shape,
+    batch: int,
+    first: int,
+    options: Any,
 ) -> None:
-    """Measure one after the other and print each at once."""
+    """Measure one after the other and print each at once; `first` as in `measure`."""
     print(f"\n{title}: batch {batch:,}, ms a step, million samples/s")
     print(f"{'':<40} {'first s':>6} {'loss':>8} {'step':>8} {'fit':>8} {'M/s':>9} {'python':>7}")
     baseline = None
+    batches: dict[str, list[Any]] = {}
     for contestant in contestants:
         if options.only not in contestant.name:
             continue
         if time.monotonic() > options.deadline:
             print(f"{contestant.name:<40} skipped: out of time")
             continue
-        batches = data.on_device(shape, batch, contestant.ids, 4)
+        ids = contestant.ids
+        batches[ids] = batches.get(ids) or data.on_device(shape, batch, ids, 4)
         try:
-            row = measure(contestant, shape, data.Repeated(batches), batches)
+            row = measure(contestant, shape, batches[ids], first)
         except (tf.errors.OpError, ValueError) as error:
             print(f"{contestant.name:<40} failed: {str(error)[:300]}", flush=True)
             continue
@@ -262,6 +276,7 @@ def main() -> None:
     parser.add_argument("--shrink", type=int, default=1, help="divides the cardinalities")
     parser.add_argument("--feed", help="package.module:function")
     parser.add_argument("--only", default="", help="contestants whose names hold this")
+    parser.add_argument("--models", default="mlp,wide", help="which models")
     options = parser.parse_args()
     options.deadline = time.monotonic() + options.seconds
     devices = tf.config.list_physical_devices("GPU")
@@ -271,10 +286,12 @@ def main() -> None:
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, devices {devices or 'CPU only'}"
     )
     mlp, wide = (shape.shrunk(options.shrink) for shape in (data.CRITEO, data.WIDE_AND_DEEP))
-    race("MLP", mlp_contestants(), mlp, options.batch, options)
+    if "mlp" in options.models:
+        race("MLP", mlp_contestants(), mlp, options.batch, 32, options)
     if options.feed:
         race_on_feed(options.feed, options.batch, options)
-    race("Wide & Deep", wide_and_deep_contestants(), wide, 2 * options.batch, options)
+    if "wide" in options.models:
+        race("Wide & Deep", wide_and_deep_contestants(), wide, 2 * options.batch, 16, options)
 
 
 if __name__ == "__main__":

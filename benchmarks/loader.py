@@ -5,7 +5,8 @@
 The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label. The limit is Polars
 reading the files and doing nothing with them. All contestants take turns, round by round, since
 machines are noisy: the ratio to the limit is taken within a round, and medians are shown. Row
-totals and checksums come from an epoch that is not timed.
+totals and checksums come from an epoch that is not timed. `benchmarks.loader_fit` tells what
+`model.fit` makes of it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,8 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras
 import numpy as np
 import polars as pl
-import tensorflow as tf
 
 from benchmarks.loader_data import CATS, CONTS, make_data
 from benchmarks.loader_memory import BUFFERS, peak_over_buffer
@@ -91,36 +90,6 @@ def contestants(folder: Path, files: list[Path]) -> dict[str, Epoch]:
     return found
 
 
-def make_model() -> keras.Model:
-    """A small click model: one embedding table for all columns and three dense layers."""
-    inputs = {name: keras.Input((1,), name=name, dtype="float32") for name in CONTS}
-    inputs |= {name: keras.Input((1,), name=name, dtype="int32") for name in CATS}
-    ids = keras.layers.concatenate([inputs[name] for name in CATS]) % 10_000
-    embedded = keras.layers.Flatten()(keras.layers.Embedding(10_000, 8)(ids))
-    hidden = keras.layers.concatenate([embedded, *(inputs[name] for name in CONTS)])
-    for _ in range(3):
-        hidden = keras.layers.Dense(128, "relu")(hidden)
-    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(hidden))
-    model.compile("sgd", "binary_crossentropy")
-    return model
-
-
-def fit_ratio(files: list[Path], batch_size: int, steps: int) -> float:
-    """`model.fit` from the loader, relative to the same steps on a batch already in memory."""
-    data = make_loader(files, batch_size, shuffle=True)
-    model = make_model()
-    resident = tf.data.Dataset.from_tensors(data.peek()).repeat(steps)
-    ratios = []
-    for _ in range(6):
-        times = []
-        for batches in (resident, data):
-            start = time.perf_counter()
-            model.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
-            times.append(time.perf_counter() - start)
-        ratios.append(times[0] / times[1])
-    return statistics.median(ratios[1:])  # the first round compiles
-
-
 def main() -> None:
     """Run, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -150,8 +119,7 @@ def main() -> None:
     for buffer_size in BUFFERS:
         over = peak_over_buffer(files, buffer_size)
         print(f"\npeak memory: {over:.2f} of a buffer of {buffer_size / 1e6:.0f} MB", end="")
-    print(f"\nmodel.fit with the loader: {fit_ratio(files, 16_384, 60):.2f} of the same steps")
-    print("on a batch in memory (batch 16,384, an embedding table and three dense layers)")
+    print()
 
 
 if __name__ == "__main__":

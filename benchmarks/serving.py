@@ -4,8 +4,11 @@
 
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
 by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
-little. The floor is the fused graph in onnxruntime, called in this process. `--large` measures
-time and memory of exporting a network with a table of so many gigabytes instead.
+little. What a one-row request of 32 clients takes of the processor is shown as well, since on a
+busy machine that says more than the number of them. There are two floors: an ensemble of two
+Python models that do nothing with the same tensors, and the fused graph in onnxruntime, called in
+this process. `--large` measures time and memory of exporting a network with a table of so many
+gigabytes instead.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ import numpy as np
 import polars as pl
 from tritonclient.grpc import service_pb2
 
+from benchmarks.serving_floor import write_floor
+from benchmarks.serving_load import METHOD, load
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.options import RUNTIMES
 from serving import EnsembleClient, TritonServer
@@ -35,7 +39,7 @@ from workflow.wire import encode
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
-METHOD = "/inference.GRPCInferenceService/ModelInfer"
+EMPTY = "empty"
 Call = Callable[[], Any]
 Row = dict[Any, Any]
 
@@ -50,21 +54,6 @@ def median_ms(call: Call, seconds: float) -> float:
         call()
         times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e3
-
-
-def per_second(calls: list[Call], seconds: float) -> float:
-    """How many calls are answered in a second by one thread for each of them."""
-    end = time.perf_counter() + seconds
-
-    def ask(call: Call) -> int:
-        count = 0
-        while time.perf_counter() < end:
-            call()
-            count += 1
-        return count
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return sum(threads.map(ask, calls)) / seconds
 
 
 def tensors_of(client: EnsembleClient, rows: pl.DataFrame) -> dict[str, Any]:
@@ -92,11 +81,10 @@ def sender(channel: grpc.Channel, request: bytes) -> Call:
 
 
 def measure(name: str, seconds: float) -> list[Row]:
-    """Every runtime of one pipeline, and the floor."""
+    """Every runtime of one pipeline, and the floors."""
     from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
 
     pipeline = PIPELINES[name](SIZES[-1])
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for runtime in RUNTIMES:
             export_tensorflow_ensemble(
@@ -107,22 +95,30 @@ def measure(name: str, seconds: float) -> list[Row]:
                 pipeline.labels,
                 serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
             )
+        write_floor(Path(folder), f"{name}_tensorflow", f"{name}_{EMPTY}")
         with TritonServer(folder, startup_timeout=300) as server:
-            options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
-            options.append(("grpc.max_receive_message_length", -1))
-            with grpc.insecure_channel(server.grpc_url, options) as channel:
-                for runtime in RUNTIMES:
-                    model = f"{name}_{runtime}"
-                    with EnsembleClient(server.grpc_url, model) as client:
-                        feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
-                    calls = {n: sender(channel, request_of(model, f)) for n, f in feeds.items()}
-                    row: Row = {"runtime": runtime}
-                    row |= {n: median_ms(call, seconds) for n, call in calls.items()}
-                    row["requests/s"] = per_second([calls[1]] * CLIENTS, seconds)
-                    rows.append(row)
-        floor = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
-        rows.append({"runtime": "onnxruntime in process", **in_process(floor, feeds, seconds)})
+            with EnsembleClient(server.grpc_url, f"{name}_fused_onnx") as client:
+                feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
+            rows = [
+                {"runtime": runtime, **ask(server.grpc_url, f"{name}_{runtime}", feeds, seconds)}
+                for runtime in RUNTIMES
+            ]
+            # It answers with one row.
+            one = ask(server.grpc_url, f"{name}_{EMPTY}", {1: feeds[1]}, seconds)
+            rows.append({"runtime": "two empty Python steps", **one})
+        graph = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
+        rows.append({"runtime": "onnxruntime in process", **in_process(graph, feeds, seconds)})
     return rows
+
+
+def ask(url: str, model: str, feeds: dict[int, dict[str, Any]], seconds: float) -> Row:
+    """Median milliseconds by the rows of a request, and what many clients get."""
+    requests = {rows: request_of(model, feed) for rows, feed in feeds.items()}
+    options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
+    options.append(("grpc.max_receive_message_length", -1))
+    with grpc.insecure_channel(url, options) as channel:
+        times: Row = {n: median_ms(sender(channel, r), seconds) for n, r in requests.items()}
+    return times | load(url, requests[1], CLIENTS, seconds)
 
 
 def in_process(model: Path, feeds: dict[int, dict[str, Any]], seconds: float) -> Row:
@@ -195,7 +191,7 @@ def main() -> None:
     for name in arguments.pipelines:
         with children.Pool(1) as pool:
             rows = pool.apply(measure, (name, arguments.seconds))
-        show(f"{name}: median ms by rows, and one-row requests/s of {CLIENTS} clients", rows)
+        show(f"{name}: median ms by rows, and one-row requests of {CLIENTS} clients", rows)
 
 
 if __name__ == "__main__":

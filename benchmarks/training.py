@@ -1,13 +1,17 @@
-"""Samples per second of training on the CPU: our layers, optimizers and step against Keras' own.
+"""Training on the CPU against what people have otherwise: speed, bytes on disk, and AUC.
 
-    python -m benchmarks.training [--rounds 5] [--batch 16384]
+    python -m benchmarks.training [--rounds 3] [--only step,wide,feed,auc] [--pictures docs/pictures]
 
-The model is an MLP of Criteo's shape: 13 numbers, 26 embeddings of width 16 of 10 to a million
-ids, three dense layers. The batches are in memory, so that the step is measured and no loader. All
-contestants take turns, round by round, since machines are noisy: the ratio is taken within a round
-to Keras' own layers with the same optimizer, and medians are shown. The loss after the same steps
-from the same seed says how alike they train. `CPU` is the processor time of all threads, which a
-busy machine changes less.
+step: our layers, optimizers and step against Keras' own. The model is an MLP of Criteo's shape: 13
+numbers, 26 embeddings of width 16 of 10 to a million ids, three dense layers. The batches are in
+memory, so that the step is measured and no loader. All contestants take turns, round by round,
+since machines are noisy: the ratio is taken within a round to Keras' own layers with the same
+optimizer, and medians are shown. The loss after the same steps from the same seed says how alike
+they train. `CPU` is the processor time of all threads, which a busy machine changes less.
+
+wide: Wide & Deep of the seeds' columns, against an embedding for each column and sparse tensors.
+feed: `model.fit` from parquet and from TFRecord: see `benchmarks.training_fit`.
+auc: what is learnt from our loader and from TensorFlow's: see `benchmarks.training_auc`.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -26,8 +31,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import tensorflow as tf
 
-from benchmarks.training_data import CRITEO, Shape, make_batch
-from benchmarks.training_models import keras_mlp, our_mlp
+from benchmarks import training_auc, training_fit
+from benchmarks.training_data import CRITEO, WIDE_AND_DEEP, Shape, make_batch
+from benchmarks.training_models import (
+    keras_mlp,
+    naive_wide_and_deep,
+    our_mlp,
+    our_wide_and_deep,
+)
 from training import compile_model, optimizers
 
 STEPS = 10
@@ -97,6 +108,21 @@ def contestants(shape: Shape, data: tf.data.Dataset, optimizer: str) -> list[Con
     return made
 
 
+def wide_contestants(shape: Shape, data: tf.data.Dataset) -> list[Contestant]:
+    """Wide & Deep with an embedding for each column, and ours."""
+    made = []
+    for name, build, ours in (
+        ("Wide & Deep, an embedding a column", naive_wide_and_deep, False),
+        ("Wide & Deep, our layers and step", our_wide_and_deep, True),
+    ):
+        keras.utils.set_random_seed(0)
+        model = build(shape, "int32")
+        own = optimizers.Adagrad(0.05) if ours else keras.optimizers.Adagrad(0.05)
+        compile_model(model, own, split=ours)
+        made.append(Contestant(name, model, data))
+    return made
+
+
 def repeated(shape: Shape, batch: int) -> tf.data.Dataset:
     """Four batches, over and over."""
     batches = [
@@ -113,16 +139,35 @@ def repeated(shape: Shape, batch: int) -> tf.data.Dataset:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16_384)
     parser.add_argument("--shrink", type=int, default=1, help="divides the cardinalities")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the data on disk")
+    parser.add_argument("--only", default="step,wide,feed,auc", help="which parts")
+    parser.add_argument("--data", type=Path, default=Path("build/bench_training"))
+    parser.add_argument("--pictures", type=Path, help="a folder for curves of loss and AUC")
     options = parser.parse_args()
-    shape = replace(CRITEO, hidden=(256, 128, 64)).shrunk(options.shrink)
-    data = repeated(shape, options.batch)
-    print(f"batch {options.batch:,}, medians of {options.rounds} rounds of {STEPS} steps")
+    parts = options.only.split(",")
+    if "step" in parts:
+        shape = replace(CRITEO, hidden=(256, 128, 64)).shrunk(options.shrink)
+        data = repeated(shape, options.batch)
+        head(options)
+        for optimizer in PAIRS:
+            race(contestants(shape, data, optimizer), options, print)
+    if "wide" in parts:
+        shape = replace(WIDE_AND_DEEP, hidden=(256, 128, 64), width=16).shrunk(8 * options.shrink)
+        head(options)
+        race(wide_contestants(shape, repeated(shape, options.batch)), options, print)
+    if "feed" in parts:
+        training_fit.compare(options.data, options.rows, options.rounds)
+    if "auc" in parts:
+        training_auc.compare(options.data, options.rows, options.pictures)
+
+
+def head(options: Any) -> None:
+    """The head of a table of contestants."""
+    print(f"\nbatch {options.batch:,}, medians of {options.rounds} rounds of {STEPS} steps")
     print(f"{'':<34} {'ms a step':>10} {'samples/s':>11} {'ratio':>7} {'CPU':>7} {'loss':>8}")
-    for optimizer in PAIRS:
-        race(contestants(shape, data, optimizer), options, print)
 
 
 def race(contestants: list[Contestant], options: Any, show: Callable[[str], None]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from loader.generator_dataset import GeneratorFunctions, StreamRegistry
+from loader.gpu.batch_spec import batch_spec
+from loader.gpu.packing import carrier
 
 
 @dataclass(frozen=True)
@@ -101,30 +104,21 @@ def device() -> str:
 class Repeated(tf.data.Dataset):
     """Batches on a device, over and over, without leaving it.
 
+    They travel as the loader's do on a GPU: ids as floats, bit for bit, since TensorFlow moves
+    int32 through the host, and each batch is put together inside the function that uses it.
+
     Args:
         batches: nested tensors, all of one structure.
     """
 
     def __init__(self, batches: list[Any]) -> None:
-        flat = [tf.nest.flatten(batch) for batch in batches]
-        self._spec = tf.nest.map_structure(
-            lambda tensor: tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype), batches[0]
-        )
-        specs = tf.nest.flatten(self._spec)
-        endless = itertools.cycle(flat)
-        self._functions = _functions(lambda: next(endless), specs)
-        with tf.device(device()):
-            variant = tf.raw_ops.GeneratorDataset(
-                init_func_other_args=[],
-                next_func_other_args=[],
-                finalize_func_other_args=[],
-                init_func=self._functions[0],
-                next_func=self._functions[1],
-                finalize_func=self._functions[2],
-                output_types=[spec.dtype for spec in specs],
-                output_shapes=[spec.shape for spec in specs],
-            )
-        super().__init__(variant)
+        transport = _Resident(batches[0])
+        parts = [_carried(batch) for batch in batches]
+        # The functions must outlive the dataset.
+        self._functions = GeneratorFunctions(StreamRegistry(lambda: _endless(parts)), transport)
+        self._spec = transport.element_spec
+        dataset = self._functions.dataset()
+        super().__init__(dataset._variant_tensor)  # noqa: SLF001 - all that a dataset is made of
 
     @property
     def element_spec(self) -> Any:
@@ -135,28 +129,40 @@ class Repeated(tf.data.Dataset):
         return []
 
 
-def _functions(take: Callable[[], list[tf.Tensor]], specs: list[tf.TensorSpec]) -> tuple[Any, ...]:
-    number = tf.TensorSpec((), tf.int64)
+def _carried(batch: Any) -> list[tf.Tensor]:
+    return [tf.bitcast(part, carrier(part.dtype.name)) for part in tf.nest.flatten(batch)]
 
-    def start() -> tf.Tensor:
-        return tf.constant(0, tf.int64)
 
-    def advance(stream: tf.Tensor) -> list[tf.Tensor]:  # noqa: ARG001 - TensorFlow passes it
-        with tf.device(device()):
-            tensors = tf.py_function(take, [], [spec.dtype for spec in specs])
-        for tensor, spec in zip(tensors, specs, strict=True):
-            tensor.set_shape(spec.shape)
-        return tensors
+def _endless(parts: list[list[tf.Tensor]]) -> Any:
+    while True:
+        yield from parts
 
-    def finish(stream: tf.Tensor) -> tf.Tensor:  # noqa: ARG001 - TensorFlow passes it
-        return tf.constant(0, tf.int64)
 
-    # Without the attribute TensorFlow takes integers of functions for shapes, on the host.
-    attributes = {"experimental_ints_on_device": True}
-    return (
-        tf.function(start, autograph=False).get_concrete_function(),
-        tf.function(
-            advance, autograph=False, experimental_attributes=attributes
-        ).get_concrete_function(number),
-        tf.function(finish, autograph=False).get_concrete_function(number),
-    )
+class _Resident:
+    """Tensors that are on the device already; see `loader.tensors.Transport`."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._dtypes = [tensor.dtype for tensor in tf.nest.flatten(batch)]
+        self.device = device()
+        self.specs = [
+            tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for tensor in _carried(batch)
+        ]
+        self.element_spec = batch_spec(self.specs, self.to_batch)
+
+    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+        """They come in the order of the specs."""
+        return list(parts)
+
+    def call(self, function: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Unlike `tf.numpy_function` this leaves tensors where they are."""
+        return tf.py_function(function, inputs, [spec.dtype for spec in self.specs])
+
+    def to_batch(self, parts: Any) -> Any:
+        """With their own dtypes again."""
+        tensors = [tf.bitcast(*pair) for pair in zip(parts, self._dtypes, strict=True)]
+        return tf.nest.pack_sequence_as(self._batch, tensors)
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Nothing: batches are put together where they are used."""
+        return dataset

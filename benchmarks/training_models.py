@@ -30,8 +30,11 @@ def our_mlp(shape: Shape, ids: str) -> keras.Model:
     )
 
 
-def naive_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
-    """As with feature columns: each column by itself, lists as sparse tensors."""
+def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.Model:
+    """As with feature columns: each column by itself, lists as sparse tensors.
+
+    `hashed` makes ids of values in the model, as `categorical_column_with_hash_bucket` does.
+    """
     numbers, scalars = _inputs(shape, ids)
     pairs = {
         name: tuple(_ids(name + half, ids) for half in ("__values", "__nnzs"))
@@ -39,13 +42,14 @@ def naive_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
     }
     wide, deep = [], []
     for name, rows in shape.scalars.items():
-        wide.append(keras.layers.Flatten()(keras.layers.Embedding(rows, 1)(scalars[name])))
-        deep.append(
-            keras.layers.Flatten()(keras.layers.Embedding(rows, shape.width)(scalars[name]))
-        )
+        column = HashBucket(rows)(scalars[name]) if hashed else scalars[name]
+        wide.append(keras.layers.Flatten()(keras.layers.Embedding(rows, 1)(column)))
+        deep.append(keras.layers.Flatten()(keras.layers.Embedding(rows, shape.width)(column)))
     for name, rows in shape.multi.items():
-        wide.append(SparseLookup(rows, 1, "sum")(pairs[name]))
-        deep.append(SparseLookup(rows, shape.width, "mean")(pairs[name]))
+        values, lengths = pairs[name]
+        pair = (HashBucket(rows)(values) if hashed else values, lengths)
+        wide.append(SparseLookup(rows, 1, "sum")(pair))
+        deep.append(SparseLookup(rows, shape.width, "mean")(pair))
     x = keras.layers.Concatenate()([*deep, *numbers.values()])
     x = keras.layers.Dense(1)(_dense(x, shape))
     linear = keras.layers.Dense(1)(keras.layers.Concatenate()(list(numbers.values())))
@@ -63,6 +67,23 @@ def our_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
     dtypes: dict[str, Any] = dict.fromkeys(shape.scalars, ids)
     dtypes |= dict.fromkeys(shape.multi, (ids, ids))
     return models.wide_and_deep(sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes)
+
+
+class HashBucket(keras.layers.Layer):
+    """Values to ids by their text's hash, which TensorFlow computes on the host."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+        self.supports_jit = False
+
+    def call(self, values: tf.Tensor) -> tf.Tensor:
+        """The ids, of the same shape."""
+        return tf.strings.to_hash_bucket_fast(tf.strings.as_string(values), self.rows)
+
+    def compute_output_spec(self, values: Any) -> Any:
+        """The same shape, int64."""
+        return keras.KerasTensor(values.shape, "int64")
 
 
 class SparseLookup(keras.layers.Layer):

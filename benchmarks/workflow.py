@@ -112,8 +112,8 @@ def compare(data: str, names: list[str], options: Options) -> None:
         f"checksums equal: {len(checksums) == 1}"
     )
     print(
-        f"{'':10} {'fit s':>8} {'transform s':>12} {'rows/s':>12} {'ours to it':>11} "
-        f"{'CPU s':>8} {'ours to it':>11} {'peak GB':>8}"
+        f"{'':10} {'fit s':>8} {'transform s':>12} {'rows/s':>12} {'ours to it, lowest..highest':>27} "
+        f"{'CPU s':>8} {'ours to it':>27} {'peak GB':>8}"
     )
     totals = {n: [turn[n]["fit"] + turn[n]["transform"] for turn in rounds] for n in names}
     cpu = {n: [turn[n]["cpu"] for turn in rounds] for n in names}
@@ -123,16 +123,16 @@ def compare(data: str, names: list[str], options: Options) -> None:
         speed = options.rows / statistics.median(totals[name])
         print(
             f"{name:10} {median['fit']:8.2f} {median['transform']:12.2f} {speed:12,.0f} "
-            f"{_ratio(totals, name):10.2f}x {median['cpu']:8.1f} {_ratio(cpu, name):10.2f}x "
+            f"{_ratio(totals, name):>27} {median['cpu']:8.1f} {_ratio(cpu, name):>27} "
             f"{median['gigabytes']:8.2f}",
             flush=True,
         )
 
 
-def _ratio(values: dict[str, list[float]], name: str) -> float:
-    """The median over the rounds of a contestant's value to ours."""
-    pairs = zip(values["ours"], values[name], strict=True)
-    return statistics.median(other / own for own, other in pairs)
+def _ratio(values: dict[str, list[float]], name: str) -> str:
+    """A contestant's value to ours in the same round: the median, and the range over the rounds."""
+    ratios = [other / own for own, other in zip(values["ours"], values[name], strict=True)]
+    return f"{statistics.median(ratios):.2f}x {min(ratios):.2f}..{max(ratios):.2f}"
 
 
 def main() -> None:

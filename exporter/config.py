@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from exporter.errors import ExportError
-from exporter.model_spec import ModelSpec, Queue, Tensor
-from workflow.schema import DTYPES
+from exporter.model_spec import ModelSpec, Queue, Tensor, WarmUpTensor
+from workflow.dtypes import DTYPES
 
 
 def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
@@ -43,8 +43,9 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
         _set_queue(config.dynamic_batching, model.queue)
     if model.response_cache:
         config.response_cache.enable = True
-    if model.warm_up:
-        _set_warm_up(config.model_warmup.add(name="one row of zeros"), model)
+    for number, request in enumerate(model.warm_up):
+        # Triton leaves out a warm-up of batch size 0, even where requests are not joined.
+        _set_warm_up(config.model_warmup.add(name=f"row {number}", batch_size=1), request)
     if model.instances:
         kind = pb.ModelInstanceGroup.Kind.Value(model.instance_kind)
         config.instance_group.add(name=model.name, count=model.instances, kind=kind)
@@ -76,14 +77,12 @@ def _set_queue(batching: Any, queue: Queue) -> None:
         batching.default_queue_policy.default_timeout_microseconds = queue.timeout_us
 
 
-def _set_warm_up(warm_up: Any, model: ModelSpec) -> None:
-    warm_up.batch_size = 1 if model.max_batch_size else 0
-    for tensor in model.inputs:
-        entry = warm_up.inputs[tensor.name]
+def _set_warm_up(warm_up: Any, request: Mapping[str, WarmUpTensor]) -> None:
+    for name, tensor in request.items():
+        entry = warm_up.inputs[name]
         entry.data_type = pb.DataType.Value(DTYPES[tensor.dtype].triton_config)
-        dims = tensor.dims[1:] if model.max_batch_size else (1, *tensor.dims[1:])
-        entry.dims.extend(max(size, 1) for size in dims)
-        entry.zero_data = True
+        entry.dims.extend(tensor.dims)
+        entry.input_data_file = tensor.file
 
 
 def parse_config(text: str) -> Any:
@@ -104,4 +103,5 @@ def read_config(path: Path) -> Any:
     try:
         return parse_config(path.read_text(encoding="utf-8"))
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise ExportError(f"Expected a model's config in {path}. Received: {error}.") from error
+        reason = str(error).rstrip(".")
+        raise ExportError(f"Expected a model's config in {path}. Received: {reason}.") from error

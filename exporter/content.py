@@ -30,7 +30,7 @@ def generation_of(models: dict[str, dict[str, str]]) -> str:
 
     Example:
         >>> generation_of({"movies_nvt": {"model.py": "9f86d0"}})
-        '0b1b2cf3d5a1e5c4'
+        'e4be2c6fdb77af74'
     """
     text = json.dumps(models, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,18 +6,22 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from exporter.config import config_text
 from exporter.content import file_hash, file_hashes, generation_of
 from exporter.errors import ExportError
 from exporter.features import select_features
+from exporter.model_spec import ModelSpec
+from exporter.network import Network, as_network
 from exporter.options import ServingOptions
 from exporter.pipeline import Pipeline
 from exporter.plan import Plan, make_plan, runtime_of
 from exporter.publish import (
     CONFIG,
     MANIFEST,
+    WARM_UP,
     compatible_versions,
     expect_free,
     publish,
@@ -27,7 +31,6 @@ from exporter.report import ExportReport
 from exporter.runtimes.runtime import Writer
 from exporter.staging import exclusive, staging, write_errors
 from training.errors import TrainingError
-from training.signature import model_signature
 from workflow import Workflow, WorkflowError
 
 
@@ -56,8 +59,9 @@ def export_tensorflow_ensemble(
     the workflow are not changed.
 
     Args:
-        model: a Keras model with named inputs; a list column `x` is the pair of inputs
-            `x__values` and `x__nnzs`. Its inputs decide the dtypes that are served.
+        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel
+            (to ONNX up to 64 MB); a list column `x` is the pair of inputs `x__values` and
+            `x__nnzs`. Its inputs decide the dtypes that are served.
         workflow: fitted; outputs that the network does not take are left out.
         name: the ensemble's name.
         model_path: the model repository; made if missing.
@@ -87,11 +91,13 @@ def export_tensorflow_ensemble(
         ... )  # doctest: +SKIP
     """
     _expect_known_arguments(nvtabular_backend, cats, conts)
+    _expect_types(workflow, model_path, label_columns, sparse_max, serving)
     options = serving or ServingOptions()
-    plan = _plan(model, workflow, name, label_columns, sparse_max, version, options)
+    network = _checked(model)
+    plan = _plan(network, workflow, name, label_columns, sparse_max, version, options)
     repository = Path(model_path)
     models = [spec.name for spec in plan.models]
-    writers = runtime_of(plan.pipeline).prepare(model, plan.pipeline)
+    writers = runtime_of(plan.pipeline).prepare(network, plan.pipeline)
     with write_errors(repository), exclusive(repository) as alone:
         if alone:
             recover(repository, name)
@@ -111,8 +117,27 @@ def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
         )
 
 
+def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:
+    for name, value, kind, words in (
+        ("workflow", workflow, Workflow, "a fitted Workflow; Workflow.load reads a saved one"),
+        ("model_path", path, (str, os.PathLike), "the path of a model repository"),
+        ("label_columns", labels, (list, tuple, NoneType), 'a list of names such as ["rating"]'),
+        ("sparse_max", sparse_max, (Mapping, NoneType), 'widths by column, such as {"genres": 5}'),
+        ("serving", serving, (ServingOptions, NoneType), "ServingOptions"),
+    ):
+        if not isinstance(value, kind):
+            raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
+
+
+def _checked(model: Any) -> Network:
+    try:
+        return as_network(model)
+    except TrainingError as error:
+        raise ExportError(str(error)) from error
+
+
 def _plan(
-    model: Any,
+    network: Network,
     workflow: Workflow,
     name: str,
     labels: Sequence[str] | None,
@@ -121,11 +146,10 @@ def _plan(
     options: ServingOptions,
 ) -> Plan:
     try:
-        signature = model_signature(model)
-        features = select_features(workflow, signature, labels, sparse_max)
-    except (TrainingError, WorkflowError) as error:
+        features = select_features(workflow, network.signature, labels, sparse_max)
+    except WorkflowError as error:
         raise ExportError(str(error)) from error
-    return make_plan(Pipeline(name, version, features, signature, options))
+    return make_plan(Pipeline(name, version, features, network.signature, options))
 
 
 def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
@@ -135,6 +159,8 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
         folder.mkdir(parents=True)
     for name, write in writers.items():
         write(folders[name])
+    for spec in plan.models:
+        _write_warm_up(stage / spec.name / WARM_UP, spec)
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
     generation = generation_of(hashes)
     configs = {}
@@ -145,6 +171,23 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
         path = stage / spec.name / CONFIG
         path.write_text(config_text(spec, older))
         configs[spec.name] = file_hash(path)
-    manifest = {"generation": generation, "models": hashes, "configs": configs}
+    manifest = {
+        "generation": generation,
+        "models": hashes,
+        "configs": configs,
+        "warm_up": {
+            m.name: file_hashes(stage / m.name / WARM_UP / str(m.version))
+            for m in plan.models
+            if m.warm_up
+        },
+    }
     (folders[plan.published.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return generation
+
+
+def _write_warm_up(folder: Path, spec: ModelSpec) -> None:
+    for request in spec.warm_up:
+        for tensor in request.values():
+            path = folder / tensor.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(tensor.content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from exporter.errors import ExportError
 from exporter.lists import cut_widths, expect_widths
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
+from workflow.dtypes import DTYPES, dtype_of
 from workflow.expressions.program import Program, build, with_nullable_inputs
-from workflow.schema import DTYPES, ColumnSchema, Schema, Tags, dtype_of
+from workflow.schema import ColumnSchema, Schema, Tags
 from workflow.wire import NNZS, VALUES, WireColumn, wire_column
 
 
@@ -101,10 +103,6 @@ def select_features(
 def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
     if label_columns is None:
         return tuple(workflow.output_schema.tagged(Tags.TARGET))
-    if isinstance(label_columns, str):
-        raise ExportError(
-            f"Expected label_columns as a list of names. Received: {label_columns!r}. Use [{label_columns!r}]."
-        )
     known = [*workflow.output_schema, *workflow.input_schema]
     for name in label_columns:
         if name not in known:
@@ -141,8 +139,18 @@ def _wanted_columns(signature: ModelSignature, produced: Schema) -> list[WireCol
         raise ExportError(
             f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
             f"It makes {', '.join(produced)}."
+            + (
+                " Give the inputs names: keras.Input(..., name=...)."
+                if _are_made_up(missing)
+                else ""
+            )
         )
     return list(columns.values())
+
+
+def _are_made_up(names: Iterable[str]) -> bool:
+    """Whether Keras has named some of these inputs itself."""
+    return any(re.fullmatch(r"(keras_tensor|input)(_\d+)?", name) for name in names)
 
 
 def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:

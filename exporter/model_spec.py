@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from workflow.wire import VALUES
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,25 @@ class Tensor:
     dims: tuple[int, ...] = (-1, 1)
     ragged: bool = False
 
+    @property
+    def shape(self) -> str:
+        """For people: `[N, 1]`."""
+        return shape_text(self.name, self.dims)
+
     def __str__(self) -> str:
-        return f"{self.name} {self.dtype}[{', '.join('N' if d < 0 else str(d) for d in self.dims)}]"
+        return f"{self.name} {self.dtype}{self.shape}"
+
+
+def shape_text(name: str, dims: Sequence[int]) -> str:
+    """A shape for people: N are the rows, L is a width that a request chooses, V all values.
+
+    Example:
+        >>> shape_text("genres", [-1, -1]), shape_text("genres__values", [-1, 1])
+        ('[N, L]', '[V, 1]')
+    """
+    first = "V" if name.endswith(VALUES) else "N"
+    words = ["L" if size < 0 else str(size) for size in dims]
+    return f"[{', '.join([first, *words[1:]] if dims and dims[0] < 0 else words)}]"
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,23 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class WarmUpTensor:
+    """A tensor of a request that the server makes by itself.
+
+    Attributes:
+        file: where its bytes lie, below the model's folder `warmup`.
+        dtype: of the dtype table.
+        dims: its shape, without the rows where requests are joined.
+        content: its bytes, as Triton reads them.
+    """
+
+    file: str
+    dtype: str
+    dims: tuple[int, ...]
+    content: bytes
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything that a config.pbtxt says.
 
@@ -75,8 +111,8 @@ class ModelSpec:
         widths: inputs that the server itself makes of a ragged one, the width of each row:
             the ragged input by the name of the made one.
         response_cache: whether the server keeps answers.
-        warm_up: whether the server asks the model for a row of zeros, empty strings and empty
-            lists before it calls it ready.
+        warm_up: the requests that the server makes before it calls the model ready, each with
+            all its tensors by name.
     """
 
     name: str
@@ -93,4 +129,4 @@ class ModelSpec:
     queue: Queue | None = None
     widths: Mapping[str, str] = field(default_factory=dict)
     response_cache: bool = False
-    warm_up: bool = False
+    warm_up: tuple[Mapping[str, WarmUpTensor], ...] = ()

@@ -12,8 +12,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.errors import ExportError
+from workflow.dtypes import SchemaError
 from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
-from workflow.schema import SchemaError
 
 FILE, TABLES_FILE = "model.onnx", "tables.data"
 # Larger tables go to a file of their own: inside they would be copied three times on the way.

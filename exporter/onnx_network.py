@@ -1,4 +1,4 @@
-"""A Keras model as an ONNX model, by way of tf2onnx.
+"""A network as an ONNX model, by way of tf2onnx.
 
 Converting constants is what takes tf2onnx long, so large weights are inputs of the function that
 it converts, and become initializers afterwards.
@@ -17,41 +17,50 @@ import onnx
 import tensorflow as tf
 
 from exporter.errors import ExportError
+from exporter.network import Network
+from exporter.onnx_conversions import HANDLERS
 from exporter.onnx_model import OnnxModel, Table, rename
 from training.quiet import quiet
-from training.saved_model import network_function
-from training.signature import ModelSignature
 
 OPSET = 18
 # Weights with more bytes are left out of the conversion.
 LARGE = 100_000
+# The conversion of larger constants takes minutes.
+MOST_FROZEN = 64_000_000
 ADVICE = 'Use runtime="tensorflow" or runtime="fused_tensorflow", which run every Keras model.'
 
 
-def network_to_onnx(model: keras.Model, signature: ModelSignature) -> OnnxModel:
-    """A Keras model in inference mode, its inputs and outputs named as in its signature.
+def network_to_onnx(network: Network) -> OnnxModel:
+    """A network in inference mode, its inputs and outputs named as in its signature.
 
     Raises:
-        ExportError: tf2onnx is not installed, or cannot convert an operation of the model.
+        ExportError: tf2onnx is not installed, cannot convert an operation of the model, or would
+            take minutes.
     """
+    signature = network.signature
+    if network.frozen_bytes > MOST_FROZEN:
+        raise ExportError(
+            f"Expected weights up to {MOST_FROZEN / 1e6:.0f} MB in a SavedModel, since they take part "
+            f"in the conversion to ONNX. Received: {network.frozen_bytes / 1e6:,.0f} MB. Give the Keras "
+            'model or its .keras file, or use runtime="tensorflow" or runtime="fused_tensorflow".'
+        )
     strings = [spec.name for spec in signature.inputs if spec.dtype == "string"]
     if strings:
         raise ExportError(
             "Expected a network without strings, which ONNX has no operations for. "
             f"Received: the inputs {', '.join(strings)}. {ADVICE}"
         )
-    large = [v for v in model.variables if np.prod(v.shape) * 4 > LARGE]
+    large = [v for v in network.variables if np.prod(v.shape) * 4 > LARGE]
     inputs = [
         tf.TensorSpec(s.shape, s.dtype, name=f"in{n}") for n, s in enumerate(signature.inputs)
     ]
     tables = [tf.TensorSpec(v.shape, v.dtype, name=f"table{n}") for n, v in enumerate(large)]
-    call = network_function(model, signature)
 
     def serve(*tensors: Any) -> list[Any]:
         given = dict(zip((s.name for s in signature.inputs), tensors, strict=False))
         swapped = zip(large, tensors[len(given) :], strict=True)
         with keras.StatelessScope(state_mapping=list(swapped)):
-            answer = call(**given)
+            answer = network.call(**given)
         return [answer[spec.name] for spec in signature.outputs]
 
     converted = _convert(tf.function(serve, autograph=False), [*inputs, *tables])
@@ -95,7 +104,7 @@ def _convert(function: Any, specs: list[Any]) -> onnx.ModelProto:
         # It logs each step, and each optimisation of its that failed.
         with quiet("tf2onnx", logging.CRITICAL):
             model, _ = tf2onnx.convert.from_function(
-                function, specs, opset=OPSET, custom_op_handlers=_handlers()
+                function, specs, opset=OPSET, custom_op_handlers=HANDLERS
             )
     except Exception as error:  # tf2onnx raises whatever it meets
         text = " ".join(str(error).split())[:300]
@@ -120,54 +129,3 @@ def _expect_standard(model: onnx.ModelProto) -> None:
             "Expected a network of operations that ONNX has. "
             f"Received: TensorFlow's {', '.join(unknown)}. {ADVICE}"
         )
-
-
-def _handlers() -> dict[str, Any]:
-    """Conversions of our own: tf2onnx's sum over segments takes no empty lists, and it lacks Erfc."""
-    return {"SparseSegmentSumWithNumSegments": (_sum_segments, []), "Erfc": (_erfc, [])}
-
-
-def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
-    """1 - erf(x), which the gelu activation needs."""
-    output = node.output[0]
-    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
-    graph.remove_node(node.name)
-    one = np.ones(1, onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    erf = graph.make_node("Erf", [node.input[0]]).output[0]
-    constant = graph.make_const(f"{name}/one", one).output[0]
-    graph.make_node("Sub", [constant, erf], outputs=[output], shapes=[shape], dtypes=[dtype])
-
-
-def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
-    """The rows of `data` that `indices` name, added up by segment, as a scatter onto zeros."""
-    data, indices, segments, count = node.input
-    output, dtype = node.output[0], graph.get_dtype(node.output[0])
-    shape = graph.get_shape(output)
-    graph.remove_node(node.name)
-
-    def add(operator: str, *inputs: str, **attributes: Any) -> str:
-        return str(graph.make_node(operator, list(inputs), attr=attributes).output[0])
-
-    def vector(label: str, *values: int) -> str:
-        return str(graph.make_const(f"{name}/{label}", np.array(values, np.int64)).output[0])
-
-    as_int64 = {"to": onnx.TensorProto.INT64}
-    rows = add("Reshape", add("Cast", count, **as_int64), vector("one", 1))
-    width = add("Slice", add("Shape", data), vector("from", 1), vector("to", 2**31))
-    zeros = add("Expand", _zero(graph, name, dtype), add("Concat", rows, width, axis=0))
-    places = add("Reshape", add("Cast", segments, **as_int64), vector("column", -1, 1))
-    added = add("Gather", data, add("Cast", indices, **as_int64))
-    graph.make_node(
-        "ScatterND",
-        [zeros, places, added],
-        attr={"reduction": "add"},
-        outputs=[output],
-        shapes=[shape],
-        dtypes=[dtype],
-    )
-
-
-def _zero(graph: Any, name: str, dtype: int) -> str:
-    """A constant 0 of one of ONNX's types."""
-    zero = np.zeros(1, onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    return str(graph.make_const(f"{name}/zero", zero).output[0])

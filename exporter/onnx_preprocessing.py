@@ -31,22 +31,8 @@ def onnx_spec(
         instance_kind=options.network_kind,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
-        warm_up=options.warm_up,
         widths={t.name + WIDTHS_SUFFIX: t.name for t in inputs if t.ragged},
     )
-
-
-def expect_no_limits(pipeline: Pipeline) -> None:
-    """Refuse limits, which no ONNX graph checks.
-
-    Raises:
-        ExportError: a limit is set.
-    """
-    if pipeline.options.limits:
-        raise ExportError(
-            f"Expected no {', '.join(pipeline.options.limits)}: an ONNX graph checks none. "
-            'Use runtime="tensorflow", whose preprocessing does.'
-        )
 
 
 def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -> onnx.ModelProto:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from exporter.errors import ExportError
 from exporter.model_spec import Queue
@@ -13,8 +15,8 @@ _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
     0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
 }
-_LIMITS = ("keep_versions", "max_rows", "max_list_length", "max_string_bytes")
-_BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us", "warm_up")
+LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
+_BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
 @dataclass(frozen=True)
@@ -42,17 +44,22 @@ class ServingOptions:
             GPU where the server has one.
         preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
             CPU, in Python one process each.
-        response_cache: whether the server keeps answers for equal requests, if it was started
-            with a cache.
-        warm_up: whether the server asks each step for a row of zeros, empty strings and empty lists
-            before it calls the model ready, so that the first request is not slow.
+        response_cache: whether the server keeps answers for equal requests; it has to be started
+            with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or a Triton of one's
+            own with `--cache-config=local,size=...`).
+        warm_up: whether the server asks each model for some rows before it calls the model
+            ready, so that the first request is not slow.
+        golden_rows: raw rows to ask for then, as a Polars or pandas frame, a dict of columns or
+            parquet paths; the first 8 are taken, and stay readable in the repository. Without
+            them it is a row of zeros, empty strings and lists of one of them.
         keep_versions: how many versions stay loadable at most; None for all that fit the config.
         max_rows: the rows of a request at most.
         max_list_length: the values of a row of a list at most.
-        max_string_bytes: the bytes of a string at most.
+        max_string_bytes: the bytes of a string at most. The three limits are checked before any
+            work by our models, in Python; a backend of Triton's own checks `max_batch_size`.
 
     Raises:
-        ExportError: a value that makes no sense.
+        ExportError: a value that makes no sense, or two that contradict each other.
 
     Example:
         >>> ServingOptions(runtime="fused_onnx", max_batch_size=1024).runtime
@@ -68,7 +75,8 @@ class ServingOptions:
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
     response_cache: bool = False
-    warm_up: bool = False
+    warm_up: bool = True
+    golden_rows: Any = field(default=None, repr=False, compare=False)
     keep_versions: int | None = None
     max_rows: int | None = None
     max_list_length: int | None = None
@@ -83,15 +91,11 @@ class ServingOptions:
         for smallest, names in _COUNTS.items():
             for name in names:
                 _expect_count(name, getattr(self, name), smallest)
-        for name in _LIMITS:
+        for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
-        needless = [name for name in _BATCHED if getattr(self, name)]
-        if needless and not self.max_batch_size:
-            raise ExportError(
-                f"{', '.join(needless)} works where the server joins requests. "
-                "Set max_batch_size as well, for example 1024."
-            )
+        for contradiction in _contradictions(self):
+            raise ExportError(contradiction)
 
     @property
     def queue(self) -> Queue:
@@ -101,8 +105,37 @@ class ServingOptions:
     @property
     def limits(self) -> dict[str, int]:
         """The limits of a request that are set, by name."""
-        named = {name: getattr(self, name) for name in _LIMITS if name.startswith("max_")}
+        named = {name: getattr(self, name) for name in LIMITS}
         return {name: value for name, value in named.items() if value is not None}
+
+
+def _contradictions(options: ServingOptions) -> Iterator[str]:
+    """What options say of each other that cannot be so."""
+    rows = options.max_batch_size
+    needless = [name for name in _BATCHED if getattr(options, name)]
+    if needless and not rows:
+        yield (
+            f"{', '.join(needless)} works where the server joins requests. "
+            "Set max_batch_size as well, for example 1024."
+        )
+    if rows and (options.max_rows or 0) > rows:
+        yield (
+            f"Expected max_rows up to max_batch_size, which is {rows}: the server refuses more. "
+            f"Received: {options.max_rows}."
+        )
+    if 0 < options.queue_timeout_us <= options.max_queue_delay_us:
+        yield (
+            "Expected queue_timeout_us above max_queue_delay_us, or requests that wait for "
+            f"others are refused. Received: {options.queue_timeout_us} and "
+            f"{options.max_queue_delay_us}."
+        )
+    if options.runtime.startswith("fused") and options.preprocess_instances > 1:
+        yield (
+            f'Expected no preprocess_instances: runtime="{options.runtime}" is one model. '
+            f"Received: {options.preprocess_instances}. Use network_instances."
+        )
+    if options.golden_rows is not None and not options.warm_up:
+        yield "golden_rows are what the server is warmed up with. Leave warm_up=True, or them out."
 
 
 def _expect_count(name: str, count: object, smallest: int) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from exporter.features import Features
 from exporter.options import ServingOptions
 from training.signature import ModelSignature
+from workflow.dtypes import DTYPES
 from workflow.expressions.program import Program, build
 from workflow.expressions.tree import source
 from workflow.expressions.types import Type
-from workflow.schema import DTYPES, ColumnSchema, Schema
+from workflow.schema import ColumnSchema, Schema
 from workflow.wire import WireColumn
 
 

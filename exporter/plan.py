@@ -11,6 +11,7 @@ from exporter.features import Features
 from exporter.model_spec import ModelSpec
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime
+from exporter.warm_up import with_warm_up
 from exporter.wiring import prove, prove_alone
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -67,7 +68,7 @@ def make_plan(pipeline: Pipeline) -> Plan:
         )
     if type(version) is not int or version < 1:
         raise ExportError(f"Expected the version as a whole number from 1. Received: {version!r}.")
-    plan = Plan(pipeline, runtime_of(pipeline).plan(pipeline))
+    plan = Plan(pipeline, with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline)))
     if plan.steps:
         prove(plan.published, plan.steps)
     else:

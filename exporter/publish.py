@@ -22,9 +22,11 @@ from typing import Any
 
 from exporter.config import parse_config, read_config
 from exporter.errors import ExportError
-from exporter.staging import JOURNAL, leftovers
+from exporter.staging import JOURNAL, leftovers, remove_if_empty
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
+# Where Triton looks for the requests that a config says it makes by itself; each version has its own.
+WARM_UP = "warmup"
 # What a config may say anew without an older version being another.
 _NOT_OF_A_VERSION = (
     *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
@@ -44,11 +46,14 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
     Raises:
         ExportError: a model holds it, or the name belongs to another ensemble or its step.
     """
-    held = [repository / model / str(version) for model in models]
-    if found := [str(folder) for folder in held if folder.exists()]:
-        raise ExportError(
-            f"Version {version} is there already: {', '.join(found)}. Export the next version, or remove this one."
-        )
+    for folders in zip(
+        *([repository / m / p for p in _parts(version)] for m in models), strict=True
+    ):
+        if found := [str(folder) for folder in folders if folder.exists()]:
+            raise ExportError(
+                f"Version {version} is there already: {', '.join(found)}. Export the next version, "
+                "or remove this one."
+            )
     for model in models:
         path = repository / model / CONFIG
         published = model == models[-1]
@@ -57,6 +62,11 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
                 f"Expected {model} to be {'what clients ask' if published else 'a step'}, as it will be. "
                 f"Received: {path}, which says otherwise. Export under another name."
             )
+
+
+def _parts(version: int) -> tuple[Path, Path]:
+    """The folders of a version inside the folder of its model."""
+    return Path(str(version)), Path(WARM_UP) / str(version)
 
 
 def is_published(config: Any) -> bool:
@@ -77,7 +87,10 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
         fresh = [model for model in models if not (repository / model).exists()]
         for model in models:
             if model not in fresh:
-                _move(stage / model / str(version), repository / model / str(version))
+                for part in _parts(version):
+                    if (stage / model / part).exists():
+                        (repository / model / part.parent).mkdir(exist_ok=True)
+                        _move(stage / model / part, repository / model / part)
         for model in models:
             if model in fresh:
                 _move(stage / model, repository / model)
@@ -127,7 +140,7 @@ def _is_published(stage: Path, repository: Path, name: str) -> bool:
 def _roll_back(stage: Path, repository: Path) -> None:
     """Put everything back as the journal says, in the opposite order; can be done twice."""
     journal = json.loads((stage / JOURNAL).read_text())
-    version, models = str(journal["version"]), journal["models"][::-1]
+    version, models = journal["version"], journal["models"][::-1]
     for model in models:
         moved = not (stage / model / CONFIG).exists()
         if moved and model not in journal["configured"]:
@@ -136,10 +149,11 @@ def _roll_back(stage: Path, repository: Path) -> None:
             (stage / BEFORE / model).replace(repository / model / CONFIG)
     for model in models:
         folder = repository / model
-        if not (stage / model / version).exists() and (folder / version).exists():
-            shutil.rmtree(folder / version)
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+        for part in _parts(version):
+            if not (stage / model / part).exists() and (folder / part).exists():
+                shutil.rmtree(folder / part)
+        for empty in (folder / WARM_UP, folder):
+            remove_if_empty(empty)
     _sync(repository)
     (stage / JOURNAL).unlink()
 

@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec, Tensor
+from exporter.network import SIGNATURE, Network
 from exporter.pipeline import Pipeline, relay
 from exporter.runtimes.runtime import Writer
 from training.errors import TrainingError
-from training.saved_model import network_function, network_state, save_model
 from workflow.expressions.tensorflow import WireInterpreter
 
-SIGNATURE, GRAPH_TAG = "serving_default", "serve"
+GRAPH_TAG = "serve"
 FOLDER = "model.savedmodel"
 
 
@@ -37,31 +37,29 @@ def saved_model_spec(
         instance_kind=options.network_kind,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
-        warm_up=options.warm_up,
     )
 
 
-def network_writer(model: Any, pipeline: Pipeline, packing: Mapping[str, Sequence[str]]) -> Writer:
+def network_writer(
+    network: Network, pipeline: Pipeline, packing: Mapping[str, Sequence[str]]
+) -> Writer:
     """Writes the network as it is, or as one that takes packed tensors and padded lists.
 
     Args:
-        model: the Keras model.
+        network: the network.
         pipeline: what is exported.
         packing: which tensors each packed one is made of.
     """
     travelling, taken = pipeline.unpadded
     if not packing and not taken:
-        return lambda folder: _write(
-            folder, lambda path: save_model(model, path, signature=SIGNATURE)
-        )
+        return lambda folder: _write(folder, network.save)
     unpad = WireInterpreter(relay(taken), travelling, taken) if taken else None
-    call = network_function(model, pipeline.signature)
 
     def serve(**tensors: Any) -> dict[str, Any]:
         for name, members in packing.items():
             parts = tf.split(tensors.pop(name), len(members), axis=1)
             tensors |= dict(zip(members, parts, strict=True))
-        return dict(call(**(tensors | (unpad(tensors) if unpad else {}))))
+        return network.call(**(tensors | (unpad(tensors) if unpad else {})))
 
     specs = {spec.name: spec for spec in map(_named_spec, pipeline.signature.inputs)}
     if unpad is not None:
@@ -72,21 +70,24 @@ def network_writer(model: Any, pipeline: Pipeline, packing: Mapping[str, Sequenc
     for name, members in packing.items():
         packed = [specs.pop(member) for member in members]
         specs[name] = tf.TensorSpec([None, len(members)], packed[0].dtype, name=name)
-    return function_writer(model, serve, specs, unpad)
+    return function_writer(network, serve, specs, unpad)
 
 
 def function_writer(
-    model: Any, serve: Callable[..., Any], specs: Mapping[str, Any], *modules: tf.Module | None
+    network: Network,
+    serve: Callable[..., Any],
+    specs: Mapping[str, Any],
+    *modules: tf.Module | None,
 ) -> Writer:
     """Writes a SavedModel of one signature.
 
     Args:
-        model: the Keras model that the function calls.
+        network: the network that the function calls.
         serve: a function of the named tensors.
         specs: their specs.
         modules: what else of state the function needs.
     """
-    state = network_state(model)
+    state = network.state()
     state.modules = [module for module in modules if module is not None]
     function = tf.function(serve, autograph=False).get_concrete_function(**specs)
     return lambda folder: _write(

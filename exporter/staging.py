@@ -55,7 +55,7 @@ def exclusive(repository: Path) -> Iterator[bool]:
         yield held
     except BaseException:
         for folder in made:
-            _remove_if_empty(folder)
+            remove_if_empty(folder)
         raise
     finally:
         if descriptor is not None:
@@ -85,7 +85,8 @@ def _is_same(descriptor: int, folder: Path) -> bool:
     return folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())
 
 
-def _remove_if_empty(folder: Path) -> None:
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder that is there and holds nothing."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 

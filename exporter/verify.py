@@ -10,7 +10,7 @@ from typing import Any
 from exporter.config import read_config
 from exporter.content import file_hash, generation_of
 from exporter.errors import ExportError
-from exporter.publish import CONFIG, MANIFEST, is_published
+from exporter.publish import CONFIG, MANIFEST, WARM_UP, is_published
 
 
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:
@@ -38,6 +38,8 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
     manifest = _read_manifest(root / name / str(version) / MANIFEST)
     for model, files in manifest["models"].items():
         _verify_folder(root / model / str(version), files)
+    for model, files in manifest["warm_up"].items():
+        _verify_folder(root / model / WARM_UP / str(version), files)
     if version == pinned:
         for model, expected in manifest["configs"].items():
             _verify_file(root / model / CONFIG, expected)
@@ -67,8 +69,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         whole = (
-            manifest.keys() == {"generation", "models", "configs"}
+            manifest.keys() == {"generation", "models", "configs", "warm_up"}
             and manifest["configs"].keys() == manifest["models"].keys()
+            and manifest["warm_up"].keys() <= manifest["models"].keys()
             and manifest["generation"] == generation_of(manifest["models"])
         )
     except (ValueError, AttributeError, TypeError) as error:

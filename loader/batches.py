@@ -2,7 +2,7 @@
 
 The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it.
 So the rows of any batch are known from the plan alone, which is what makes resuming cheap.
-Cutting copies nothing: a batch is views into its block.
+Cutting copies nothing where the batch size is a multiple of 64: a batch is views into its block.
 """
 
 from __future__ import annotations
@@ -21,12 +21,39 @@ from loader.plan import Chunk
 
 Array = npt.NDArray[Any]
 
+# TensorFlow's kernels abort the process on memory that is less aligned than this.
+ALIGNMENT = 64
+
+
+class Sliced:
+    """An array of which runs of rows are taken, each in memory that TensorFlow may borrow."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        # Asking an array for its address takes longer than cutting it.
+        self._address, self._row_bytes = array.ctypes.data, array.strides[0]
+        self._is_borrowable = array.dtype != object
+
+    def __getitem__(self, rows: slice) -> Array:
+        part = self.array[rows]
+        if self._is_borrowable and (self._address + rows.start * self._row_bytes) % ALIGNMENT:
+            return _aligned_copy(part)
+        return part
+
+
+def _aligned_copy(array: Array) -> Array:
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[:] = array
+    return copy
+
 
 @dataclass(frozen=True)
 class Dense:
     """A column with one row of the array for each row of the batch: shape (rows, width)."""
 
-    array: Array
+    array: Sliced
 
     def cut(self, start: int, stop: int) -> list[Array]:
         """The tensors of some rows."""
@@ -37,8 +64,8 @@ class Dense:
 class Ragged:
     """A list column: values (nnz, 1), lengths (rows, 1) and offsets (rows + 1,)."""
 
-    values: Array
-    lengths: Array
+    values: Sliced
+    lengths: Sliced
     offsets: Array
 
     def cut(self, start: int, stop: int) -> list[Array]:
@@ -155,17 +182,17 @@ def make_block(frame: pl.DataFrame, layout: Layout) -> Block:
 def make_column(series: pl.Series, column: BatchColumn) -> Dense | Ragged:
     """The numpy form of one column."""
     if not column.type.is_list:
-        return Dense(_as_array(series))
+        return Dense(Sliced(_as_array(series)))
     lengths = _as_array(lengths_of(series))
     values = _as_array(elements_of(series))
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths[:, 0], out=offsets[1:])
     if column.is_ragged:
-        return Ragged(values, lengths, offsets)
+        return Ragged(Sliced(values), Sliced(lengths), offsets)
     filler = "" if values.dtype == object else 0
     padded = np.full((len(lengths), column.width or 0), filler, values.dtype)
     padded[np.arange(column.width or 0) < lengths] = values[:, 0]
-    return Dense(padded)
+    return Dense(Sliced(padded))
 
 
 def _as_array(series: pl.Series) -> Array:

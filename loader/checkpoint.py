@@ -90,6 +90,8 @@ class LoaderCheckpoint(keras.callbacks.Callback):
                 f"Expected the weights of this model in {self._folder / content['weights']}. "
                 f"Received: {error}. Build the model that was saved, or remove the folder."
             ) from error
+        for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
+            variable.assign(seed)
         self._loader.set_state(content["loader"])
         return int(content["epoch"])
 
@@ -142,6 +144,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
             "format": _FORMAT,
             "epoch": self._epoch + self._epochs_done(),
             "weights": weights.name,
+            "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._state_after(self._batches),
         }
         partial = self._folder / f"{_POINTER}.partial"
@@ -154,6 +157,11 @@ class LoaderCheckpoint(keras.callbacks.Callback):
                 file.unlink()
 
 
+def _seeds(model: keras.Model) -> list[keras.Variable]:
+    """What dropout draws from, which Keras leaves out of a model's weights."""
+    return [variable for variable in model.variables if variable.name == "seed_generator_state"]
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
@@ -161,7 +169,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error}. Remove the folder to start anew."
         ) from error
-    keys = {"format", "epoch", "weights", "loader"}
+    keys = {"format", "epoch", "weights", "seeds", "loader"}
     if not isinstance(content, dict) or set(content) != keys or content["format"] != _FORMAT:
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r}. "

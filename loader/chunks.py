@@ -10,7 +10,9 @@ import polars as pl
 from loader.errors import DamagedError, LoaderError
 from loader.layout import BatchColumn, Layout
 from loader.plan import Piece
-from workflow.schema import DTYPES
+from workflow.dtypes import DTYPES
+
+_UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
 
 
 class ChunkReader(Protocol):
@@ -38,27 +40,23 @@ class ParquetReader:
         Raises:
             LoaderError: a file that cannot be decoded, or values that do not fit the layout.
         """
-        queries = [self._query(piece) for piece in pieces]
         try:
-            frames = _collect(queries)
-        except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
-            raise self._culprit(pieces, error) from error
+            frames = _collect([self._query(piece) for piece in pieces])
+        except _UNREADABLE:
+            frames = [self._read_alone(piece) for piece in pieces]  # tells which one it is
         for piece, frame in zip(pieces, frames, strict=True):
             check(frame, piece, self._layout)
         return frames
 
+    def _read_alone(self, piece: Piece) -> pl.DataFrame:
+        try:
+            return _collect([self._query(piece)])[0]
+        except _UNREADABLE as error:
+            raise unreadable(piece, error) from error
+
     def _query(self, piece: Piece) -> pl.LazyFrame:
         scan = pl.scan_parquet(piece.path, glob=False, **self._options)
         return scan.slice(piece.start, piece.rows).select(self._layout.names)
-
-    def _culprit(self, pieces: Sequence[Piece], error: BaseException) -> DamagedError:
-        """Read piece by piece to tell which one is broken."""
-        for piece in pieces:
-            try:
-                _collect([self._query(piece)])
-            except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as reason:
-                return unreadable(piece, reason)
-        return unreadable(pieces[0], error)
 
 
 def _collect(queries: list[pl.LazyFrame]) -> list[pl.DataFrame]:
@@ -91,13 +89,17 @@ def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:
     """
     if len(frame) != piece.rows:
         raise unreadable(piece, f"{len(frame)} rows where the footer promised {piece.rows}")
+    nulls = {}
     for column in layout.columns:
         series = frame.get_column(column.name)
         _check_type(series, column, piece)
         if column.type.is_list:
-            _check_list(series, column, piece)
-        elif DTYPES[column.type.dtype].kind != "float" and series.null_count():
-            raise null_error(column, piece, series.null_count())
+            _check_longest(series, column, piece)
+        if takes_no_null(column):
+            elements = elements_of(series) if column.type.is_list else series
+            nulls[column] = elements.null_count()
+    if any(nulls.values()):
+        raise null_error(nulls, piece)
 
 
 def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
@@ -108,11 +110,12 @@ def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
         raise unreadable(piece, f"{series.dtype} in column {column.name!r}, not {column.type}")
 
 
-def _check_list(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
-    if DTYPES[column.type.dtype].kind != "float":
-        elements = elements_of(series)
-        if elements.null_count():
-            raise null_error(column, piece, elements.null_count())
+def takes_no_null(column: BatchColumn) -> bool:
+    """Whether a null has no place in a column's tensor; a float's null becomes NaN."""
+    return DTYPES[column.type.dtype].kind != "float"
+
+
+def _check_longest(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
     longest = lengths_of(series).max() if column.width is not None else 0
     if column.width is not None and isinstance(longest, int) and longest > column.width:
         raise too_long(column, piece, longest)
@@ -132,12 +135,15 @@ def lengths_of(series: pl.Series) -> pl.Series:
     return series.list.len().fill_null(0).cast(pl.Int32)
 
 
-def null_error(column: BatchColumn, piece: Piece, nulls: int) -> DamagedError:
-    """The error for nulls where a tensor cannot hold any."""
+def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
+    """The error for nulls where tensors cannot hold any, by the number in each column."""
+    found = {column: count for column, count in nulls.items() if count}
+    columns = ", ".join(f"{column.name!r} ({column.type})" for column in found)
+    counts = ", ".join(f"{count} in {column.name!r}" for column, count in found.items())
     return DamagedError(
-        f"Expected column {column.name!r} ({column.type}) without nulls. "
-        f"Received: {nulls} nulls in {_where(piece)}. "
-        "Fill them in the workflow with FillMissing or Categorify."
+        f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
+        "Fill them in the workflow with FillMissing or Categorify.",
+        (piece.path, piece.row_group),
     )
 
 
@@ -154,7 +160,8 @@ def unreadable(piece: Piece, reason: object) -> DamagedError:
     """The error for a piece that cannot be decoded."""
     return DamagedError(
         f"Expected {piece.rows} rows from {_where(piece)}. Received: {reason}. "
-        "The file has changed or is damaged: write it again."
+        "The file has changed or is damaged: write it again.",
+        (piece.path, piece.row_group),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import polars as pl
 
@@ -11,9 +13,11 @@ from loader.errors import DamagedError, LoaderError
 from loader.files import RowGroup, Skipped
 from loader.plan import Piece
 
+T = TypeVar("T")
 
-class SkippingReader:
-    """Reads as another reader does, and puts the rows of others in the place of damaged ones.
+
+class StandIns:
+    """Which rows are read in the place of damaged ones.
 
     Leaving rows out would give workers different numbers of steps, and those with more would
     wait for the others for ever. So a damaged row group is replaced with as many rows of those
@@ -21,18 +25,77 @@ class SkippingReader:
     number of batches, and a position means the same rows after an interruption.
 
     Args:
-        reader: what reads.
         row_groups: all row groups there are.
         skipped: where to write down what was replaced.
     """
 
-    def __init__(
-        self, reader: ChunkReader, row_groups: Sequence[RowGroup], skipped: Skipped
-    ) -> None:
-        self._reader = reader
+    def __init__(self, row_groups: Sequence[RowGroup], skipped: Skipped) -> None:
         self._row_groups = row_groups
         self._skipped = skipped
         self._damaged: dict[tuple[str, int], DamagedError] = {}
+
+    def read(
+        self, read: Callable[[Sequence[Piece]], T], pieces: Sequence[Piece]
+    ) -> tuple[T, list[int]]:
+        """Read pieces, again for as long as a damaged one is found among them.
+
+        Args:
+            read: reads pieces; raises `DamagedError`.
+            pieces: what is wanted.
+
+        Returns:
+            What `read` gave, and by how many pieces each one of `pieces` was read.
+
+        Raises:
+            LoaderError: when not one row group can be read.
+        """
+        while True:
+            found = [self._instead_of(piece) for piece in pieces]
+            try:
+                return read(list(itertools.chain.from_iterable(found))), list(map(len, found))
+            except DamagedError as error:
+                self._damaged[error.where] = error
+
+    def _instead_of(self, piece: Piece) -> list[Piece]:
+        error = self._damaged.get((piece.path, piece.row_group))
+        if error is None:
+            return [piece]
+        self._skipped.add_row_group(piece.path, piece.row_group, error)
+        return self._stand_ins(piece)
+
+    def _stand_ins(self, piece: Piece) -> list[Piece]:
+        """As many rows as the piece has, of the row groups that follow it, round and round."""
+        places = [(group.path, group.index) for group in self._row_groups]
+        number = places.index((piece.path, piece.row_group))
+        others = [*self._row_groups[number + 1 :], *self._row_groups[:number]]
+        whole = [group for group in others if (group.path, group.index) not in self._damaged]
+        if not whole:
+            raise LoaderError(
+                f"Expected a row group that can be read. Received: {len(places)} damaged ones. "
+                f"The last one: {self._damaged[places[number]]}"
+            )
+        found = []
+        missing = piece.rows
+        following = itertools.cycle(whole)
+        while missing:
+            group = next(following)
+            rows = min(missing, group.rows)
+            found.append(Piece(group.path, group.index, group.start, rows, piece.number))
+            missing -= rows
+        return found
+
+
+class SkippingReader:
+    """Reads as another reader does, and other rows in the place of damaged ones.
+
+    Args:
+        reader: what reads.
+        stand_ins: what it reads instead.
+    """
+
+    def __init__(self, reader: ChunkReader, stand_ins: StandIns) -> None:
+        self._reader = reader
+        self._stand_ins = stand_ins
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
         """One frame a piece.
@@ -40,49 +103,6 @@ class SkippingReader:
         Raises:
             LoaderError: when not one row group can be read.
         """
-        if not any((piece.path, piece.row_group) in self._damaged for piece in pieces):
-            try:
-                return self._reader.read(pieces)
-            except DamagedError:
-                pass  # one of them: read them one by one
-        return [self._read_or_replace(piece) for piece in pieces]
-
-    def _read_or_replace(self, piece: Piece) -> pl.DataFrame:
-        frame = self._try(piece)
-        if frame is None:
-            error = self._damaged[piece.path, piece.row_group]
-            self._skipped.add_row_group(piece.path, piece.row_group, error)
-            frame = self._stand_in(piece)
-        return frame
-
-    def _try(self, piece: Piece) -> pl.DataFrame | None:
-        where = (piece.path, piece.row_group)
-        if where in self._damaged:
-            return None
-        try:
-            return self._reader.read([piece])[0]
-        except DamagedError as error:
-            self._damaged[where] = error
-            return None
-
-    def _stand_in(self, piece: Piece) -> pl.DataFrame:
-        """As many rows as the piece has, of the row groups that follow it, round and round."""
-        places = [(group.path, group.index) for group in self._row_groups]
-        number = places.index((piece.path, piece.row_group))
-        frames: list[pl.DataFrame] = []
-        missing = piece.rows
-        for group in [*self._row_groups[number + 1 :], *self._row_groups[:number]]:
-            rows = min(missing, group.rows)
-            frame = self._try(Piece(group.path, group.index, group.start, rows, piece.number))
-            if frame is not None:
-                frames.append(frame)
-                missing -= rows
-            if not missing:
-                break
-        if not frames:
-            raise LoaderError(
-                f"Expected a row group that can be read. Received: {len(places)} damaged ones. "
-                f"The last one: {self._damaged[places[number]]}"
-            )
-        repeats = -(-piece.rows // (piece.rows - missing))
-        return pl.concat(frames * repeats)[: piece.rows]
+        frames, counts = self._stand_ins.read(self._reader.read, pieces)
+        rest = iter(frames)
+        return [pl.concat(itertools.islice(rest, count)) for count in counts]

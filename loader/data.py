@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from loader.chunks import ChunkReader, FrameReader, ParquetReader
-from loader.damage import SkippingReader
+from loader.damage import SkippingReader, StandIns
 from loader.errors import LoaderError
 from loader.files import (
     ColumnType,
@@ -21,7 +21,8 @@ from loader.files import (
     read_schema,
 )
 from loader.layout import Layout, Names
-from workflow.schema import DTYPES, Schema
+from workflow.dtypes import DTYPES
+from workflow.schema import Schema
 
 # A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
 FRAME_PART_ROWS = 1_000_000
@@ -71,7 +72,7 @@ class FrameData:
 def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
     if source.skipped is None:
         return reader
-    return SkippingReader(reader, source.row_groups, source.skipped)
+    return SkippingReader(reader, StandIns(source.row_groups, source.skipped))
 
 
 def open_data(paths_or_dataset: Any, schema: Schema | None) -> ParquetData | FrameData:

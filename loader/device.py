@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from loader.arguments import Budget
 from loader.batches import BlockSource, HostBlocks
+from loader.damage import StandIns
 from loader.data import FrameData, ParquetData
 from loader.errors import LoaderError
 from loader.files import Source
 from loader.gpu.packing import Packing, carries
 from loader.layout import Layout
 from loader.tensors import HostTransport, Transport
+
+# What cuDF's and TensorFlow's kernels and pools take on an H200 once they have run.
+_GPU_FIXED = 190_000_000
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,13 @@ class Device:
         name: "cpu" or "gpu:0".
         source: gives blocks of rows.
         transport: brings batches into TensorFlow.
-        memory: the device's memory in bytes: all of it, so that the same machine cuts the same.
-        copies: how many chunks of decoded rows are in it at once, at the most.
+        budget: what its memory has to hold.
     """
 
     name: str
     source: BlockSource
     transport: Transport
-    memory: int
-    copies: int
+    budget: Budget
 
 
 def open_device(
@@ -63,7 +67,7 @@ def open_device(
         # rows of the one before, one waiting to be cut, and one being cut.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
-        return Device("cpu", blocks, HostTransport(layout), memory, copies=6)
+        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=6))
     return _open_gpu(_gpu_number(device), data, source, layout, reader_kwargs)
 
 
@@ -84,13 +88,13 @@ def _gpu_number(device: Any) -> int:
     if device is None:
         return 0
     number = device
-    if isinstance(device, str) and device.startswith("gpu"):
-        number = int(device.removeprefix("gpu").removeprefix(":") or 0)
+    if isinstance(device, str) and (found := re.fullmatch(r"gpu(?::(\d+))?", device)):
+        number = int(found[1] or 0)
     count = len(tf.config.list_physical_devices("GPU"))
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
         raise LoaderError(
-            f'Expected device as "cpu", None or the number of one of {count} GPUs that TensorFlow '
-            f"sees. Received: {device!r}."
+            f'Expected device as "cpu", None, or one of the {count} GPUs that TensorFlow sees as '
+            f'its number or "gpu:<number>". Received: {device!r}.'
         )
     if not _has_cudf():
         raise LoaderError(
@@ -117,18 +121,24 @@ def _open_gpu(
             'Leave them out, or pass device="cpu".'
         )
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
-    from loader.gpu.reader import DeviceReader, prepare_memory  # noqa: PLC0415
+    from loader.gpu.decoder import Decoder, SkippingDecoder, TableReader  # noqa: PLC0415
+    from loader.gpu.reader import DeviceReader  # noqa: PLC0415
+    from loader.gpu.runtime import prepare_memory  # noqa: PLC0415
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
 
     packing = Packing(layout)
     transport = DeviceTransport(packing, f"/gpu:{number}")
-    reader = DeviceReader(packing, source.row_groups, number, transport.device)
-    # A chunk at its largest: compressed and decoded, gathered, side by side, that copied for
+    memory = prepare_memory()
+    decoder = Decoder(layout, source.row_groups, number)
+    tables: TableReader = decoder
+    if source.skipped is not None:
+        tables = SkippingDecoder(decoder, StandIns(source.row_groups, source.skipped))
+    reader = DeviceReader(tables, packing, decoder.stream, transport.device)
+    # A chunk at its largest: compressed, decoded, gathered, side by side, that copied for
     # TensorFlow, joined with the rows before, cut, one block waiting and one in use.
     return Device(
         f"gpu:{number}",
         DeviceBlocks(reader, packing, transport.device),
         transport,
-        prepare_memory(),
-        copies=8,
+        Budget(memory, copies=9, fixed=_GPU_FIXED),
     )

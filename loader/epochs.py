@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from loader.arguments import call_seed_fn
 from loader.batches import BlockSource
 from loader.errors import LoaderError
 from loader.files import Skipped
@@ -197,7 +198,7 @@ class Epochs:
     def _with_seed(self, position: Position) -> Position:
         if position.seed is not None or self.settings.seed_fn is None:
             return position
-        return replace(position, seed=int(self.settings.seed_fn()))
+        return replace(position, seed=call_seed_fn(self.settings.seed_fn))
 
     def _fingerprint(self) -> int:
         """A number that differs when the same position would mean other rows."""

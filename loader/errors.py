@@ -16,4 +16,11 @@ class DamagedError(LoaderError):
     """A row group that cannot be read, or whose values no tensor can hold.
 
     The kind of error that `on_bad_files="skip"` passes over.
+
+    Attributes:
+        where: the file, and the row group's number in it.
     """
+
+    def __init__(self, message: str, where: tuple[str, int]) -> None:
+        super().__init__(message)
+        self.where = where

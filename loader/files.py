@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loader.errors import LoaderError
-from workflow.schema import DTYPES, Schema, SchemaError
+from workflow.dtypes import DTYPES, SchemaError
+from workflow.schema import Schema
 
 SCHEMA_FILE = "schema.json"
 _ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
@@ -114,14 +116,15 @@ def find_files(paths: Any) -> list[str]:
         >>> find_files("train/*.parquet")  # doctest: +SKIP
         ['train/part_0.parquet', 'train/part_1.parquet']
     """
-    if isinstance(paths, (str, Path)) or hasattr(paths, "__fspath__"):
+    if isinstance(paths, (str, os.PathLike)):
         return _files_of(str(paths))
-    if not isinstance(paths, Iterable):
+    found = list(paths) if isinstance(paths, (list, tuple, set, Iterator)) else None
+    if found is None or not all(isinstance(path, (str, os.PathLike)) for path in found):
         raise LoaderError(
             "Expected a path, a folder, a glob pattern, a list of those or a Polars frame. "
-            f"Received: {paths!r}."
+            f"Received: {type(paths).__name__}. Other frames go through polars.DataFrame(...)."
         )
-    files = [file for path in paths for file in _files_of(str(path))]
+    files = [file for path in found for file in _files_of(str(path))]
     if not files:
         raise LoaderError("Expected at least one parquet file. Received: an empty list of paths.")
     return files
@@ -137,7 +140,8 @@ def _files_of(path: str) -> list[str]:
     if not files:
         raise LoaderError(
             f"No parquet file matches {path!r}. "
-            "Expected a file, a folder with *.parquet files or a glob pattern."
+            "Expected a file, a folder with *.parquet files or a glob pattern, of this machine's "
+            "file system."
         )
     return files
 
@@ -201,9 +205,9 @@ def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool
 def _read_footer(file: str) -> Any:
     try:
         return pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         size = Path(file).stat().st_size if Path(file).exists() else None
-        received = "no such file" if size is None else f"{size} bytes: {error}"
+        received = "no such file" if size is None else f"{size} bytes: {str(error).rstrip('.')}"
         raise LoaderError(
             f"Expected a complete parquet file at {file}. Received: {received}. "
             'Write the file again, or leave it out with on_bad_files="skip".'

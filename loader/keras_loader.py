@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import tensorflow as tf
 
-from loader.arguments import check_choices, check_counts, make_share, rows_in_buffer
+from loader.arguments import check_choices, check_counts, make_seed, make_share, rows_in_buffer
 from loader.batch_iterator import BatchIterator
 from loader.data import open_data
 from loader.device import open_device
@@ -18,6 +17,7 @@ from loader.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.plan import split_row_groups
 from loader.sized_dataset import SizedDataset
 from loader.sparse import SparseTransport
+from loader.tensors import Transport
 from workflow.schema import Schema
 
 
@@ -52,11 +52,13 @@ class KerasSequenceLoader(SizedDataset):
         shuffle: whether to shuffle.
         seed_fn: called at the start of each epoch for its seed, instead of `seed`.
         buffer_size: memory for decoded rows: a fraction of the device's memory below 1, bytes
-            from 1 on. Row groups too large for it are read in parts.
-        device: "cpu"; the number of a GPU, where cuDF decodes and batches stay; or None for the
-            first GPU, where there is one, cuDF is installed, the data is in files and its columns
-            are numbers, and else for the CPU. The attribute `device` tells. On a GPU `map` is
-            applied where a batch is used, and other transformations of `tf.data` do not work.
+            from 1 on. Row groups too large for it are read in parts. On a GPU the 190 MB that
+            cuDF takes for itself count as well, as half of the buffer at the most.
+        device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
+            None for the first GPU, where there is one, cuDF is installed, the data is in files
+            and its columns are numbers, and else for the CPU. The attribute `device` tells. On a
+            GPU `map` is applied where a batch is used, and other transformations of `tf.data` do
+            not work.
         parts_per_chunk: row groups whose rows are shuffled together, as far as the buffer allows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
         global_size: number of workers that share the data. Default: in the scope of a
@@ -66,8 +68,9 @@ class KerasSequenceLoader(SizedDataset):
             the border of two ranks are read by both: write more of them than there are ranks.
         drop_last: leave a last batch out that is not full.
         sparse_names: list features that become a `tf.SparseTensor` of shape (N, max); a longer
-            row is an error.
-        sparse_max: the maximum for each of `sparse_names`.
+            row is an error. Lists not named here are pairs, also where all are of one length.
+        sparse_max: the maximum for each of `sparse_names`. Default: the `value_count` that the
+            schema tells, as after `ListSlice` or `ValueCount`.
         sparse_as_dense: whether they become dense tensors instead, filled up with 0 (or "").
         schema: names and tags of the columns. Default: `schema.json` beside the first file.
         seed: for the order of rows. Default: a new one each time.
@@ -122,40 +125,40 @@ class KerasSequenceLoader(SizedDataset):
         on_bad_files: Literal["raise", "skip"] = "raise",
     ) -> None:
         check_choices(engine, on_bad_files)
-        check_counts(batch_size=batch_size, parts_per_chunk=parts_per_chunk)
+        batch_size, parts_per_chunk = check_counts(
+            batch_size=batch_size, parts_per_chunk=parts_per_chunk
+        )
         unseeded = shuffle and seed is None and seed_fn is None
         share = make_share(global_size, global_rank, unseeded=unseeded)
         data = open_data(paths_or_dataset, schema)
         names = resolve_names(cat_names, cont_names, label_names, feature_columns, data.schema)
         source = data.describe(names, skip_bad=on_bad_files == "skip")
-        widths = fixed_widths(sparse_names, sparse_max)
+        widths = fixed_widths(sparse_names, sparse_max, data.schema)
         layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
         where = open_device(device, data, source, layout, reader_kwargs)
         settings = Settings(
             batch_size=batch_size,
             shuffle=shuffle,
-            seed=secrets.randbits(32) if seed is None else seed,
+            seed=make_seed(seed, seed_fn),
             seed_fn=seed_fn,
             parts_per_chunk=parts_per_chunk,
-            max_rows=rows_in_buffer(source, buffer_size, batch_size, where.memory, where.copies),
+            max_rows=rows_in_buffer(source, buffer_size, batch_size, where.budget),
             drop_last=drop_last,
             share=share,
         )
         self._skipped = source.skipped
         self.input_schema = batch_schema(layout, names, data.schema)
         self.device = where.name
-        self._transport = where.transport
+        self._transport: Transport = where.transport
         if widths and not sparse_as_dense:
             self._transport = SparseTransport(where.transport, layout)
         pieces = split_row_groups(source.row_groups, settings.max_rows)
         self._epochs = Epochs(pieces, where.source, settings, source.skipped)
-        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), where.transport)
+        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), self._transport)
         super().__init__(self._make_dataset(), self._epochs.steps)
 
     def _make_dataset(self) -> tf.data.Dataset:
-        dataset = self._generator.dataset()
-        if isinstance(self._transport, SparseTransport):
-            dataset = dataset.map(self._transport.convert)
+        dataset = self._transport.finish(self._generator.dataset())
         if self._epochs.settings.share.size > 1:  # tf.distribute must not share it out again
             options = tf.data.Options()
             options.experimental_distribute.auto_shard_policy = (

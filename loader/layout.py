@@ -125,8 +125,11 @@ def _tagged(schema: Schema | None, tag: Tags) -> list[str]:
     return schema.tagged(tag).names if schema is not None else []
 
 
-def _listed(names: Sequence[str] | str | None) -> list[str]:
-    return [names] if isinstance(names, str) else list(names or ())
+def _listed(names: Any) -> list[str]:
+    found = [names] if isinstance(names, str) else names or ()
+    if not isinstance(found, Iterable) or not all(isinstance(name, str) for name in found):
+        raise LoaderError(f"Expected names of columns as a list of str. Received: {names!r}.")
+    return list(found)
 
 
 def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
@@ -195,20 +198,30 @@ def make_layout(
 
 
 def fixed_widths(
-    sparse_names: Sequence[str] | None, sparse_max: Mapping[str, int] | None
+    sparse_names: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
+    schema: Schema | None = None,
 ) -> dict[str, int]:
-    """The columns of fixed width, by `sparse_names` and `sparse_max`.
+    """The columns of fixed width: `sparse_names`, each with its maximum.
+
+    Args:
+        sparse_names: the columns.
+        sparse_max: the longest row allowed in each.
+        schema: where `sparse_max` says nothing, its `value_count` does.
 
     Raises:
         LoaderError: a name without a maximum, or a maximum below 1.
     """
+    if not isinstance(sparse_max, Mapping | None):
+        raise LoaderError(f"Expected sparse_max as a dict, by column. Received: {sparse_max!r}.")
     widths = {}
     for name in _listed(sparse_names):
-        width = (sparse_max or {}).get(name)
+        known = schema[name].properties if schema is not None and name in schema else {}
+        width = (sparse_max or {}).get(name, known.get("value_count", {}).get("max"))
         if not isinstance(width, int) or width < 1:
             raise LoaderError(
-                f"Expected sparse_max[{name!r}] as a whole number of at least 1. "
-                f"Received: {width!r}."
+                f"Expected sparse_max[{name!r}] as a whole number of at least 1, or a value_count "
+                f"in the schema. Received: {width!r}."
             )
         widths[name] = width
     return widths

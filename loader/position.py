@@ -83,7 +83,7 @@ def read_state(
     if state["order"] != order or position.batch >= steps(position, writers):
         raise LoaderError(
             "Expected a state of the same data and settings: files, row groups, batch_size, "
-            "shuffle, parts_per_chunk, buffer_size and Polars version. "
+            "shuffle, parts_per_chunk, buffer_size, device and version of Polars or cuDF. "
             f"Received: {state!r}, of another order of rows. "
             "Start the epoch anew, by setting its batch to 0 and its legs to []."
         )

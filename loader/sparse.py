@@ -1,4 +1,8 @@
-"""List features as `tf.SparseTensor`s, made of the pairs in which they are read."""
+"""List features as `tf.SparseTensor`s, made of the pairs in which they are read.
+
+On a GPU TensorFlow adds up no integers, and moves int32 through the host to change its shape.
+So positions are counted as float64, which is exact, and shapes change as floats, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from loader.errors import LoaderError
+from loader.gpu.batch_spec import batch_spec
 from loader.layout import BatchColumn, Layout
 from loader.tensors import Transport
 
@@ -18,20 +22,16 @@ class SparseTransport:
     Args:
         transport: what brings pairs of values and row lengths.
         layout: the columns of a batch.
-
-    Raises:
-        LoaderError: on a GPU, where TensorFlow has sparse tensors' row numbers on the host.
     """
 
     def __init__(self, transport: Transport, layout: Layout) -> None:
-        if transport.device != "/cpu:0":
-            raise LoaderError(
-                "Expected sparse_as_dense=True with sparse_names on a GPU. Received: False. "
-                'Pad to dense tensors, or pass device="cpu".'
-            )
         self.device = transport.device
         self.specs = transport.specs
         self.element_spec = transport.element_spec
+        self._to_sparse = _to_sparse
+        if self.device != "/cpu:0":  # there a batch is made where it is used
+            self.element_spec = batch_spec(self.specs, self.to_batch)
+            self._to_sparse = _to_sparse_on_gpu
         self._transport = transport
         self._sparse = [column for column in layout.features if column.is_sparse]
 
@@ -48,9 +48,13 @@ class SparseTransport:
         batch = self._transport.to_batch(parts)
         return self.convert(*batch) if isinstance(batch, tuple) else self.convert(batch)
 
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """See `Transport`."""
+        return dataset.map(self.convert) if self.device == "/cpu:0" else dataset
+
     def convert(self, x: dict[str, Any], *labels: Any) -> Any:
-        """A batch with sparse tensors in the place of pairs; for `tf.data.Dataset.map` too."""
-        x = {**x, **{column.name: _to_sparse(x[column.name], column) for column in self._sparse}}
+        """A batch with sparse tensors in the place of pairs."""
+        x = x | {column.name: self._to_sparse(x[column.name], column) for column in self._sparse}
         return (x, *labels) if labels else x
 
 
@@ -58,6 +62,31 @@ def _to_sparse(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.Spa
     values, lengths = pair
     ragged = tf.RaggedTensor.from_row_lengths(values[:, 0], lengths[:, 0], validate=False)
     found = ragged.to_sparse()
-    shape = tf.stack([found.dense_shape[0], tf.constant(column.width, tf.int64)])
+    return _with_width(found.indices, found.values, found.dense_shape[0], column)
+
+
+def _to_sparse_on_gpu(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.SparseTensor:
+    """The same without an integer that is added up or reshaped; slower than that on a CPU."""
+    values = _flat(pair[0])
+    lengths = tf.cast(pair[1], tf.float64)[:, 0]
+    ends = tf.cumsum(lengths)
+    places = tf.cumsum(tf.ones_like(values, tf.float64), exclusive=True)
+    rows = tf.searchsorted(ends, places, side="right", out_type=tf.int64)
+    columns = tf.cast(places - tf.gather(ends - lengths, rows), tf.int64)
+    indices = tf.stack([rows, columns], axis=1)
+    return _with_width(indices, values, tf.shape(lengths, tf.int64)[0], column)
+
+
+def _with_width(
+    indices: tf.Tensor, values: tf.Tensor, rows: tf.Tensor, column: BatchColumn
+) -> tf.SparseTensor:
     # A constant width lets Keras know the static shape (None, width).
-    return tf.SparseTensor(found.indices, found.values, shape)
+    shape = tf.stack([rows, tf.constant(column.width, tf.int64)])
+    return tf.SparseTensor(indices, values, shape)
+
+
+def _flat(values: tf.Tensor) -> tf.Tensor:
+    """Elements (nnz, 1) as (nnz,)."""
+    if values.dtype != tf.int32:
+        return tf.reshape(values, [-1])
+    return tf.bitcast(tf.reshape(tf.bitcast(values, tf.float32), [-1]), tf.int32)

@@ -10,9 +10,6 @@ import tensorflow as tf
 from loader.batches import Array
 from loader.layout import BatchColumn, Layout
 
-# TensorFlow's kernels abort the process on memory that is less aligned than this.
-_ALIGNMENT = 64
-
 
 def pack(layout: Layout, items: Sequence[Any]) -> Any:
     """Arrange one item a tensor as a batch: `(x, y)`, or `x` alone without labels.
@@ -51,8 +48,8 @@ def _width(column: BatchColumn) -> int:
 
 
 def to_tensor(array: Array) -> tf.Tensor:
-    """An array as an eager tensor: borrowed where its alignment allows, else copied."""
-    if array.dtype == object or array.ctypes.data % _ALIGNMENT or not array.size:
+    """An array of a block as an eager tensor: its memory is borrowed, strings are copied."""
+    if array.dtype == object or not array.size:
         return tf.constant(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
@@ -78,6 +75,9 @@ class Transport(Protocol):
 
     def to_batch(self, parts: Sequence[Any]) -> Any:
         """A batch of eager tensors of what a stream gives."""
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """What is left to do to the elements of a dataset of `element_spec`."""
 
 
 class HostTransport:
@@ -108,3 +108,7 @@ class HostTransport:
     def to_batch(self, parts: Sequence[Any]) -> Any:
         """See `Transport`."""
         return pack(self._layout, [to_tensor(array) for array in parts])
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """See `Transport`."""
+        return dataset

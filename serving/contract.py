@@ -12,10 +12,10 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
-from serving.inputs.plain import Group, groups_of
+from workflow.alike import Group, groups_of
+from workflow.dtypes import DTYPES, dtype_of
 from workflow.expressions.column import Array
 from workflow.packing import unpack
-from workflow.schema import DTYPES, dtype_of
 from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}

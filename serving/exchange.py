@@ -12,10 +12,10 @@ import polars as pl
 from serving.contract import Contract
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.plain import plain_tensors
-from serving.inputs.table import expect_columns, is_pandas, to_columns
+from serving.inputs.table import expect_columns, expect_table, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
+from workflow.dtypes import SchemaError
 from workflow.expressions.column import Array, Column
-from workflow.schema import SchemaError
 from workflow.wire import WireColumn, encode
 
 
@@ -65,8 +65,11 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
 
 def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Column]]:
     """The plain columns as tensors, and the others; all have the same number of rows."""
-    expect_columns(contract.inputs, data)
+    expect_table(data)
     plain = plain_tensors(contract.plain_groups, data)
+    if len(plain) == len(contract.inputs):
+        return plain, {}
+    expect_columns(contract.inputs, data)
     rows = {len(tensor) for tensor in plain.values()}
     others = [column for column in contract.inputs if column.name not in plain]
     # Columns of several lengths are an error, which is to name all of them.

@@ -18,7 +18,6 @@ class ServerFlags:
 
     Attributes:
         model_repository: the folder with the models.
-        models: the names to load; an ensemble brings its steps.
         http_port: port of HTTP, for health and administration.
         grpc_port: port of gRPC, for the client.
         address: where to listen; in a container "0.0.0.0", with the ports published on loopback.
@@ -28,6 +27,9 @@ class ServerFlags:
         backend_directory: the folder with the backends; None for the server's own.
         shm_prefix: the start of the names of the server's shared memory; None for Triton's default.
         server_id: the name by which the server answers to `/v2`.
+        cache_bytes: the memory for answers of models whose config asks for a response cache; 0 for
+            none.
+        cache_directory: the folder with the caches; None for the server's own.
         exit_timeout: seconds that requests under way are given when the server is told to stop.
     """
 
@@ -40,6 +42,8 @@ class ServerFlags:
     backend_directory: str | None = None
     shm_prefix: str | None = None
     server_id: str = "triton"
+    cache_bytes: int = 0
+    cache_directory: str | None = None
     exit_timeout: int = 10
 
 
@@ -74,6 +78,10 @@ def server_flags(flags: ServerFlags) -> list[str]:
     ]
     if flags.backend_directory is not None:
         arguments.append(f"--backend-directory={flags.backend_directory}")
+    if flags.cache_bytes:
+        arguments.append(f"--cache-config=local,size={flags.cache_bytes}")
+    if flags.cache_directory is not None:
+        arguments.append(f"--cache-directory={flags.cache_directory}")
     if flags.shm_prefix is not None:
         arguments.append(f"--backend-config=python,shm-region-prefix-name={flags.shm_prefix}")
     return arguments

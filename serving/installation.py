@@ -84,6 +84,22 @@ def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Ins
     return Installation(wheel / "bin" / "tritonserver", wheel)
 
 
+def cache_directory(installation: Installation) -> Path:
+    """The folder with the server's response caches.
+
+    Raises:
+        ServerError: the one that keeps answers in memory is not there.
+    """
+    folder = installation.binary.parent.parent / "caches"
+    library = folder / "local" / "libtritoncache_local.so"
+    if not library.is_file():
+        raise ServerError(
+            f"Expected the response cache of {installation.binary} in {library}. Received: no such "
+            "file. Start the server without response_cache_bytes, or install a Triton that has it."
+        )
+    return folder
+
+
 def _wheel() -> Path | None:
     """The folder `tritonserver` of the wheel, found without importing the package."""
     spec = importlib.util.find_spec("pytriton")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> di
 
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
     """A frame with one column for each output; an output (N, k) with k > 1 is an Array column."""
+    columns = tuple(columns)
+    if len(columns) == 1 and (matrix := _plain_matrix(columns[0], tensors)) is not None:
+        return pl.Series(columns[0].name, matrix[:, 0]).to_frame()
     return pl.DataFrame([_series(column, tensors) for column in columns])
 
 
@@ -42,6 +46,10 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
     """A pandas frame with the given index; lists and outputs (N, k) with k > 1 are lists."""
     import pandas as pd  # noqa: PLC0415 - the caller has passed pandas
 
+    columns = tuple(columns)
+    if len(columns) == 1 and (matrix := _plain_matrix(columns[0], tensors)) is not None:
+        # A copy, since the memory of the answer cannot be written.
+        return pd.DataFrame(matrix, index, _labels(columns[0].name), copy=True)
     data: dict[str, Any] = {}
     for column in columns:
         series = _series(column, tensors)
@@ -53,6 +61,21 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
         else:
             data[column.name] = pd.Series(series.to_numpy(), index)
     return pd.DataFrame(data, index)
+
+
+@cache
+def _labels(name: str) -> Any:
+    """A pandas index of one name, which takes longer to make than the frame."""
+    import pandas as pd  # noqa: PLC0415 - as above
+
+    return pd.Index([name])
+
+
+def _plain_matrix(column: WireColumn, tensors: Mapping[str, Array]) -> Array | None:
+    """The tensor (N, 1) of numbers among which no null can be, as most models answer; or None."""
+    tensor = tensors[column.values_name]
+    plain = column.layout == "scalar" and not column.nullable and tensor.dtype != object
+    return tensor if plain and tensor.shape[1:] == (1,) else None
 
 
 def _series(column: WireColumn, tensors: Mapping[str, Array]) -> pl.Series:

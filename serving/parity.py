@@ -85,7 +85,7 @@ class ParityReport:
 
     def to_html(self) -> str:
         """The report as an HTML fragment, styles included."""
-        color = "#1a7f37" if self.passed else "#cf222e"
+        color = "#2a9d4a" if self.passed else "#e5484d"
         verdict = "passed" if self.passed else "failed"
         head = "".join(
             f"<th>{title}</th>"
@@ -93,8 +93,8 @@ class ParityReport:
         )
         body = "".join(_html_row(output) for output in self.outputs)
         return (
-            '<div style="font:14px/1.5 system-ui,sans-serif;color:#1f2328">'
-            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #d1d9e0}"
+            '<div style="font:14px/1.5 system-ui,sans-serif">'
+            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
             ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {html.escape(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{html.escape(self.generation)}</code></p>"
@@ -106,7 +106,7 @@ class ParityReport:
 
 
 def _html_row(output: OutputParity) -> str:
-    style = ' style="background:#ffebe9"' if output.mismatches else ""
+    style = ' style="background:#cf222e33"' if output.mismatches else ""
     cells = (
         output.name,
         output.kind,

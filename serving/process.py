@@ -12,7 +12,7 @@ from pathlib import Path
 
 from serving.errors import ServerError
 from serving.flags import ServerFlags, server_flags
-from serving.installation import Installation, prepare
+from serving.installation import Installation, cache_directory, prepare
 from serving.supervisor import Job
 
 HOST = "127.0.0.1"
@@ -30,9 +30,10 @@ class ServerProcess:
         models: the models to load.
         ports: of HTTP and of gRPC; None takes a free one.
         log_file: where the log goes; None takes a new temporary file.
+        cache_bytes: the memory for answers that are kept; 0 for none.
 
     Raises:
-        ServerError: a port is taken, or the interpreter is not fit.
+        ServerError: a port is taken, the interpreter is not fit, or the server has no cache.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class ServerProcess:
         models: tuple[str, ...],
         ports: tuple[int | None, int | None],
         log_file: Path | None,
+        cache_bytes: int = 0,
     ) -> None:
+        caches = cache_directory(installation) if cache_bytes else None
         http_port, grpc_port = map(_port, ports)
         identity = f"tritonserver-{secrets.token_hex(6)}-"
         work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
@@ -65,6 +68,8 @@ class ServerProcess:
             backend_directory=str(backends),
             shm_prefix=identity,
             server_id=identity,
+            cache_bytes=cache_bytes,
+            cache_directory=None if caches is None else str(caches),
         )
         job = Job(
             command=[str(installation.binary), *server_flags(self.flags)],

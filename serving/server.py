@@ -36,6 +36,11 @@ class TritonServer:
             file. It is kept.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
+        response_cache_bytes: the memory in which the server keeps answers of models that were
+            exported with `ServingOptions(response_cache=True)`; 0 for none.
+
+    Raises:
+        ServerError: a number of bytes that makes no sense.
 
     Example:
         >>> with TritonServer("models") as server:  # doctest: +SKIP
@@ -53,7 +58,13 @@ class TritonServer:
         log_file: str | os.PathLike[str] | None = None,
         grpc_port: int | None = None,
         http_port: int | None = None,
+        response_cache_bytes: int = 0,
     ) -> None:
+        if type(response_cache_bytes) is not int or response_cache_bytes < 0:
+            raise ServerError(
+                "Expected response_cache_bytes as a number of bytes, for example 64 * 2**20. "
+                f"Received: {response_cache_bytes!r}."
+            )
         self.model_repository = Path(model_repository).absolute()
         self._wanted = models
         self._tritonserver = tritonserver
@@ -61,6 +72,7 @@ class TritonServer:
         self._startup_timeout = startup_timeout
         self._log_file = None if log_file is None else Path(log_file).absolute()
         self._ports = (http_port, grpc_port)
+        self._cache_bytes = response_cache_bytes
         # The last process: it stays after a stop, so that its log can be found.
         self._process: ServerProcess | None = None
         self._stopped = True
@@ -113,6 +125,7 @@ class TritonServer:
                 models=models,
                 ports=self._ports,
                 log_file=self._log_file,
+                cache_bytes=self._cache_bytes,
             )
             self._stopped = False
             self._models = list(models)

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from training.chart import line_chart
 
-@dataclass(frozen=True)
+_EPOCHS = 6  # with their metrics' names they fit into 80 columns
+
+
+@dataclass(frozen=True, repr=False)
 class TrainingReport:
-    """What a training run did.
+    """What a training run did; printed, a table of its metrics, and in a notebook its curves.
 
     Attributes:
-        samples: rows trained on, over all epochs.
+        samples: rows trained on, over all epochs; of a run that went on from a checkpoint, those
+            since then.
         seconds: wall time of training, tracing included, validation not.
         loss_curve: the mean loss of up to 50 equal stretches of the run, in order.
-        history: for each metric, `val_` metrics too, its value after each epoch.
+        history: for each metric, `val_` metrics too, its value after each epoch. A frame of it,
+            to plot or to save: `polars.DataFrame(report.history)`.
 
     Example:
         >>> report = train(model, train_data, valid_data)
@@ -45,11 +51,34 @@ class TrainingReport:
     def _last(self, metric: str) -> float | None:
         return self.history[metric][-1] if metric in self.history else None
 
+    def to_svg(self) -> str:
+        """A picture of the loss within the run.
+
+        Example:
+            >>> _ = Path("loss.svg").write_text(report.to_svg())
+        """
+        count = len(self.loss_curve)
+        points = [
+            (self.samples * number / count, loss) for number, loss in enumerate(self.loss_curve, 1)
+        ]
+        return line_chart({"loss": points}, "Training loss", "samples", "loss")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self}</pre>{self.to_svg() if self.loss_curve else ''}"
+
+    def __repr__(self) -> str:
+        """The run in one line, with the last value of each metric."""
+        last = "".join(f", {name}={values[-1]:.4f}" for name, values in self.history.items())
+        return f"TrainingReport(samples={self.samples}, seconds={self.seconds:.1f}{last})"
+
     def __str__(self) -> str:
-        """A table: the run in one line, then each metric after each epoch."""
+        """A table: the run in one line, then each metric after each of the last epochs."""
         speed = f"{self.samples_per_second:,.0f} samples/s"
         lines = [f"{self.samples:,} samples in {self.seconds:.1f} s, {speed}"]
+        if not self.samples:
+            lines = ["Nothing was left to train."]
         width = max(map(len, self.history), default=0)
         for metric, values in self.history.items():
-            lines.append(f"{metric:<{width}}  " + "  ".join(f"{value:.4f}" for value in values))
+            shown = "  ".join(f"{value:.4f}" for value in values[-_EPOCHS:])
+            lines.append(f"{metric:<{width}}  {'... ' if len(values) > _EPOCHS else ''}{shown}")
         return "\n".join(lines)

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from workflow.schema import DTYPES
+from workflow.dtypes import DTYPES
 
 # TensorFlow renames, silently, the inputs of a SavedModel whose names are not of this form.
 _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -23,7 +23,7 @@ class TensorSpec:
 
     Attributes:
         name: the tensor's name, in the user's own case.
-        dtype: a name of the dtype table in `workflow.schema`.
+        dtype: a name of the dtype table in `workflow.dtypes`.
         shape: (None, k): any number of rows, a fixed number of columns.
 
     Example:

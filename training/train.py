@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,16 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
-from training.layers import EmbeddingBag, EmbeddingCollection
 from training.report import TrainingReport
+from training.run.class_weight import check_class_weight, weighted
+from training.run.data_check import check_data
+from training.run.debug_ids import checked_ids, uncast
+from training.run.event_log import EventLog
+from training.run.failures import explained
+from training.run.names import check_names
+from training.run.progress import EpochLines
+from training.run.watch import Watch
 from training.split import compile_model
-from training.watch import SampleCount, Watch
-
-_SAMPLES = "samples"
 
 
 def train(
@@ -30,17 +33,21 @@ def train(
     optimizer: Any = "adam",
     loss: Any = "binary_crossentropy",
     metrics: Sequence[Any] | None = None,
+    class_weight: Mapping[int, float] | None = None,
     split: bool | None = None,
     precision: str = "float32",
     steps_per_execution: int = 1,
     patience: int | None = None,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | LoaderCheckpoint | None = None,
+    tensorboard: str | Path | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     stop_on_nan: bool = True,
     validate_ids: bool = False,
-    verbose: int | str = 0,
+    verbose: bool = False,
 ) -> TrainingReport:
     """Compiles and fits a model; `compile_model` and `model.fit` do as well without it.
+
+    The data is held to the model's inputs first: columns, dtypes, shapes and a label.
 
     Args:
         model: a Keras model with one output.
@@ -48,31 +55,41 @@ def train(
             a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
         epochs: how often to go through the data.
-        optimizer: a Keras optimizer or a name, as in `compile_model`.
-        loss: a Keras loss or its name.
-        metrics: Keras metrics; the area under the ROC curve when None.
+        optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be
+            one of `keras.optimizers.schedules`.
+        loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
+        metrics: Keras metrics or their names, such as "auc" and "accuracy"; the area under the
+            ROC curve when None.
+        class_weight: label -> what its rows count for in the loss, in training alone; such as
+            `{0: 1.0, 1: 20.0}` for rare positives. Predictions are then those of rows in which
+            positives are as many times more frequent.
         split: whether to train with the split step of `compile_model`; None for where there is a
             GPU and the model is a functional or sequential one.
         precision: what the dense layers compute in: "float32", or with the split step, which it
             then asks for, "bfloat16" or "float16".
         steps_per_execution: how many steps to take for each call from Python.
         patience: ends the run when that many epochs have not bettered the loss on the validation
-            data, and gives the model the weights of the best.
-        checkpoint: a folder for model, optimizer and loader's position after each epoch. If there
-            is a checkpoint, training goes on from there. For more, make a
-            `loader.LoaderCheckpoint` and put it first among the callbacks.
-        callbacks: further Keras callbacks, such as `keras.callbacks.TensorBoard("logs")`.
-        stop_on_nan: whether to end a run whose loss is no longer a number.
+            data, and gives the model the weights of the best. A run that goes on from a
+            checkpoint counts anew.
+        checkpoint: a folder for model, optimizer and loader's position after each epoch; or a
+            `loader.LoaderCheckpoint`, for positions within epochs and for a loader that was
+            mapped. If there is a checkpoint, training goes on from there, to the same weights as
+            without the interruption; if it is of the last epoch, nothing is left to train.
+        tensorboard: a folder for curves that TensorBoard draws; see `EventLog`.
+        callbacks: further Keras callbacks.
+        stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
         validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
-        verbose: as in `model.fit`; 1 shows progress.
+        verbose: prints a line for each epoch, and in a terminal a bar until then.
 
     Returns:
         Speed, loss curve and metrics.
 
     Raises:
-        TrainingError: no data, arguments that make no sense, an id out of range, or a loss that is
-            not a number; the model then keeps the weights it had at that moment.
+        TrainingError: no data, data that is not what the model takes, arguments that make no
+            sense, an id out of range, no memory, or a loss or a weight that is not a number; the
+            model then keeps the weights it had at that moment, and the checkpoint those before.
+        LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
         >>> print(train(model, train_data, valid_data, optimizer=keras.optimizers.Adam(0.01)))
@@ -84,43 +101,40 @@ def train(
     """
     if epochs < 1:
         raise TrainingError(f"Expected at least one epoch. Received: epochs={epochs}.")
-    watch = Watch(stop_on_nan)
-    chosen = [*_early_stopping(patience, validation_data), *callbacks, watch]
-    metrics = [keras.metrics.AUC(name="auc")] if metrics is None else list(metrics)
-    compile_model(
-        model,
-        optimizer,
-        loss,
-        [*metrics, SampleCount(name=_SAMPLES)],
-        split=precision != "float32" or _is_splittable(model) if split is None else split,
-        precision=precision,
-        steps_per_execution=steps_per_execution,
-    )
-    first = 0
-    if checkpoint is not None:
-        saver = LoaderCheckpoint(_loader(train_data), checkpoint)
-        first = saver.restore(model)
+    metrics = check_names(optimizer, loss, metrics)
+    check_data(model, train_data, "train_data")
+    if validation_data is not None:
+        check_data(model, validation_data, "validation_data")
+    saver = _saver(checkpoint, train_data)
+    watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
+    followers = [
+        watch,
+        *([] if saver is None else [saver]),
+        *_early_stopping(patience, validation_data),
+        *callbacks,
+        *([EpochLines(watch)] if verbose else []),
+        *([] if tensorboard is None else [EventLog(tensorboard, watch)]),
+    ]
+    with explained(model), checked_ids(model) if validate_ids else nullcontext():
+        compile_model(
+            model,
+            optimizer,
+            loss,
+            metrics,
+            split=precision != "float32" or _is_splittable(model) if split is None else split,
+            precision=precision,
+            steps_per_execution=steps_per_execution,
+        )
+        if model.built and not model.optimizer.built:
+            # Once a step is traced it is too late: it would keep the loss scale of the beginning.
+            model.optimizer.build(model.trainable_variables)
+        first = 0 if saver is None else saver.restore(model)
         if first >= epochs:
-            raise TrainingError(
-                f"Expected more epochs than the checkpoint in {checkpoint} has: {first}. "
-                f"Received: epochs={epochs}. Raise epochs to go on, or remove the folder."
-            )
-        chosen.insert(0, saver)
-    x, y, weights = keras.utils.unpack_x_y_sample_weight(train_data)
-    with _validated(model, validate_ids):
-        history = model.fit(
-            x,
-            y,
-            sample_weight=weights,
-            validation_data=validation_data,
-            epochs=epochs,
-            initial_epoch=first,
-            callbacks=chosen,
-            verbose=verbose,
-            shuffle=isinstance(train_data, (tuple, list)),  # other data comes in its own order
-        ).history
-    if stop_on_nan:
-        watch.check()
+            return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
+        data, weights = _weighted(train_data, class_weight)
+        data = uncast(model, data) if validate_ids else data
+        with watch.rows.counting(model):
+            history = _fit(model, data, validation_data, weights, epochs, first, followers)
     return _report(history, watch)
 
 
@@ -141,52 +155,66 @@ def _early_stopping(
     return [keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True)]
 
 
-def _loader(train_data: Any) -> KerasSequenceLoader:
+def _saver(
+    checkpoint: str | Path | LoaderCheckpoint | None, train_data: Any
+) -> LoaderCheckpoint | None:
+    if checkpoint is None or isinstance(checkpoint, LoaderCheckpoint):
+        return checkpoint
     if isinstance(train_data, KerasSequenceLoader):
-        return train_data
+        return LoaderCheckpoint(train_data, checkpoint)
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
-        f"Received: {type(train_data).__name__}. For a mapped loader put "
-        "LoaderCheckpoint(loader, folder) among the callbacks; for other data "
-        "keras.callbacks.BackupAndRestore(folder)."
+        f"Received: {type(train_data).__name__}. For a mapped loader give "
+        "checkpoint=LoaderCheckpoint(loader, folder); for other data put "
+        "keras.callbacks.BackupAndRestore(folder) among the callbacks."
     )
 
 
-@contextmanager
-def _validated(model: keras.Model, validate: bool) -> Iterator[None]:
-    """Checks ids while the block runs, and tells what a check found as a user's mistake."""
-    if not validate:
-        yield
-        return
-    lookups = [
-        layer
-        for layer in model._flatten_layers()  # noqa: SLF001 - layers inside of layers, too
-        if isinstance(layer, (EmbeddingBag, EmbeddingCollection))
-    ]
-    before = [layer.validate_ids for layer in lookups]
-    for layer in lookups:
-        layer.validate_ids = True
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        found = re.search(r"assertion failed: \[(Expected .*?)\] \[(.*?)\] \[(.*?)\]", str(error))
-        if found is None:
-            raise
-        raise TrainingError(f"{found[1]} {found[2]} .. {found[3]}") from error
-    finally:
-        for layer, value in zip(lookups, before, strict=True):
-            layer.validate_ids = value
-        # They were traced with the checks.
-        model.train_function = model.test_function = None
+def _weighted(data: Any, class_weight: Mapping[int, float] | None) -> tuple[Any, Any]:
+    """The data, and what of class_weight is left for Keras to do."""
+    if class_weight is None:
+        return data, None
+    check_class_weight(class_weight)
+    if isinstance(data, tf.data.Dataset):
+        return weighted(data, class_weight), None
+    return data, dict(class_weight)
+
+
+def _fit(
+    model: keras.Model,
+    data: Any,
+    validation_data: Any,
+    class_weight: Any,
+    epochs: int,
+    first: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> Mapping[str, Sequence[float]]:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    return model.fit(
+        x,
+        y,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_data=validation_data,
+        epochs=epochs,
+        initial_epoch=first,
+        callbacks=list(callbacks),
+        verbose=0,
+        shuffle=isinstance(data, (tuple, list)),  # other data comes in its own order
+    ).history
+
+
+def _evaluated(model: keras.Model, validation_data: Any) -> dict[str, tuple[float, ...]]:
+    """The metrics on the validation data, if any, of a model that is trained already."""
+    if validation_data is None:
+        return {}
+    x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
+    found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    return {f"val_{name}": (float(found[name]),) for name in sorted(found)}
 
 
 def _report(history: Mapping[str, Sequence[float]], watch: Watch) -> TrainingReport:
-    samples = round(sum(history.get(_SAMPLES, ())))
-    if not samples:
+    if not watch.samples:
         raise TrainingError("Expected training data with at least one row. Received: none.")
-    kept = {
-        name: tuple(map(float, values))
-        for name, values in sorted(history.items())
-        if not name.endswith(_SAMPLES)
-    }
-    return TrainingReport(samples, watch.seconds, watch.loss_curve(), kept)
+    kept = {name: tuple(map(float, history[name])) for name in sorted(history)}
+    return TrainingReport(watch.samples, watch.seconds, watch.loss_curve(), kept)

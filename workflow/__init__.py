@@ -6,11 +6,12 @@ Example:
 """
 
 from . import ops
+from .dtypes import SchemaError
 from .embeddings import embedding_dimension, get_embedding_sizes
 from .errors import WorkflowError, WorkflowFormatError
 from .expressions.tree import where
 from .graph import ColumnSelector, Subgraph
-from .schema import ColumnSchema, Schema, SchemaError, Tags
+from .schema import ColumnSchema, Schema, Tags
 from .workflow import Workflow
 
 __all__ = [

@@ -34,20 +34,15 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
             should be, or a state belongs to no operator.
 
     Example:
-        >>> audit({"format": 1}, {})
+        >>> audit({"format": 1, "nodes": []}, {})
         Traceback (most recent call last):
             ...
         workflow.expressions.arrays.FormatError: expected format, inputs, nodes and output_dtypes and nothing else.
     """
-    if not isinstance(document, dict) or document.keys() != {
-        "format",
-        "inputs",
-        "nodes",
-        "output_dtypes",
-    }:
+    keys = {"format", "inputs", "nodes", "output_dtypes"}
+    _audit_format(document)
+    if document.keys() != keys:
         raise FormatError("expected format, inputs, nodes and output_dtypes and nothing else.")
-    if document["format"] != FORMAT:
-        raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
     if not isinstance(document["nodes"], list) or not document["nodes"]:
         raise FormatError("expected a list of nodes.")
     if not fits(document["output_dtypes"], Mapping[str, str]):
@@ -57,6 +52,17 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
     operators = [n for n, entry in enumerate(document["nodes"]) if entry["kind"] == "operator"]
     if states.keys() - set(operators):
         raise FormatError("there is state for nodes that are no operators.")
+
+
+def _audit_format(document: Any) -> None:
+    found = document.get("format") if isinstance(document, dict) else None
+    if type(found) is int and found > FORMAT:
+        raise FormatError(
+            f"it is of format {found}, which a newer version wrote; this one reads format {FORMAT}. "
+            "Update the package, or save the workflow with the version that is installed here."
+        )
+    if type(found) is not int or found != FORMAT:
+        raise FormatError(f"expected format {FORMAT}. Received: {found!r:.100}.")
 
 
 def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:

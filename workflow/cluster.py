@@ -9,7 +9,7 @@ import polars as pl
 
 from .data import parquet_files
 from .errors import WorkflowError
-from .fit import ROWS_OF_A_PASS, Learn
+from .fit import Learn, rows_of_a_pass
 from .learn import FAN_IN, Learning, Tables, learn_part, learn_parts, merge_tables, split_by_row
 from .pieces import pieces
 
@@ -66,5 +66,5 @@ def _on_workers(
 
 
 def _learn_files(learning: Learning, files: list[Path], names: list[str], engine: str) -> Tables:
-    parts = (piece.select(names) for piece in pieces(files, ROWS_OF_A_PASS))
+    parts = (piece.select(names) for piece in pieces(files, rows_of_a_pass(engine, len(names))))
     return learn_parts(learning, parts, engine)

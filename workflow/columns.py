@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .errors import WorkflowError
-from .operator import Features, Groups
+from .feature import Features, Groups
 from .rows import Resolved
 from .selection import Selection, names_of, regroup
 
@@ -56,6 +56,8 @@ def picked(selection: Selection, made: Resolved, where: str) -> Groups:
         >>> picked(Selection.of("*"), data.resolve(as_node("*"), {}), "the data")
         (('a',), ('b',))
     """
+    if not selection.is_dynamic:  # as is each choice of one column among thousands
+        return selection.pick(dict.fromkeys(made.columns, ()), where)
     return selection.pick({name: f.schema.tags for name, f in made.columns.items()}, where)
 
 
@@ -87,6 +89,7 @@ def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> R
         chosen = any(len(group) > 1 for group in groups)
         groups = groups if chosen else regroup(made.groups, names)
     else:
-        names = [name for name in columns if name not in names]
+        dropped = set(names)
+        names = [name for name in columns if name not in dropped]
         groups = regroup(made.groups, names)
     return Resolved({name: columns[name] for name in names}, groups, made.rows)

@@ -1,13 +1,20 @@
-"""Where queries run: on the CPU, or on the GPU through cuDF."""
+"""Where programs and queries run: on the CPU, or on the GPU through cuDF."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import polars as pl
 
 from .errors import WorkflowError
+from .expressions.polars import expressions
+from .expressions.polars_flat import FlatInterpreter
+from .expressions.polars_gpu import QueryOnGpu, expressions_on_gpu, is_one_query
+from .expressions.polars_stages import apply
+from .expressions.program import Program
+from .gpu import RowsOnGpu, device_memory, gpu_settings
 
 # Queries of one pass over the data; of each the scan holds what it has read ahead.
 QUERIES_AT_ONCE = 8
@@ -41,7 +48,7 @@ def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFra
     """
     if is_gpu(engine):
         # cuDF takes one query at a time; each reads only its own columns.
-        return [query.collect(engine=pl.GPUEngine(raise_on_fail=True)) for query in queries]
+        return [collect_on_gpu(query) for query in queries]
     starts = range(0, len(queries), QUERIES_AT_ONCE)
     batches = [queries[start : start + QUERIES_AT_ONCE] for start in starts]
     return [made for batch in batches for made in pl.collect_all(batch, engine="streaming")]
@@ -49,4 +56,85 @@ def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFra
 
 def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:
     """Run a query over data that fits into the GPU's memory."""
-    return query.collect(engine=pl.GPUEngine(executor="in-memory", raise_on_fail=True))
+    return query.collect(engine=gpu_engine())
+
+
+def brought_to_host(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+    """What a query makes, for the CPU to go on with: in memory, where the GPU has made it."""
+    return collect_on_gpu(query).lazy() if is_gpu(engine) else query
+
+
+def gpu_engine() -> pl.GPUEngine:
+    """The GPU as Polars' engine; what it cannot run is an error, never a fallback."""
+    return pl.GPUEngine(executor="in-memory", raise_on_fail=True, memory_resource=device_memory())
+
+
+@contextmanager
+def rows_on_gpu() -> Iterator[Callable[[pl.LazyFrame], RowsOnGpu]]:
+    """A function from queries to what they make, which stays in the GPU's memory."""
+    engine = gpu_engine()
+    with gpu_settings(engine.memory_resource):
+        yield lambda query: RowsOnGpu(query, engine)
+
+
+def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+    """What a query makes, for many queries: in the GPU's memory, where they run there."""
+    if not is_gpu(engine):
+        return query
+    with rows_on_gpu() as make:
+        return make(query).lazy()
+
+
+def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFrame:
+    """A program's outputs, lazily; on the GPU in memory where one query cannot make them.
+
+    Args:
+        frame: the program's inputs.
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+    """
+    if not is_gpu(engine):
+        return apply(frame, program)
+    if is_one_query(program):
+        return QueryOnGpu(program)(frame)
+    return gpu_runner(program)(frame).lazy()
+
+
+def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
+    """A function from a frame of a program's inputs to its outputs, computed on the GPU."""
+    if is_one_query(program):
+        query = QueryOnGpu(program)
+        return lambda frame: collect_on_gpu(query(frame))
+    flat = FlatInterpreter(program)
+    return lambda frame: flat(frame, collect_on_gpu)
+
+
+def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.LazyFrame:
+    """The rows for which a condition holds, lazily.
+
+    Args:
+        frame: the condition's inputs, and further columns.
+        condition: a program of one output, a bool.
+        engine: "auto", "cpu" or "gpu".
+    """
+    if not is_gpu(engine) or is_one_query(condition):
+        return frame.filter(*lazy_expressions(condition, engine))
+    rows = collect_on_gpu(frame)
+    return rows.lazy().filter(pl.lit(gpu_runner(condition)(rows.lazy()).to_series()))
+
+
+def lazy_expressions(program: Program, engine: str) -> list[pl.Expr]:
+    """A program's outputs as expressions over a frame of its inputs.
+
+    Raises:
+        WorkflowError: on the GPU the program takes more than one query.
+    """
+    if not is_gpu(engine):
+        return expressions(program)
+    if is_one_query(program):
+        return expressions_on_gpu(program)
+    made = ", ".join(repr(column.name) for column, _ in program.outputs)
+    raise WorkflowError(
+        f"On the GPU no other rows can be looked at from {made}, which are computed from lists or "
+        'from hashes of strings. Take the engine "cpu", or write these columns to parquet first.'
+    )

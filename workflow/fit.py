@@ -10,7 +10,7 @@ import polars as pl
 
 from .engine import is_gpu
 from .graph import Node
-from .learn import Learning, Tables, computes_lists, learn_part, learn_parts, split_by_row
+from .learn import WIDE, Learning, Tables, learn_part, learn_parts, split_by_row
 from .operator import State
 from .operator_node import Bound, OperatorNode
 from .pieces import pieces
@@ -20,8 +20,20 @@ from .schema import Schema
 
 # Polars reads up to 128 row groups ahead of the slowest query, so a pass is over no more than this.
 ROWS_OF_A_PASS = 8_000_000
+# A GPU has all columns of such a part in its memory: 5 GB of eight bytes a value.
+VALUES_OF_A_PASS_ON_GPU = 640_000_000
+ROWS_OF_A_PASS_ON_GPU = 64_000_000
+# What is held in memory of wide data: 512 MB of eight bytes a value.
+VALUES_OF_A_WIDE_PASS = 64_000_000
 
 Learn = Callable[[Learning], Tables]
+
+
+def rows_of_a_pass(engine: str, columns: int) -> int:
+    """How many rows operators learn from at once."""
+    if is_gpu(engine):
+        return min(ROWS_OF_A_PASS_ON_GPU, VALUES_OF_A_PASS_ON_GPU // max(1, columns))
+    return ROWS_OF_A_PASS if columns <= WIDE else VALUES_OF_A_WIDE_PASS // columns
 
 
 def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, State]:
@@ -63,12 +75,9 @@ def learner(data: Any, frame: pl.LazyFrame, engine: str) -> Learn:
 
     def learn(learning: Learning) -> Tables:
         if not is_files:
-            return learn_part(learning, frame, engine)
+            return learn_part(learning, frame, engine, held=not isinstance(data, pl.LazyFrame))
         by_row, others = split_by_row(learning)
-        if is_gpu(engine):  # a query needs no parts there, unless it is cut up for lists
-            by_row = {n: item for n, item in by_row.items() if computes_lists(item[1].program)}
-            others = {n: item for n, item in learning.items() if n not in by_row}
-        parts = (piece.select(names) for piece in pieces(data, ROWS_OF_A_PASS))
+        parts = (piece.select(names) for piece in pieces(data, rows_of_a_pass(engine, len(names))))
         tables = learn_parts(by_row, parts, engine) if by_row else {}
         return tables | learn_part(others, frame, engine)
 

@@ -10,8 +10,11 @@ from typing import ClassVar
 import polars as pl
 
 from .errors import WorkflowError
+from .expressions.polars import expressions
+from .expressions.program import Program
 from .expressions.tree import Expression
-from .operator import Feature, Features, Operator, State
+from .feature import Feature, Features
+from .operator import Operator, State
 from .schema import Schema
 
 
@@ -53,6 +56,26 @@ class FrameOperator(Operator, abstract=True):
             WorkflowError: always.
         """
         raise not_row_by_row(self, columns)
+
+
+@dataclass(frozen=True)
+class RowFilter(FrameOperator, abstract=True):
+    """An operator that keeps the rows for which a condition over each of them holds."""
+
+    @abstractmethod
+    def condition(self, columns: Schema) -> Program:
+        """One output, a bool for each row; where it is null the row goes.
+
+        Args:
+            columns: the input columns, which are the program's inputs.
+
+        Raises:
+            WorkflowError: it does not take them.
+        """
+
+    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+        """The rows for which the condition holds."""
+        return frame.filter(*expressions(self.condition(columns)))
 
 
 @dataclass(frozen=True)

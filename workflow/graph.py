@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .columns import join, select
 from .errors import WorkflowError
-from .operator import Operator, Selectable, State
+from .feature import Selectable
+from .operator import Operator, State
 from .rows import Resolved, rows_of
 from .selection import Selection
 
@@ -41,10 +42,10 @@ class Node(Selectable):
         return OperatorNode(self, operator)
 
     def __add__(self, other: Any) -> ConcatNode:
-        return ConcatNode(self, as_node(other))
+        return _sum(self, as_node(other))
 
     def __radd__(self, other: Any) -> ConcatNode:
-        return ConcatNode(as_node(other), self)
+        return _sum(as_node(other), self)
 
     def __sub__(self, names: Any) -> SubsetNode:
         return SubsetNode(self, as_selection(names), keep=False)
@@ -174,6 +175,12 @@ class Subgraph(Node):
     def label(self) -> str:
         """The name."""
         return f"Subgraph {self.name}"
+
+
+def _sum(*nodes: Node) -> ConcatNode:
+    """One node for a sum of a thousand, each of them once, and not a thousand of ever more columns."""
+    parts = (node.parents if isinstance(node, ConcatNode) else (node,) for node in nodes)
+    return ConcatNode(*dict.fromkeys(node for part in parts for node in part))
 
 
 def as_node(value: Any) -> Node:

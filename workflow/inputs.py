@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from .data import polars_errors
+from .data import Table, polars_errors
+from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.series import column_schema
 from .graph import Node
+from .parquet import inner_type
 from .resolution import columns_read
-from .schema import ColumnSchema, Schema, SchemaError
+from .schema import ColumnSchema, Schema
+from .selection import listed
 
 
-def read_schema(nodes: Sequence[Node], frame: pl.LazyFrame, known: Schema | None) -> Schema:
+def read_schema(nodes: Sequence[Node], table: Table, known: Schema | None) -> Schema:
     """The schema of the columns that a graph reads.
 
     Args:
         nodes: the graph's.
-        frame: the data.
+        table: the data.
         known: tags and properties of the data's columns.
 
     Raises:
-        WorkflowError: the data cannot be read, or a column is missing or of a type that is none of
-            ours.
+        WorkflowError: the data cannot be read, or a column is missing, of a type that is none of
+            ours, or not the same in all files.
     """
-    with polars_errors("The data cannot be read"):
-        have = frame.collect_schema()
-    facts = known or Schema()
-    tags = {name: facts[name].tags if name in facts else () for name in have}
+    have = _columns(table)
+    facts = Schema() if known is None else expect_schema(known)
+    names = [*have, *table.conflicts]
+    tags = {name: facts[name].tags if name in facts else () for name in names}
+    wanted = columns_read(nodes, tags)
+    _expect_one_table(table, wanted)
     try:
-        columns = [column_schema(name, have[name]) for name in columns_read(nodes, tags)]
+        columns = [column_schema(name, have[name]) for name in wanted]
     except SchemaError as error:
         raise WorkflowError(f"The data cannot be fitted to: {error}") from error
     own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
@@ -40,33 +47,151 @@ def read_schema(nodes: Sequence[Node], frame: pl.LazyFrame, known: Schema | None
     )
 
 
-def expect_inputs(frame: pl.LazyFrame, inputs: Schema) -> None:
-    """Hold data to what `fit` has seen; an integer or a float may be of another width.
+def expect_schema(given: Any) -> Schema:
+    """A schema, and nothing else that a user may give for one.
 
     Raises:
-        WorkflowError: a column is missing, or is of another kind.
+        WorkflowError: it is none.
     """
-    with polars_errors("The data cannot be read"):
-        have = frame.collect_schema()
+    if isinstance(given, Schema):
+        return given
+    raise WorkflowError(
+        "Expected a workflow.Schema, such as Schema([ColumnSchema('userId', 'int64')]). "
+        f"Received: {given!r:.200}."
+    )
+
+
+def held_to(table: Table, inputs: Schema) -> pl.LazyFrame:
+    """Data held to what `fit` has seen: each column of the same kind, of any width.
+
+    Whole numbers may be floats, as pandas makes them of integers beside nulls, NaN being null;
+    and floats may be whole numbers.
+
+    Raises:
+        WorkflowError: a column is missing or of another kind, or a float of a column of integers
+            is not one; names the column, and the row.
+    """
+    have = _columns(table)
+    _expect_one_table(table, inputs)
     missing = [name for name in inputs if name not in have]
     if missing:
         raise WorkflowError(
-            f"No column {', '.join(map(repr, missing))} in the data. It has: {', '.join(have)}."
+            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}."
         )
     for column in inputs.columns:
         _expect_kind(column, have[column.name])
+    frame = with_integers(table.frame, inputs)
+    _expect_in_range(frame, inputs)
+    return frame
+
+
+def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+    """A frame in which columns of integers are integers, though they came as floats.
+
+    Args:
+        frame: of columns of numbers.
+        columns: what they are to be.
+
+    Returns:
+        the frame itself where there are no such floats.
+
+    Raises:
+        WorkflowError: a float is no integer; names the column and the row.
+
+    Example:
+        >>> ids = pl.LazyFrame({"userId": [7.0, float("nan")]})
+        >>> with_integers(ids, Schema([ColumnSchema("userId", "int64")])).collect()["userId"].to_list()
+        [7, None]
+    """
+    have = frame.collect_schema()
+    floats = [c for c in columns.columns if c.info.is_integer and _element(have[c.name]).is_float()]
+    if not floats:
+        return frame
+    with polars_errors("The data cannot be read"):
+        for column in floats:
+            single = _element(have[column.name]) == pl.Float32
+            _expect_whole(column, frame, 2**24 if single else 2**53)
+    return frame.with_columns(_as_integers(column) for column in floats)
+
+
+def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
+    """Refuse whole numbers beyond the dtype that `fit` has seen, before they are cast.
+
+    Polars' own cast refuses them when the frame is collected, cuDF's wraps them round.
+    """
+    have = frame.collect_schema()
+    narrowed = [c for c in inputs.columns if c.info.is_integer and _is_narrowed(c, have[c.name])]
+    if not narrowed:
+        return
+    ends = frame.select(
+        getattr(pl.col(c.name), end)().alias(f"{end} {c.name}")
+        for c in narrowed
+        for end in ("min", "max")
+    )
+    row = ends.collect(engine="streaming").row(0, named=True)
+    for column in narrowed:
+        limits = np.iinfo(column.info.numpy)
+        for value in (row[f"min {column.name}"], row[f"max {column.name}"]):
+            if value is not None and not limits.min <= value <= limits.max:
+                raise WorkflowError(
+                    f"Expected column {column.name!r} as {column}, as in fit. Received: {value}."
+                )
+
+
+def _is_narrowed(column: ColumnSchema, received: pl.DataType) -> bool:
+    if not received.is_integer():
+        return False
+    have = column_schema(column.name, received)
+    return not np.can_cast(have.info.numpy, column.info.numpy)
+
+
+def _columns(table: Table) -> pl.Schema:
+    with polars_errors("The data cannot be read"):
+        return table.frame.collect_schema()
+
+
+def _expect_one_table(table: Table, names: Iterable[str]) -> None:
+    for name in names:
+        if name in table.conflicts:
+            raise WorkflowError(f"The files are no one table. {table.conflicts[name]}")
 
 
 def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
     if received == pl.Null or (isinstance(received, pl.List) and received.inner == pl.Null):
         return
-    have = column_schema(column.name, received)
-    same = have.info.kind == column.info.kind or {have.info.kind, column.info.kind} == {
-        "int",
-        "uint",
-    }
+    try:
+        have = column_schema(column.name, received)
+        same = {have.info.kind, column.info.kind} <= {"int", "uint", "float"}
+        same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
+    except SchemaError:
+        same = False
     # Numbers may be the microseconds of a column of dates, but dates are no numbers of the user's own.
-    if not same or have.is_list != column.is_list or have.is_time > column.is_time:
+    if not same or have.is_time > column.is_time:
         raise WorkflowError(
             f"Expected column {column.name!r} as {column}, as in fit. Received: {received}."
         )
+
+
+def _expect_whole(column: ColumnSchema, frame: pl.LazyFrame, most: int) -> None:
+    """Refuse floats that stand for no integer: fractions, and those without room for its digits."""
+    name, element = column.name, pl.element() if column.is_list else pl.col("value")
+    wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
+    wrong = wrong & element.is_not_nan()
+    if column.is_list:
+        wrong = pl.col("value").list.eval(wrong).list.any()
+    rows = frame.select(value=pl.col(name)).with_row_index("row").filter(wrong)
+    for row, value in rows.head(1).collect(engine="streaming").iter_rows():
+        raise WorkflowError(
+            f"Expected column {name!r} as {column}, or as floats that are whole numbers up to "
+            f"{most}. Received: {value} in row {row}."
+        )
+
+
+def _as_integers(column: ColumnSchema) -> pl.Expr:
+    value = pl.element() if column.is_list else pl.col(column.name)
+    value = value.fill_nan(None).cast(pl.Int64)
+    return pl.col(column.name).list.eval(value) if column.is_list else value
+
+
+def _element(dtype: pl.DataType) -> pl.DataType:
+    return inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from .engine import collect_all, collect_on_gpu, is_gpu
-from .errors import WorkflowError
-from .expressions.polars_flat import FlatInterpreter
-from .expressions.program import Program, Step
+from .engine import brought_to_host, collect_all, held_on_gpu, is_gpu
 from .operator_node import Bound, OperatorNode
+from .reading import Reading, read
 from .rows import schema_of
 
 # The operators that are ready to learn and what they learn from, by their nodes' numbers.
@@ -20,28 +18,49 @@ Tables = dict[tuple[int, str], pl.DataFrame]
 
 # The parts' tables that wait to be merged: few enough for memory, enough that merging costs little.
 FAN_IN = 8
+# From so many columns on an operator's rows are in memory while it learns from them.
+WIDE = 200
 
 
-def learn_part(learning: Learning, frame: pl.LazyFrame, engine: str) -> Tables:
-    """The partial tables of all operators, of some rows, in one pass over them."""
+def learn_part(
+    learning: Learning, frame: pl.LazyFrame, engine: str, *, held: bool = False
+) -> Tables:
+    """The partial tables of all operators, of some rows, in one pass over them.
+
+    Args:
+        learning: the operators.
+        frame: the rows.
+        engine: of the queries.
+        held: whether what operators over many columns read of these rows fits into memory.
+    """
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    on_host: dict[tuple[int, str], pl.LazyFrame] = {}
+    readings: dict[int, Reading] = {}
     for number, (node, bound) in learning.items():
-        program = bound.program
         with node.errors(bound.columns):
-            if is_gpu(engine) and computes_lists(program):
-                own = _flat_rows(bound, program, frame)
-            else:
-                own = bound.rows.select(frame, program)
-            partials = bound.operator.partial(own, schema_of(bound.columns))
-        queries |= {(number, name): query for name, query in partials.items()}
-    return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+            reading = readings[number] = read(bound)
+            own = bound.rows.select(frame, reading.program, engine)
+            if held and len(reading.columns) > WIDE and not is_gpu(engine):
+                # Planning a query takes Polars as long as its frame is wide, and each column has one.
+                own = own.collect().lazy()
+            grouped = bound.operator.groups_on_host(reading.columns)
+            if grouped:
+                own = brought_to_host(own, engine)
+            partials = reading.partial(own)
+        chosen = on_host if grouped else queries
+        chosen |= {(number, name): query for name, query in partials.items()}
+    tables = _collect(queries, engine) | _collect(on_host, "cpu")
+    return tables | _collect(_element_counts(readings, tables), "cpu")
 
 
 def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) -> Tables:
     """The tables of the whole data, part by part, in memory that does not grow with their number."""
     waiting: list[Tables] = []
+    names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
     for part in parts:
-        waiting.append(learn_part(learning, part, engine))
+        own = part.select(n for n in part.collect_schema() if n in names)
+        # Under no name here: a GPU has the rows no longer than they are learnt from.
+        waiting.append(learn_part(learning, held_on_gpu(own, engine), engine, held=True))
         if len(waiting) == FAN_IN:
             waiting = [merge_tables(learning, waiting)]
     return waiting[0] if len(waiting) == 1 else merge_tables(learning, waiting)
@@ -59,7 +78,22 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
         }
         merged = bound.operator.merge(above, schema_of(bound.columns))
         queries |= {(number, name): query for name, query in merged.items()}
-    return dict(zip(queries, collect_all(list(queries.values()), "cpu"), strict=True))
+    return _collect(queries, "cpu")
+
+
+def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:
+    return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+
+
+def _element_counts(
+    readings: Mapping[int, Reading], tables: Tables
+) -> dict[tuple[int, str], pl.LazyFrame]:
+    """The tables of elements, in place of those that count positions of lists."""
+    queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    for number, reading in readings.items():
+        own = {name: table for (owner, name), table in tables.items() if owner == number}
+        queries |= {(number, name): q for name, q in reading.of_elements(own).items()}
+    return queries
 
 
 def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
@@ -70,32 +104,3 @@ def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
         if bound.rows.is_row_by_row(bound.program)
     }
     return by_row, {n: item for n, item in learning.items() if n not in by_row}
-
-
-def computes_lists(program: Program) -> bool:
-    """Whether a program does more with lists than cuDF's engine can: read, join and explode them."""
-    return any(
-        step.verb not in ("source", "gather")
-        or step.type.kind == "float"
-        or _takes_list(program, step)
-        for step in program.steps
-        if step.type.is_list or _takes_list(program, step)
-    )
-
-
-def _takes_list(program: Program, step: Step) -> bool:
-    return any(program.steps[operand].type.is_list for operand in step.operands)
-
-
-def _flat_rows(bound: Bound, program: Program, frame: pl.LazyFrame) -> pl.LazyFrame:
-    """An operator's columns, in memory, computed on the GPU without lists.
-
-    Raises:
-        WorkflowError: they are of other rows than the data's.
-    """
-    if not bound.rows.is_row_by_row(program):
-        raise WorkflowError(
-            "Polars' GPU engine has no lists, so that nothing can be learnt on the GPU from lists "
-            'of grouped or filtered rows. Fit with engine="cpu".'
-        )
-    return FlatInterpreter(program)(frame, collect_on_gpu).lazy()

@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.column import Array
 from .expressions.program import Program, build
 from .expressions.tree import source
 from .expressions.types import ExpressionError, Type
+from .feature import Feature, Features
 from .frame_operator import FrameOperator, WindowOperator
-from .operator import Feature, Features, Operator, State
+from .operator import Operator, State
 from .operator_node import Bound
 from .rows import schema_of
-from .schema import Schema, SchemaError
+from .schema import Schema
 
 
 def without_settings(operator: Operator, columns: AbstractSet[str]) -> Operator:
@@ -134,7 +136,9 @@ def _same_steps(old: Bound, state: State, new: Bound, kept: State) -> bool:
     before, after = schema_of(old.columns), schema_of(new.columns)
     was = old.operator.lower(_sources(before), state)
     now = new.operator.lower(_sources(after), kept)
-    reads = {name: set(_program([feature], before).inputs) for name, feature in was.items()}
+    whole = _program(was.values(), before)
+    places = {column.name: step for column, step in whole.outputs}
+    reads = {name: whole.sources_of_steps([places[f.schema.name]]) for name, f in was.items()}
     remaining = {name for name, read in reads.items() if read and read <= set(after)}
     if not now or not remaining <= set(now) <= set(was):
         return False

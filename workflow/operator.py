@@ -5,17 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
-from .errors import WorkflowError
+from .config import settle
 from .expressions.column import Column
-from .expressions.tree import Expression
-from .schema import ColumnSchema, Schema
-from .tags import add_tags, properties_after
+from .feature import Features, Groups, Inputs
+from .schema import Schema
 
 if TYPE_CHECKING:
     from .graph import Node
@@ -23,41 +22,6 @@ if TYPE_CHECKING:
 
 State = Mapping[str, Column]
 Partials = Mapping[str, pl.LazyFrame]
-
-
-@dataclass(frozen=True)
-class Feature:
-    """A column on its way through the graph: how it is computed, and its schema.
-
-    The schema's dtype and shape are those of the expression.
-    """
-
-    expression: Expression
-    schema: ColumnSchema
-
-    @classmethod
-    def of(
-        cls, name: str, expression: Expression, like: ColumnSchema | None = None, **changes: Any
-    ) -> Feature:
-        """A feature whose dtype and shape are the expression's; the rest is as tags.py says.
-
-        Args:
-            name: the feature's name.
-            expression: how it is computed.
-            like: a column whose tags, and properties but for facts about values, it inherits.
-            changes: `tags` to add, `properties` to set.
-        """
-        type_ = expression.type
-        tags = add_tags(like.tags if like else (), changes.get("tags", ()))
-        properties = properties_after(like, is_list=type_.is_list) if like else {}
-        properties |= changes.get("properties", {})
-        return cls(
-            expression,
-            ColumnSchema(name, type_.dtype, type_.is_list, type_.nullable, tags, properties),
-        )
-
-
-Features = dict[str, Feature]
 
 
 @dataclass(frozen=True)
@@ -75,27 +39,6 @@ class Example:
     columns: Mapping[str, Any]
     unseen: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left: Sequence[Any] | None = None
-
-
-Groups = tuple[tuple[str, ...], ...]
-
-
-class Selectable:
-    """What stands for columns in an operator's setting beside their names: a node of the graph."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What the graph tells an operator of the columns that it is given.
-
-    Attributes:
-        groups: the columns on the left of `>>` as they are grouped there, one outside of any
-            group as a group of its own: `[["a", "b"], "c"]` is `(("a", "b"), ("c",))`.
-        dependencies: the names of the columns that the operator's setting `depends_on` stands for.
-    """
-
-    groups: Groups = ()
-    dependencies: tuple[str, ...] = ()
 
 
 NOT_SAVED = {"saved": False}
@@ -117,12 +60,12 @@ class OperatorMeta(ABCMeta):
 class Operator(ABC, metaclass=OperatorMeta):
     """A step of a workflow. A new operator is a frozen dataclass in one file of `workflow/ops/`.
 
-    Its fields are its configuration, and are what a saved workflow holds of it: their
-    annotations are what a file is held to. A field with `metadata=NOT_SAVED` comes from the state
-    instead. An operator never changes: what it learns from data is a `State` that the workflow
-    keeps.
+    Its fields are its configuration, and are what a saved workflow holds of it: their annotations
+    are what a user and a file are held to (config.py). A field with `metadata=NOT_SAVED` comes
+    from the state instead. An operator never changes: what it learns from data is a `State` that
+    the workflow keeps.
 
-    Four class attributes tell the graph what an operator is:
+    Five class attributes tell the graph what an operator is:
 
     - `learns`: it has a state, so it has `partial`, `merge` and `finish`.
     - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`. Each of its
@@ -132,6 +75,9 @@ class Operator(ABC, metaclass=OperatorMeta):
       nodes of the graph. These are among the `columns` of every method, and
       `self.dependency_names()` has their names. In `lower` they may be missing when the operator
       learns: `remove_inputs` takes away a target that only learning needs.
+    - `has_vocabularies`: its columns are ids of values that it knows, and their property `domain`
+      has a `name`: the same for columns of one vocabulary. The graph adds a number to it where
+      another operator has given the name to a vocabulary of its own.
     - `row_by_row`: what it makes of a row depends on this row alone, so that it can be served.
       Those that cannot be are a `FrameOperator` or a `WindowOperator` (frame_operator.py).
 
@@ -145,6 +91,7 @@ class Operator(ABC, metaclass=OperatorMeta):
     learns: ClassVar[bool] = False
     takes_groups: ClassVar[bool] = False
     depends_on: ClassVar[str | None] = None
+    has_vocabularies: ClassVar[bool] = False
     row_by_row: ClassVar[bool] = True
 
     inputs: Inputs = dataclasses.field(
@@ -154,6 +101,19 @@ class Operator(ABC, metaclass=OperatorMeta):
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         if not abstract:
             OPERATORS[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        settle(self)
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        """Refuse settings that are of the right type and make no sense; for a subclass to say.
+
+        Here they are as config.py keeps them: numpy's scalars and arrays are Python's own.
+
+        Raises:
+            WorkflowError: names the setting, and what it was given.
+        """
 
     def bind(self, inputs: Inputs) -> Self:
         """The operator at its place in a graph."""
@@ -188,11 +148,24 @@ class Operator(ABC, metaclass=OperatorMeta):
             state: what `finish` returned; empty for an operator that does not learn.
         """
 
+    def learns_from(self, columns: Features) -> Features:
+        """What `partial` is given: the input columns, or what is computed from them row by row."""
+        return columns
+
+    def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
+        """Whether the CPU counts or groups rows that the GPU has computed.
+
+        For a variance: cuDF takes it from a sum of squares, which leaves no digit of it where the
+        values lie far from 0. For lists with nulls that count: cuDF makes a null of an empty list.
+        And for what is more than a query.
+        """
+        return False
+
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """What is to be learnt from a part of the data: small tables, as lazy queries.
 
         Args:
-            frame: the operator's input columns, in some part of the rows.
+            frame: what `learns_from` says of the operator's input columns, in some of the rows.
             columns: their schema.
         """
         raise NotImplementedError
@@ -200,6 +173,18 @@ class Operator(ABC, metaclass=OperatorMeta):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The tables of several parts, one above the other, as if `partial` had seen them as one."""
         raise NotImplementedError
+
+    def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002
+        """The list columns of which `partial` counts the elements, and learns nothing else.
+
+        While an operator learns, such a column may be int64: the positions of its rows' lists in a
+        joined table, which are fewer than their elements. `merge` then adds up what was counted of
+        an element at several positions.
+
+        Returns:
+            for each column the name of the table, and in it that of the elements.
+        """
+        return {}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """What `lower` needs, from the tables of the whole data."""
@@ -234,6 +219,11 @@ class Operator(ABC, metaclass=OperatorMeta):
         return []
 
     @classmethod
+    def settings(cls) -> list[str]:
+        """The names of the fields that its constructor takes."""
+        return [f.name for f in dataclasses.fields(cls) if f.init]
+
+    @classmethod
     def saved_fields(cls) -> list[str]:
         """The names of the fields that a saved workflow holds."""
         return [f.name for f in dataclasses.fields(cls) if f.metadata.get("saved", True)]
@@ -264,40 +254,3 @@ class Operator(ABC, metaclass=OperatorMeta):
 
 def _rows(column: Column, rows: Sequence[int]) -> Column:
     return Column(column.array[rows], None if column.valid is None else column.valid[rows])
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise a `WorkflowError` unless the condition holds."""
-    if not condition:
-        raise WorkflowError(message)
-
-
-def per_column(value: Any, name: str, default: Any) -> Any:
-    """A setting that is one value for all columns or a mapping from column to value."""
-    return value.get(name, default) if isinstance(value, Mapping) else value
-
-
-def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
-    """Refuse a setting for a column that the operator does not have: it would do nothing.
-
-    Raises:
-        WorkflowError: names the columns that are unknown.
-    """
-    unknown = [name for name in value if name not in columns] if isinstance(value, Mapping) else []
-    require(
-        not unknown,
-        f"{setting} is set for {', '.join(map(repr, unknown))}. The columns are: {', '.join(columns)}.",
-    )
-
-
-def expect_state(state: State, names: Iterable[str]) -> None:
-    """Hold a state to what an operator has learnt under these names and nothing else.
-
-    Raises:
-        WorkflowError: the state belongs to other columns, or to another operator.
-    """
-    wanted = list(names)
-    require(
-        state.keys() == set(wanted),
-        f"Expected state for {', '.join(wanted)}. Received: {', '.join(state) or 'none'}.",
-    )

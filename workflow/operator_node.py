@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .columns import join
+from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.program import Program
 from .expressions.types import ExpressionError
+from .feature import Features, Inputs
 from .frame_operator import FrameOperator, WindowOperator
 from .graph import Node, as_node
-from .operator import Features, Inputs, Operator, State
+from .operator import Operator, State
 from .rows import Origin, Resolved, RowSet, rows_of, schema_of
-from .schema import SchemaError
 from .selection import listed, regroup
 
 
@@ -39,8 +40,8 @@ class Bound:
 
     @property
     def program(self) -> Program:
-        """The steps to its columns, from those of their rows."""
-        return self.rows.program(self.columns.values())
+        """The steps to what it learns from, from the columns of their rows."""
+        return self.rows.program(self.operator.learns_from(self.columns).values())
 
 
 class OperatorNode(Node):

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from .data import polars_errors
 from .engine import collect_all
+from .feature import Feature
+from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node
-from .operator import Feature, State
+from .operator import State
 from .operator_node import OperatorNode
+from .outputs import lazy_outputs
 from .resolution import Resolution
 from .rows import Resolved, schema_of
 from .selection import regroup
 
-if TYPE_CHECKING:
-    from .workflow import Workflow
-
 ROW, FOLD = "row", "fold"
 
 
-def transform_out_of_fold(workflow: Workflow, frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+def transform_out_of_fold(graph: FittedGraph, frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
     """The outputs of a fitted workflow for the data that it was fitted to.
 
     Args:
-        workflow: fitted.
+        graph: fitted.
         frame: the data.
         engine: of the passes over the data that the folds need, one for each such operator.
     """
-    nodes, states = workflow.nodes, workflow.states
+    nodes, states = graph.nodes, graph.states
     if not any(_is_out_of_fold(node) for node in nodes):
-        return workflow.transform(frame)
-    resolution = Resolution(workflow.input_schema)
+        return lazy_outputs(graph, frame, engine)
+    resolution = Resolution(graph.input_schema)
     with polars_errors("The data cannot be transformed"):
         for number, node in enumerate(nodes):
             state = states.get(number, {})
@@ -43,7 +41,7 @@ def transform_out_of_fold(workflow: Workflow, frame: pl.LazyFrame, engine: str) 
             else:
                 resolution.resolve(node, state)
         output = resolution.made[nodes[-1]]
-        return output.rows.select(frame, workflow.steps_of(output))
+        return output.rows.select(frame, graph.steps_of(output), engine)
 
 
 def _is_out_of_fold(node: Node) -> bool:
@@ -59,9 +57,13 @@ def _resolve_folds(
         raise TypeError(f"Expected an out-of-fold operator. Received: {node}.")
     with node.errors(columns):
         row = rows.numbered(operator, ROW)
-        fold = Feature.of(FOLD, operator.fold(row.expression))
+        name = FOLD
+        while name in columns:
+            name += "_"
+        fold = Feature.of(name, operator.fold(row.expression))
         program = rows.program([*columns.values(), fold])
-        queries = operator.fold_partial(rows.select(frame, program), schema_of(columns), FOLD)
+        numbered = rows.select(frame, program, engine)
+        queries = operator.fold_partial(numbered, schema_of(columns), name)
         tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
         made = operator.lower_out_of_fold(columns, state, tables, fold)
     return Resolved(made, regroup((), made), rows)

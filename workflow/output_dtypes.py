@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .dtypes import dtype_of
 from .errors import WorkflowError
-from .schema import ColumnSchema, dtype_of
+from .schema import ColumnSchema
 
 if TYPE_CHECKING:
-    from .workflow import Workflow
+    from .fitted import FittedGraph
 
 
 class OutputDtypes(MutableMapping[str, str]):
@@ -25,8 +26,8 @@ class OutputDtypes(MutableMapping[str, str]):
         Int32
     """
 
-    def __init__(self, workflow: Workflow) -> None:
-        self._workflow = workflow
+    def __init__(self, graph: FittedGraph) -> None:
+        self._graph = graph
         self.assigned: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
@@ -34,7 +35,7 @@ class OutputDtypes(MutableMapping[str, str]):
         return self.assigned.get(name, made)
 
     def _column(self, name: str) -> ColumnSchema:
-        outputs = self._workflow.outputs()
+        outputs = self._graph.outputs()
         if name not in outputs:
             raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
         return outputs[name].schema
@@ -51,18 +52,18 @@ class OutputDtypes(MutableMapping[str, str]):
                 f"Output {name!r} has values up to {largest}, which {wanted.name} does not hold."
             )
         self.assigned[name] = wanted.name
-        self._workflow.forget_program()
+        self._graph.forget_program()
 
     def __delitem__(self, name: str) -> None:
         self._column(name)
         self.assigned.pop(name, None)
-        self._workflow.forget_program()
+        self._graph.forget_program()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._workflow.outputs())
+        return iter(self._graph.outputs())
 
     def __len__(self) -> int:
-        return len(self._workflow.outputs())
+        return len(self._graph.outputs())
 
     def __repr__(self) -> str:
         return repr(dict(self))

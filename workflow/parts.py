@@ -10,7 +10,7 @@ from .graph import ColumnSelector, Node, Subgraph
 
 if TYPE_CHECKING:
     from .rows import Resolved
-    from .schema import Schema
+    from .schema import ColumnSchema, Schema
     from .workflow import Workflow
 
 
@@ -56,7 +56,7 @@ def subworkflow(workflow: Workflow, name: str) -> Workflow:
     # An assigned dtype is that of a column, and comes along where the column is an output of both.
     made, whole = part.outputs(), workflow.outputs()
     for column, dtype in workflow.output_dtypes.assigned.items():
-        if column in made and whole[column].schema == made[column].schema:
+        if column in made and _alike(whole[column].schema, made[column].schema):
             part.output_dtypes[column] = dtype
     return part
 
@@ -74,3 +74,12 @@ def inputs_read(nodes: Iterable[Node], made: Mapping[Node, Resolved], inputs: Sc
         name for node in nodes if isinstance(node, ColumnSelector) for name in made[node].columns
     }
     return inputs.select(name for name in inputs if name in wanted)
+
+
+def _alike(one: ColumnSchema, other: ColumnSchema) -> bool:
+    """Whether two columns are one, but for the name of its domain, which is that of a graph."""
+    return _without_domain(one) == _without_domain(other)
+
+
+def _without_domain(column: ColumnSchema) -> ColumnSchema:
+    return column.with_(properties={k: v for k, v in column.properties.items() if k != "domain"})

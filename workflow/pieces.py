@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from .data import as_lazy_frame, parquet_files
 from .errors import WorkflowError
+from .parquet import ParquetTable
 
 
 class RowGroup(NamedTuple):
@@ -55,12 +57,30 @@ def pieces(data: Any, rows: int) -> Iterator[pl.LazyFrame]:
             yield frame[start : start + rows].lazy()
 
 
+def slices(files: list[Path], rows: int) -> Iterator[pl.LazyFrame]:
+    """Lazy frames of exactly so many rows, the last one of what is left.
+
+    Args:
+        files: of parquet.
+        rows: of a slice. A row group on the way from one to the next is decoded for both.
+
+    Raises:
+        WorkflowError: a file is no parquet.
+    """
+    table = ParquetTable(files)
+    ends = list(accumulate(sum(g.rows for g in _row_groups(n, f)) for n, f in enumerate(files)))
+    starts = [0, *ends]
+    for start in range(0, max(ends[-1], 1), rows):
+        first = bisect_right(ends, start, hi=len(ends) - 1)
+        last = max(first, bisect_left(ends, min(start + rows, ends[-1])))
+        yield table.scan(first, last + 1).slice(start - starts[first], rows)
+
+
 def _of_files(files: list[Path], rows: int) -> Iterator[pl.LazyFrame]:
-    # One schema for all, so that a file with another one is an error as it is in a scan of all.
-    schema = pl.scan_parquet(files[0], glob=False).collect_schema()
+    table = ParquetTable(files)
     for groups in _runs([g for n, file in enumerate(files) for g in _row_groups(n, file)], rows):
         first, last = groups[0], groups[-1]
-        scan = pl.scan_parquet(files[first.file : last.file + 1], glob=False, schema=schema)
+        scan = table.scan(first.file, last.file + 1)
         yield scan.slice(first.start, sum(group.rows for group in groups))
 
 

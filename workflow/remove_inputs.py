@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from .columns import picked
 from .errors import WorkflowError
+from .feature import Features, Groups
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
 from .narrowing import goes_on, passed_on, states, without_settings
-from .operator import Features, Groups, State
+from .operator import State
 from .operator_node import Bound, OperatorNode
 from .parts import inputs_read
 from .resolution import Resolution
@@ -36,9 +37,10 @@ def remove_inputs(workflow: Workflow, names: Iterable[str]) -> Workflow:
         >>> remove_inputs(workflow, "rating").input_schema.names
         ['userId']
     """
-    lost = [names] if isinstance(names, str) else list(names)
+    several = isinstance(names, Iterable) and not isinstance(names, str)
+    lost: list[Any] = list(names) if several else [names]
     found, inputs = workflow.states, workflow.input_schema
-    unknown = [name for name in lost if name not in inputs]
+    unknown = [name for name in lost if not isinstance(name, str) or name not in inputs]
     if unknown:
         raise WorkflowError(
             f"No input {', '.join(map(repr, unknown))} in the workflow. The inputs are: {', '.join(inputs)}."

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from .domains import DomainNames
 from .errors import WorkflowError
 from .graph import ColumnSelector, Node
 from .operator import State
+from .operator_node import OperatorNode
 from .rows import Resolved, RowSet
 from .schema import Schema
 from .selection import names_of, regroup
@@ -97,7 +99,7 @@ class Resolution:
 def resolve_graph(
     nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema
 ) -> dict[Node, Resolved]:
-    """What each node of a fitted graph makes.
+    """What each node of a fitted graph makes, its vocabularies named apart.
 
     Example:
         >>> from workflow import ColumnSchema, ops
@@ -106,7 +108,9 @@ def resolve_graph(
         >>> made[nodes[-1]].columns["a"].schema.nullable
         False
     """
-    resolution = Resolution(inputs)
+    resolution, names = Resolution(inputs), DomainNames(inputs)
     for number, node in enumerate(nodes):
-        resolution.resolve(node, states.get(number, {}))
+        made = resolution.resolve(node, states.get(number, {}))
+        if isinstance(node, OperatorNode) and node.operator.has_vocabularies:
+            resolution.made[node] = names.given(made)
     return resolution.made

@@ -10,7 +10,8 @@ import polars as pl
 
 from .errors import WorkflowError
 from .expressions.tree import Expression
-from .operator import Feature, State
+from .feature import Feature
+from .operator import State
 from .operator_node import Bound, OperatorNode
 from .ops.categorify import Categorify
 from .rows import Resolved

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .engine import brought_to_host, filter_rows, is_gpu, lazy_expressions, run_program
 from .errors import WorkflowError
-from .expressions.polars import apply, expressions
 from .expressions.program import Program, build
-from .expressions.tree import source
+from .expressions.tree import Expression, source
 from .expressions.types import Type
-from .frame_operator import FrameOperator, WindowOperator, not_row_by_row
-from .operator import Feature, Features, Groups, Operator
+from .feature import Feature, Features, Groups
+from .frame_operator import FrameOperator, RowFilter, WindowOperator, not_row_by_row
+from .operator import Operator
 from .schema import ColumnSchema, Schema
 
 Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
@@ -53,7 +54,7 @@ class RowSet:
         self.columns = columns
         self.origin = origin
         self._extensions: list[Extension] = []
-        self._sources = {column.name: column for column in columns.columns}
+        self._sources = columns
 
     def features(self) -> Features:
         """The sources that the rows began with."""
@@ -62,7 +63,7 @@ class RowSet:
     def program(self, outputs: Iterable[Feature]) -> Program:
         """The steps from the sources to some columns of these rows."""
         pairs = [(f.schema, f.expression) for f in outputs]
-        return build(pairs, Schema(c.with_(name=key) for key, c in self._sources.items()))
+        return build(pairs, self._sources)
 
     def windowed(self, operator: WindowOperator, columns: Features) -> Features:
         """Add the columns of a window operator as sources."""
@@ -100,32 +101,43 @@ class RowSet:
         keys: Mapping[str, str],
         extend: Extend,
     ) -> Features:
-        self._sources |= {keys[column.name]: column for column in made.columns}
+        further = [column.with_(name=keys[column.name]) for column in made.columns]
+        self._sources = Schema([*self._sources.columns, *further])
         self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
         return {name: _source(keys[name], made[name]) for name in made}
 
-    def select(self, data: pl.LazyFrame, program: Program) -> pl.LazyFrame:
+    def select(self, data: pl.LazyFrame, program: Program, engine: str = "cpu") -> pl.LazyFrame:
         """A program's outputs for data, lazily.
 
         Args:
             data: the columns of the data that `reads` names.
             program: made by `program`.
+            engine: what the outputs are to be collected on: "auto", "cpu" or "gpu".
+
+        Raises:
+            WorkflowError: the engine has no way to extend the rows.
         """
         wanted, extensions = self._needed(program)
         if self.origin is None:
             names = [name for name in self.columns if name in wanted]
             frame = data.select(names) if names else data
         else:
-            frame = self._rows_made(self.origin, data)
+            frame = self._rows_made(self.origin, data, engine)
         for extension in extensions:
             inner = self.program(extension.columns.values())
-            values = dict(zip(extension.columns, expressions(inner), strict=True))
+            values = dict(zip(extension.columns, lazy_expressions(inner, engine), strict=True))
             frame = extension.extend(frame, values)
-        return apply(frame, program)
+        return run_program(frame, program, engine)
 
-    def _rows_made(self, origin: Origin, data: pl.LazyFrame) -> pl.LazyFrame:
-        before = origin.rows.select(data, origin.rows.program(origin.columns.values()))
-        return origin.operator.transform_frame(before, schema_of(origin.columns))
+    def _rows_made(self, origin: Origin, data: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+        program = origin.rows.program(origin.columns.values())
+        before, columns = origin.rows.select(data, program, engine), schema_of(origin.columns)
+        if isinstance(origin.operator, RowFilter):
+            return filter_rows(before, origin.operator.condition(columns), engine)
+        if not origin.operator.groups_on_host(columns):
+            return origin.operator.transform_frame(before, columns)
+        made = origin.operator.transform_frame(brought_to_host(before, engine), columns)
+        return made.collect().lazy() if is_gpu(engine) else made
 
     def reads(self, program: Program) -> Schema:
         """The columns of the data that a program over these rows needs."""
@@ -200,6 +212,11 @@ def _changes(*sets: RowSet) -> str:
 def schema_of(columns: Features) -> Schema:
     """The schema of some features."""
     return Schema(feature.schema for feature in columns.values())
+
+
+def sources_of(columns: Schema) -> dict[str, Expression]:
+    """Columns as expressions, by their names, for a program of which they are the inputs."""
+    return {c.name: _source(c.name, c).expression for c in columns.columns}
 
 
 def _source(key: str, column: ColumnSchema) -> Feature:

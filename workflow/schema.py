@@ -1,4 +1,4 @@
-"""What a column is, and the one table of dtypes that every stage agrees on.
+"""What a column is: its name, element type and shape, and what is known of its values.
 
 This file is copied into exported models and runs inside Triton: it may import nothing but
 numpy and the standard library, and must run on Python 3.10.
@@ -12,99 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-import numpy as np
-
-
-class SchemaError(ValueError):
-    """A column is missing, has the wrong type, or is described in a way that makes no sense."""
-
-
-@dataclass(frozen=True)
-class DType:
-    """One row of the dtype table: the names by which each library knows an element type.
-
-    Attributes:
-        name: our name, which is also TensorFlow's and, but for "string", numpy's.
-        kind: "bool", "int", "uint", "float" or "string".
-        numpy: the numpy dtype; strings are held as object arrays of `str`.
-        polars: the name of the class in `polars`.
-        triton: the datatype in Triton's protocols; its config enum is `TYPE_` + this.
-        onnx: the name in `onnx.TensorProto`.
-    """
-
-    name: str
-    kind: str
-    numpy: np.dtype[Any]
-    polars: str
-    triton: str
-    onnx: str
-
-    @property
-    def triton_config(self) -> str:
-        """The name in config.pbtxt, for example `TYPE_INT64`; bytes are `TYPE_STRING` there."""
-        return "TYPE_STRING" if self.triton == "BYTES" else f"TYPE_{self.triton}"
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether values are whole numbers, signed or not."""
-        return self.kind in ("int", "uint")
-
-
-def _row(name: str, kind: str, polars: str, triton: str, onnx: str) -> tuple[str, DType]:
-    return name, DType(
-        name, kind, np.dtype(object if kind == "string" else name), polars, triton, onnx
-    )
-
-
-DTYPES: Mapping[str, DType] = dict(
-    [
-        _row("bool", "bool", "Boolean", "BOOL", "BOOL"),
-        _row("int8", "int", "Int8", "INT8", "INT8"),
-        _row("int16", "int", "Int16", "INT16", "INT16"),
-        _row("int32", "int", "Int32", "INT32", "INT32"),
-        _row("int64", "int", "Int64", "INT64", "INT64"),
-        _row("uint8", "uint", "UInt8", "UINT8", "UINT8"),
-        _row("uint16", "uint", "UInt16", "UINT16", "UINT16"),
-        _row("uint32", "uint", "UInt32", "UINT32", "UINT32"),
-        _row("uint64", "uint", "UInt64", "UINT64", "UINT64"),
-        _row("float32", "float", "Float32", "FP32", "FLOAT"),
-        _row("float64", "float", "Float64", "FP64", "DOUBLE"),
-        _row("string", "string", "String", "BYTES", "STRING"),
-    ]
-)
-
-
-def dtype_of(name: Any) -> DType:
-    """Look a dtype up by our name, a numpy dtype or a numpy scalar type.
-
-    Args:
-        name: for example "int32", `np.int32`, `np.dtype("int32")`, `str` or a `DType`.
-
-    Raises:
-        SchemaError: when the table has no such dtype.
-
-    Example:
-        >>> dtype_of("int32").triton
-        'INT32'
-    """
-    if isinstance(name, DType):
-        return name
-    if isinstance(name, str) and name in DTYPES:
-        return DTYPES[name]
-    if name in ("str", "object") or name is str or name is object:
-        return DTYPES["string"]
-    if isinstance(name, str):
-        # numpy would parse other strings as code parses a tuple, and they may come from a file.
-        known = np.sctypeDict.get(name)
-        numpy_name = name if known is None else np.dtype(known).name
-    else:
-        try:
-            numpy_name = np.dtype(name).name
-        except (TypeError, ValueError):
-            numpy_name = str(name)
-    if numpy_name not in DTYPES:
-        raise SchemaError(f"Expected a dtype among {', '.join(DTYPES)}. Received: {name!r:.100}.")
-    return DTYPES[numpy_name]
+from .dtypes import DTYPES, DType, SchemaError, dtype_of
 
 
 class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
@@ -149,6 +57,7 @@ class ColumnSchema:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _expect_name(self.name)
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
         tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in self.tags)
         object.__setattr__(self, "tags", tuple(dict.fromkeys(tags)))
@@ -294,6 +203,16 @@ class Schema(Mapping[str, ColumnSchema]):
 
     def __repr__(self) -> str:
         return "Schema(" + ", ".join(f"{c.name}: {c}" for c in self.columns) + ")"
+
+
+def _expect_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise SchemaError(f"Expected the name of a column as a text. Received: {name!r:.100}.")
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise SchemaError(
+            f"Expected the name of one column. Received: {name!r:.100}, which Polars takes for a "
+            "pattern of names, in every place. Rename the column before it enters the workflow."
+        )
 
 
 def _short(value: Any, limit: int = 200) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import WorkflowError
-from .operator import Groups
+from .feature import Groups
 from .schema import Tags
 
 EVERY = "*"
@@ -45,7 +45,7 @@ class Selection:
             WorkflowError: something else, or groups within groups.
         """
         items = _items(names) + [
-            [group] if isinstance(group, str) else group for group in subgroups
+            [group] if isinstance(group, str) else group for group in _items(subgroups)
         ]
         named = [item for item in items if item != EVERY]
         groups = tuple(dict.fromkeys(_group(item) for item in named))
@@ -84,7 +84,9 @@ class Selection:
                 f"No column {listed(map(repr, missing))} in {where}. It has: {listed(columns) or 'none'}."
             )
         tagged = [
-            (name,) for name, tags in columns.items() if self.every or not self._without(tags)
+            (name,)
+            for name, tags in (columns.items() if self.is_dynamic else ())
+            if self.every or not self._without(tags)
         ]
         if self.tags and not tagged:
             have = [f"{name} ({', '.join(tags) or 'no tag'})" for name, tags in columns.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +14,17 @@ from typing import Literal, cast
 import polars as pl
 
 from .data import SCHEMA_FILE
+from .engine import rows_on_gpu
 from .errors import WorkflowError
+from .gpu import RowsOnGpu
 from .schema import Schema
 from .shuffle import shuffled
 from .transform import in_order
 
 # Small enough that a shuffle mixes well, large enough that decoding is not all overhead.
 ROW_GROUP_ROWS = 250_000
+# Rows of a query for the GPU: two of them, with what is computed on the way, take some 4 GB there.
+ROWS_ON_GPU = 4_000_000
 
 Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
 
@@ -70,10 +74,43 @@ class ParquetSink:
             if self.seed is not None:
                 files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
             # One file is written while the rows of the next are computed.
-            written = list(in_order(partial(self._write_file, scratch), enumerate(files), 1))
-            document = {"format": 1, "columns": schema.to_json()}
-            (self.folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
-            return [part.rename(self.folder / part.name) for part in written]
+            written = in_order(partial(self._write_file, scratch), enumerate(files), 1)
+            return self._publish(list(written), schema)
+
+    def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
+        """Write the same of queries for the GPU, which encodes the files.
+
+        Args:
+            queries: one at least, in order; each makes `rows_per_query` rows, the last what is left.
+            schema: of the queries.
+
+        Raises:
+            WorkflowError: the folder holds parquet files already.
+        """
+        with self._scratch() as scratch, rows_on_gpu() as make:
+            write = partial(self._write_query, scratch, make)
+            # One query's files are written while the next one is computed.
+            written = in_order(write, enumerate(queries), 2)
+            return self._publish([path for paths in written for path in paths], schema)
+
+    @property
+    def may_write_on_gpu(self) -> bool:
+        """Whether `write_on_gpu` can write it: rows in order, and not as zstd.
+
+        Several threads that had cuDF 26.10 encode zstd ended once in a launch failure, after which
+        a process cannot use its GPU any more.
+        """
+        return self.seed is None and self.compression != "zstd"
+
+    @property
+    def rows_per_query(self) -> int:
+        """The rows of several whole files, so that what a query takes to begin counts little."""
+        return max(1, ROWS_ON_GPU // self.rows_per_file) * self.rows_per_file
+
+    def _publish(self, written: Sequence[Path], schema: Schema) -> list[Path]:
+        document = {"format": 1, "columns": schema.to_json()}
+        (self.folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
+        return [part.rename(self.folder / part.name) for part in written]
 
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
@@ -94,6 +131,20 @@ class ParquetSink:
         compression = cast("Compression", self.compression)
         frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
         return path
+
+    def _write_query(
+        self,
+        scratch: Path,
+        make: Callable[[pl.LazyFrame], RowsOnGpu],
+        numbered: tuple[int, pl.LazyFrame],
+    ) -> list[Path]:
+        number, query = numbered
+        rows = make(query)
+        first = number * (self.rows_per_query // self.rows_per_file)
+        count = max(1, -(-rows.height // self.rows_per_file))
+        paths = [scratch / f"part-{first + n:05}.parquet" for n in range(count)]
+        rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
+        return paths
 
 
 def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

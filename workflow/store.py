@@ -6,6 +6,7 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from .audit import FORMAT, audit
 from .columns import picked
+from .dtypes import SchemaError
 from .errors import WorkflowError, WorkflowFormatError
 from .expressions.arrays import (
     FormatError,
@@ -30,18 +32,20 @@ from .operator import OPERATORS, Operator, State
 from .operator_node import OperatorNode
 from .resolution import Resolution
 from .rows import Resolved
-from .schema import Schema, SchemaError
-from .selection import Selection, to_nested
+from .schema import Schema
+from .selection import Selection, listed, to_nested
 from .workflow import Workflow
 
-WORKFLOW_FILE, STATE_FILE = "workflow.json", "state.safetensors"
+FILES = WORKFLOW_FILE, STATE_FILE = "workflow.json", "state.safetensors"
+NVTABULAR_FILE = "workflow.pkl"
 
 
 def save_workflow(workflow: Workflow, folder: Path) -> None:
     """Write a fitted workflow into a folder, which appears complete or not at all.
 
     Raises:
-        WorkflowError: the workflow is not fitted, or the folder holds something else.
+        WorkflowError: the workflow is not fitted, the folder holds something else, or it cannot
+            be written.
 
     Example:
         >>> from workflow import ops
@@ -51,30 +55,43 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
         ['state.safetensors', 'workflow.json']
     """
     document, arrays = _describe(workflow), _state_arrays(workflow.states)
-    folder = folder.resolve()
-    if folder.exists() and _holds_more(folder):
+    try:
+        folder = folder.resolve()
+        _expect_own(folder)
+        _write(folder, document, arrays)
+    except FormatError as error:
+        raise WorkflowError(f"The workflow cannot be saved: {error}") from error
+    except OSError as error:
         raise WorkflowError(
-            f"{folder} holds other files. Save the workflow into a folder of its own."
-        )
+            f"The workflow cannot be saved into {str(folder)!r:.200}: {error.strerror or error}."
+        ) from error
+
+
+def _write(folder: Path, document: dict[str, Any], arrays: Mapping[str, Any]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         staging = Path(scratch) / "new"
         staging.mkdir()
-        try:
-            write_json(staging / WORKFLOW_FILE, document, indent=1)
-            write_arrays(staging / STATE_FILE, arrays)
-        except FormatError as error:
-            raise WorkflowError(f"The workflow cannot be saved: {error}") from error
+        write_json(staging / WORKFLOW_FILE, document, indent=1)
+        write_arrays(staging / STATE_FILE, arrays)
         if folder.exists():
             # A folder cannot be renamed over another, so the old one steps aside, whole.
             folder.rename(Path(scratch) / "old")
         staging.rename(folder)
 
 
-def _holds_more(folder: Path) -> bool:
+def _expect_own(folder: Path) -> None:
+    """Refuse to put a workflow where something else is."""
+    if not folder.exists():
+        return
     if not folder.is_dir():
-        return True
-    return bool({entry.name for entry in folder.iterdir()} - {WORKFLOW_FILE, STATE_FILE})
+        raise WorkflowError(f"{folder} is a file. A workflow is saved into a folder of its own.")
+    others = [e.name for e in folder.iterdir() if e.name not in FILES or not e.is_file()]
+    if others:
+        raise WorkflowError(
+            f"{folder} holds other files: {listed(sorted(others), most=5)}. "
+            "Save the workflow into a folder of its own."
+        )
 
 
 def _describe(workflow: Workflow) -> dict[str, Any]:
@@ -130,14 +147,41 @@ def load_workflow(folder: Path) -> Workflow:
         0.0
     """
     try:
+        _expect_saved(folder)
         document = read_json(folder / WORKFLOW_FILE)
         states = _read_states(folder / STATE_FILE)
         audit(document, states)
         return _construct(document, states)
+    except WorkflowFormatError:
+        raise
+    except OSError as error:
+        raise WorkflowFormatError(
+            f"{str(folder)!r:.200} cannot be read: {error.strerror or error}."
+        ) from error
     except (FormatError, SchemaError, ExpressionError, WorkflowError) as error:
         raise WorkflowFormatError(
             f"{folder} is not a workflow of format {FORMAT}: {error}"
         ) from error
+
+
+def _expect_saved(folder: Path) -> None:
+    """Say what is missing where a folder is no saved workflow at all."""
+    if not folder.is_dir():
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise WorkflowFormatError(
+            f"Expected the folder of a saved workflow. Received: {str(folder)!r:.200}, which {what}."
+        )
+    if (folder / NVTABULAR_FILE).exists():
+        raise WorkflowFormatError(
+            f"{folder} holds a pickled workflow of NVTabular, which can run any code when it is read. "
+            "Write it anew with these operators, and fit it."
+        )
+    missing = [name for name in FILES if not os.path.lexists(folder / name)]
+    if missing:
+        raise WorkflowFormatError(
+            f"{folder} is no saved workflow: it has no {' and no '.join(missing)}. "
+            "Copy the whole folder that save wrote."
+        )
 
 
 def _read_states(path: Path) -> dict[int, dict[str, Column]]:

@@ -6,22 +6,25 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
 
-from .engine import collect_all, collect_on_gpu, is_gpu
+from .engine import collect_all, gpu_runner, is_gpu
 from .expressions.fold import fold_tables
-from .expressions.polars import expressions
-from .expressions.polars_flat import FlatInterpreter
+from .expressions.polars_gpu import QueryOnGpu, is_one_query
+from .expressions.polars_stages import compile_stages, run_stages
 from .expressions.program import Program
-from .pieces import pieces
+from .pieces import pieces, slices
 
 # Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and
 # the overhead of a query is below a hundredth of its time.
 CPU_ROWS = 250_000
 # A GPU wants more at once, and each query takes the vocabularies there anew.
 GPU_ROWS = 4_000_000
+# What is written from there, without a way through the host, may be more.
+MOST_GPU_ROWS = 32_000_000
 # Beyond this many pieces in flight the memory grows and the speed does not.
 MOST_WORKERS = 8
 
@@ -41,19 +44,40 @@ def transform_pieces(program: Program, data: Any, engine: str) -> Iterator[pl.Da
     """
     program = fold_tables(program)
     if is_gpu(engine):
-        flat = FlatInterpreter(program)
-        return in_order(lambda piece: flat(piece, collect_on_gpu), pieces(data, GPU_ROWS), 1)
-    made = expressions(program)
+        run_on_gpu = gpu_runner(program)
+        return in_order(run_on_gpu, pieces(data, GPU_ROWS), 1)
+    stages = compile_stages(program)
 
     def run(piece: pl.LazyFrame) -> pl.DataFrame:
         # A row group may be much longer than a piece: it is read at once and computed in parts.
         read = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
         starts = range(0, max(read.height, 1), CPU_ROWS)
         parts = (read[start : start + CPU_ROWS].lazy() for start in starts)
-        return pl.concat([part.select(made).collect(engine="in-memory") for part in parts])
+        return pl.concat([run_stages(part, stages).collect(engine="in-memory") for part in parts])
 
     # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
     return in_order(run, pieces(data, CPU_ROWS), min(MOST_WORKERS, os.cpu_count() or 1))
+
+
+def transform_on_gpu(
+    program: Program, files: list[Path], rows: int
+) -> Iterator[pl.LazyFrame] | None:
+    """Queries for the GPU that make the outputs, each of so many rows.
+
+    Args:
+        program: what to make of each row.
+        files: of parquet.
+        rows: of what a query makes.
+
+    Returns:
+        the queries, in order; None where rows must pass through the host, since one query cannot
+        make them, or they are too many for the GPU's memory.
+    """
+    program = fold_tables(program)
+    if not is_one_query(program) or rows > MOST_GPU_ROWS:
+        return None
+    query = QueryOnGpu(program)
+    return (query(part) for part in slices(files, rows))
 
 
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:

@@ -25,12 +25,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from .dtypes import DTYPES, SchemaError, dtype_of
 from .expressions.column import Array, Column
-from .schema import DTYPES, ColumnSchema, SchemaError, dtype_of
+from .schema import ColumnSchema
 
 NULL_STRING = b"\xff"
 VALUES, NNZS = "__values", "__nnzs"
@@ -111,7 +113,7 @@ class WireColumn:
         """Whether each row holds a list."""
         return self.layout != "scalar"
 
-    @property
+    @cached_property
     def null_code(self) -> Any:
         """The value that stands for null, or None when the column takes no nulls."""
         return null_code(self.dtype) if self.nullable else None
@@ -158,8 +160,10 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
             f"Column {column.name!r} is sent as {column.layout}. "
             f"Received: a {'list' if data.is_list else 'scalar'} column."
         )
-    is_string = DTYPES[column.dtype].kind == "string"
-    values = _encode_strings(column, data.array) if is_string else _as_dtype(column, data.array)
+    if column.dtype == "string":
+        values = _encode_strings(column, data.array)
+    else:
+        values = np.asarray(data.array, DTYPES[column.dtype].numpy)
     values = _encode_nulls(column, values, data.valid)
     if data.lengths is None:
         return {column.name: values.reshape(-1, 1)}
@@ -198,19 +202,15 @@ def _encode_strings(column: WireColumn, texts: Array) -> Array:
     return values
 
 
-def _as_dtype(column: WireColumn, values: Array) -> Array:
-    return np.asarray(values, DTYPES[column.dtype].numpy)
-
-
 def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Array:
     code = column.null_code
     if code is not None and code == code:  # NaN stands for itself  # noqa: PLR0124
         real = values if valid is None else values[valid]
-        if np.any(real == code):
+        if (real == code).any():
             raise SchemaError(
                 f"Column {column.name!r} holds {code!r}, which is the code for null in {column.dtype}."
             )
-    if valid is None or bool(np.all(valid)):
+    if valid is None or valid.all():
         return values
     if code is None:
         raise SchemaError(
@@ -234,7 +234,7 @@ def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
     valid = None
     if code is not None:
         valid = values == values if DTYPES[column.dtype].kind == "float" else values != code  # noqa: PLR0124
-        valid = None if np.all(valid) else valid
+        valid = None if valid.all() else valid
     if DTYPES[column.dtype].kind == "string":
         values = _decode_strings(column, values, valid)
     return Column(values, valid, lengths)

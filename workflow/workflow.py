@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from .cluster import cluster_learner
-from .data import as_lazy_frame, polars_errors, schema_beside
+from .data import as_path, as_table, polars_errors, schema_beside
 from .errors import WorkflowError
-from .expressions.program import Program
 from .fit import fit_graph, learner
+from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node, as_node
-from .inputs import expect_inputs, read_schema
-from .operator import Feature, Features, Operator, State
-from .operator_node import OperatorNode
-from .output_dtypes import OutputDtypes
+from .inputs import expect_schema, read_schema
+from .out_of_fold import transform_out_of_fold
+from .outputs import lazy_outputs, write_outputs
 from .parts import subgraphs, subworkflow
 from .picture import Diagram, Drawn
 from .remove_inputs import remove_inputs
 from .resolution import columns_read, resolve_graph, topological
 from .reverse import reverse_mapping
-from .rows import Resolved
 from .schema import Schema
 from .sink import ParquetSink
-from .transform import transform_pieces, transform_stream
+from .transform import transform_stream
 
 # Two of them fit into memory, and a shuffle has enough of them to take from.
 ROWS_PER_FILE = 1_000_000
 
 
-class Workflow(Drawn):
+class Workflow(FittedGraph, Drawn):
     """Operators over columns: fitted once, then the same in training and in the server.
 
     Args:
@@ -48,13 +46,8 @@ class Workflow(Drawn):
     """
 
     def __init__(self, output: Node | str | Iterable[Any]) -> None:
-        self.nodes = topological(as_node(output))
+        super().__init__(topological(as_node(output)))
         subgraphs(self.nodes)
-        self._states: dict[int, State] | None = None
-        self._made: dict[Node, Resolved] | None = None
-        self._program: Program | None = None
-        self.input_schema = Schema()
-        self.output_dtypes = OutputDtypes(self)
 
     def fit(
         self,
@@ -67,7 +60,9 @@ class Workflow(Drawn):
         """Learn what the operators need. Fitting again forgets what was learnt before.
 
         Args:
-            data: paths, a folder or a glob of parquet, a Polars or pandas frame, or a dict.
+            data: paths, a folder or a glob of parquet, a Polars or pandas frame, an Arrow table or
+                a dict. Files may have a column as different types, if one of these or a wider
+                one holds the values of all without loss, as int64 those of int32.
             schema: tags and properties of the data's columns. Default: `schema.json` in the
                 folder of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
@@ -83,10 +78,10 @@ class Workflow(Drawn):
             WorkflowError: a column is missing or of a type that an operator does not take, or
                 there is no row.
         """
-        frame = as_lazy_frame(data)
-        inputs = read_schema(self.nodes, frame, schema_beside(data) if schema is None else schema)
-        with polars_errors("The data cannot be fitted to"):
-            own = frame.select(inputs.names)
+        table, known = as_table(data), schema_beside(data) if schema is None else schema
+        inputs = read_schema(self.nodes, table, known)
+        with polars_errors("The data cannot be fitted to", data):
+            own = table.frame.select(inputs.names)
             if own.select(pl.len()).collect().item() == 0:
                 raise WorkflowError("There is no row to fit to.")
             learn = (
@@ -95,8 +90,7 @@ class Workflow(Drawn):
                 else cluster_learner(data, own, engine, client)
             )
             states = fit_graph(self.nodes, inputs, learn)
-        self.input_schema, self._states = inputs, states
-        self._forget()
+        self.learn(inputs, states)
         return self
 
     def fit_schema(self, schema: Schema) -> Workflow:
@@ -117,117 +111,55 @@ class Workflow(Drawn):
             >>> workflow.fit_schema(Schema([ColumnSchema("price", "float32")])).output_schema
             Schema(price: float32)
         """
-        inputs = schema.select(columns_read(self.nodes, {n: c.tags for n, c in schema.items()}))
-        operators = [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
-        learning = [operator.label for operator in operators if operator.learns]
+        tags = {name: column.tags for name, column in expect_schema(schema).items()}
+        inputs = schema.select(columns_read(self.nodes, tags))
+        learning = [operator.label for operator in self.operators if operator.learns]
         if learning:
             raise WorkflowError(f"{', '.join(learning)} must learn from data. Call fit(data).")
-        self._made = resolve_graph(self.nodes, {}, inputs)
-        self.input_schema, self._states, self._program = inputs, {}, None
+        resolve_graph(self.nodes, {}, inputs)  # Where this is no workflow, the last one stays.
+        self.learn(inputs, {})
         return self
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether the operators have learnt what they need."""
-        return self._states is not None
-
-    @property
-    def states(self) -> dict[int, State]:
-        """What each node's operator has learnt, by the node's number.
-
-        Raises:
-            WorkflowError: the workflow is not fitted.
-        """
-        if self._states is None:
-            raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
-        return self._states
-
-    @property
-    def made(self) -> dict[Node, Resolved]:
-        """What every node makes: its columns as expressions, and of which rows."""
-        if self._made is None:
-            self._made = resolve_graph(self.nodes, self.states, self.input_schema)
-        return self._made
-
-    def features(self) -> dict[Node, Features]:
-        """The columns of every node, as expressions over those of the data (see `made`)."""
-        return {node: made.columns for node, made in self.made.items()}
-
-    def outputs(self) -> Features:
-        """The columns that the workflow makes, before an assigned dtype casts them."""
-        return self.made[self.nodes[-1]].columns
-
-    def served(self, names: Iterable[str]) -> Features:
-        """Some of the outputs, which a server can make of one row at a time.
-
-        Raises:
-            WorkflowError: one of them needs more rows; names the operator and what to do.
-        """
-        chosen = {name: self.outputs()[name] for name in names}
-        rows = self.made[self.nodes[-1]].rows
-        rows.expect_row_by_row(rows.program(chosen.values()))
-        return chosen
-
-    @property
-    def program(self) -> Program:
-        """The whole workflow as steps over arrays: what every interpreter runs, row by row.
-
-        Raises:
-            WorkflowError: an output needs more than one row.
-        """
-        self.made[self.nodes[-1]].rows.expect_row_by_row(self._steps)
-        return self._steps
-
-    @property
-    def _steps(self) -> Program:
-        """The outputs over the sources of their rows, which are not those of the data in any case."""
-        if self._program is None:
-            self._program = self.steps_of(self.made[self.nodes[-1]])
-        return self._program
-
-    def steps_of(self, output: Resolved) -> Program:
-        """The steps to what the last node makes, cast to the dtypes that are assigned."""
-        return output.rows.program(
-            Feature(f.expression, f.schema.with_(dtype=self.output_dtypes[name]))
-            for name, f in output.columns.items()
-        )
-
-    @property
-    def output_schema(self) -> Schema:
-        """The columns that the workflow makes, with tags, cardinalities and domains."""
-        return self._steps.output_schema
-
-    def transform(self, data: Any) -> pl.LazyFrame:
+    def transform(self, data: Any, *, engine: str = "auto") -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
 
         Args:
-            data: what `fit` takes; columns that the workflow does not read are left out.
+            data: what `fit` takes; columns that the workflow does not read are left out. What was
+                of integers in `fit` may be of whole floats, as pandas makes it beside a missing
+                value: NaN is then null. What was of floats may be of integers.
+            engine: what the frame is to be collected on, as in `fit`.
 
         Returns:
             a lazy frame; collect it with `engine="streaming"` where it is larger than memory.
 
         Raises:
-            WorkflowError: a column is missing, or is of another kind than in `fit`.
+            WorkflowError: a column is missing or of another kind than in `fit`, a float is no whole
+                number where one is needed, or a file cannot be read; names column, row and file.
         """
-        frame = as_lazy_frame(data)
-        self._expect_inputs(frame)
-        return self.made[self.nodes[-1]].rows.select(frame, self._steps)
-
-    def _expect_inputs(self, frame: pl.LazyFrame) -> None:
-        expect_inputs(frame, self.made[self.nodes[-1]].rows.reads(self._steps))
+        return lazy_outputs(self, data, engine)
 
     def fit_transform(
-        self, data: Any, *, schema: Schema | None = None, engine: str = "auto"
+        self,
+        data: Any,
+        *,
+        schema: Schema | None = None,
+        engine: str = "auto",
+        client: Any = None,
     ) -> pl.LazyFrame:
         """Fit, then transform the same data: the way to make training data.
 
         It differs from `fit` and then `transform` where an operator must not learn a row's value
-        from the row itself: TargetEncoding encodes each row from the other folds.
-        """
-        self.fit(data, schema=schema, engine=engine)
-        from .out_of_fold import transform_out_of_fold  # noqa: PLC0415 - it transforms workflows
+        from the row itself: TargetEncoding encodes each row from the other folds. These it makes
+        on this machine, also where a cluster has fitted the workflow.
 
-        return transform_out_of_fold(self, as_lazy_frame(data), engine)
+        Args:
+            data: as in `fit`, and so are the others.
+            schema: of the data.
+            engine: of the passes over the data.
+            client: of a cluster to fit on.
+        """
+        self.fit(data, schema=schema, engine=engine, client=client)
+        return transform_out_of_fold(self, as_table(data).frame, engine)
 
     def transform_to_parquet(
         self,
@@ -274,10 +206,8 @@ class Workflow(Drawn):
             ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
             [[3, 3], [4]]
         """
-        sink = ParquetSink(Path(folder), rows_per_file, compression, seed if shuffle else None)
-        self._expect_inputs(as_lazy_frame(data))
-        with polars_errors("The data cannot be transformed"):
-            return sink.write(self._frames(data, engine), self.output_schema)
+        sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
+        return write_outputs(self, sink, data, engine)
 
     def fit_transform_to_parquet(
         self,
@@ -290,24 +220,15 @@ class Workflow(Drawn):
         shuffle: bool = False,
         seed: int = 0,
         engine: str = "auto",
+        client: Any = None,
     ) -> list[Path]:
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
-        sink = ParquetSink(Path(folder), rows_per_file, compression, seed if shuffle else None)
-        frame = self.fit_transform(data, schema=schema, engine=engine)
-        with polars_errors("The data cannot be transformed"):
-            out_of_fold = any(isinstance(o, OutOfFoldOperator) for o in self._operators)
-            frames = transform_stream(frame, engine) if out_of_fold else self._frames(data, engine)
-            return sink.write(frames, self.output_schema)
-
-    def _frames(self, data: Any, engine: str) -> Iterator[pl.DataFrame]:
-        """The outputs in frames of bounded size, rows in order."""
-        if all(o.row_by_row for o in self._operators) and not isinstance(data, pl.LazyFrame):
-            return transform_pieces(self.program, data, engine)
-        return transform_stream(self.transform(data), engine)
-
-    @property
-    def _operators(self) -> list[Operator]:
-        return [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
+        sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
+        frame = self.fit_transform(data, schema=schema, engine=engine, client=client)
+        if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
+            return write_outputs(self, sink, data, engine)
+        with polars_errors("The data cannot be transformed", data):
+            return sink.write(transform_stream(frame, engine), self.output_schema)
 
     def get_subworkflow(self, name: str) -> Workflow:
         """The part of the workflow that `Subgraph(name, ...)` gave a name, fitted if this one is.
@@ -369,10 +290,18 @@ class Workflow(Drawn):
         return reverse_mapping(self, output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code."""
+        """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code.
+
+        Args:
+            folder: made if missing; a workflow that is there already is replaced.
+
+        Raises:
+            WorkflowError: the workflow is not fitted, or the folder is not its own or cannot be
+                written; what was there before is left as it was.
+        """
         from .store import save_workflow  # noqa: PLC0415 - the store makes workflows
 
-        save_workflow(self, Path(folder))
+        save_workflow(self, as_path(folder))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Workflow:
@@ -383,23 +312,7 @@ class Workflow(Drawn):
         """
         from .store import load_workflow  # noqa: PLC0415
 
-        return load_workflow(Path(folder))
-
-    def restore(
-        self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
-    ) -> Workflow:
-        """Take what a saved workflow had learnt."""
-        self.input_schema, self._states = input_schema, states
-        self._forget()
-        self.output_dtypes.update(dtypes)
-        return self
-
-    def forget_program(self) -> None:
-        """Build the program anew at its next use, because an output's dtype changed."""
-        self._program = None
-
-    def _forget(self) -> None:
-        self._made = self._program = None
+        return load_workflow(as_path(folder))
 
     def diagram(self) -> Diagram:
         """What `print(workflow)`, `show()`, `to_svg()` and a notebook draw."""
@@ -408,6 +321,6 @@ class Workflow(Drawn):
         return diagram_of(self)
 
     def __repr__(self) -> str:
-        operators = ", ".join(n.label for n in self.nodes if isinstance(n, OperatorNode))
+        operators = ", ".join(operator.label for operator in self.operators)
         parts = [operators] * bool(operators) + ["not fitted"] * (not self.is_fitted)
         return f"Workflow({'; '.join(parts)})"

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.guard import CommandError
+from exporter.command_line.places import expect_place
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,6 +46,7 @@ def bench(
     """
     from workflow.data import as_lazy_frame  # noqa: PLC0415 - so that help is shown at once
 
+    expect_place(write_input)
     frame = as_lazy_frame(data).head(max(SIZES)).collect()
     if not frame.height:
         raise CommandError("Expected rows to send. Received: none.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.quiet import import_tensorflow
 
 NAME = "movielens"
 MOVIES = 500
@@ -26,6 +27,9 @@ def demo(
 
     Example: `ensemble demo try_it && ensemble show movielens --repository try_it/models`
     """
+    if output.exists():
+        raise CommandError(f"Expected a new folder. Received: {output}, which exists.")
+    import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
     from loader import KerasSequenceLoader  # noqa: PLC0415
@@ -34,8 +38,6 @@ def demo(
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
     from workflow.data import as_lazy_frame  # noqa: PLC0415
 
-    if output.exists():
-        raise CommandError(f"Expected a new folder. Received: {output}, which exists.")
     options = ServingOptions(runtime=runtime)
     raw, movie_table = _make_up(output, rows)
     movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from exporter.command_line.guard import CommandError
+from exporter.command_line.places import expect_place
+from exporter.command_line.quiet import import_tensorflow
+
 
 def export(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
-    model: Annotated[Path, typer.Option(help="The network, a .keras file.")] = Path("model.keras"),
+    model: Annotated[
+        Path, typer.Option(help="The network: a .keras file, or the folder of a SavedModel.")
+    ] = Path("model.keras"),
     repository: Annotated[Path, typer.Option(help="The model repository; made if missing.")] = Path(
         "models"
     ),
@@ -26,18 +35,38 @@ def export(
     max_batch_size: Annotated[
         int, typer.Option(min=0, help="Join requests up to so many rows; 0 takes each alone.")
     ] = 0,
+    golden_rows: Annotated[
+        list[str] | None,
+        typer.Option(help="Raw parquet: the server asks for its first rows before it is ready."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Another of the ServingOptions, such as network_instances=2 or "
+            "response_cache=True; may be given again.",
+        ),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the plan as a page.")] = None,
 ) -> None:
     """Write a Triton model repository from a workflow and a network, and print the plan.
 
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
+    expect_place(html)
+    import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
-    options = ServingOptions(runtime=runtime, max_batch_size=max_batch_size)
+    named: dict[str, Any] = {
+        "runtime": runtime,
+        "max_batch_size": max_batch_size,
+        "golden_rows": golden_rows,
+    }
+    options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
     report = export_tensorflow_ensemble(
-        load_network(model),
+        model,
         Workflow.load(workflow),
         name,
         repository,
@@ -45,28 +74,21 @@ def export(
         version=version,
         serving=options,
     )
+    if html is not None:
+        html.write_text(report.to_html(), encoding="utf-8")
     typer.echo(str(report))
 
 
-def load_network(path: Path) -> Any:
-    """The Keras model of a file.
-
-    Raises:
-        TrainingError: it cannot be read, or is a SavedModel, which has lost its named inputs.
-    """
-    import keras  # noqa: PLC0415 - so that help is shown at once
-
-    # The layers of ours have to be known before a file that names them is read.
-    from training.errors import TrainingError  # noqa: PLC0415
-
-    if path.suffix != ".keras" or not path.is_file():
-        received = "a folder" if path.is_dir() else "no such file" if not path.exists() else path
-        raise TrainingError(
-            f"Expected a Keras model in {path}, written by model.save('model.keras'). Received: "
-            f"{received}. A SavedModel does not say which layers it is made of; save the model again."
-        )
-    try:
-        return keras.saving.load_model(path)
-    except (ValueError, TypeError, OSError) as error:
-        line = str(error).strip().splitlines()[0]
-        raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error
+def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:
+    """Options by name, of words such as `network_instances=2`."""
+    names = [field.name for field in known]
+    options = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name not in names:
+            raise CommandError(f"Expected an option among {', '.join(names)}. Received: {word!r}.")
+        try:
+            options[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            options[name] = text
+    return options

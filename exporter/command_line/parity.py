@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
-from exporter.command_line.export import load_network
+from exporter.command_line.places import expect_place
+from exporter.command_line.quiet import import_tensorflow
 
 
 def parity(
@@ -17,7 +18,9 @@ def parity(
     url: Url = None,
     repository: Repository = None,
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
-    model: Annotated[Path, typer.Option(help="The network, a .keras file.")] = Path("model.keras"),
+    model: Annotated[
+        Path, typer.Option(help="The network: a .keras file, or the folder of a SavedModel.")
+    ] = Path("model.keras"),
     rows: Annotated[
         int, typer.Option(min=1, help="Compare so many rows, the first ones.")
     ] = 10_000,
@@ -32,7 +35,11 @@ def parity(
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
-    from serving import check_parity  # noqa: PLC0415 - so that help is shown at once
+    expect_place(html)
+    import_tensorflow()
+    # So that help is shown at once.
+    from exporter.network import load_network  # noqa: PLC0415
+    from serving import check_parity  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.data import as_lazy_frame  # noqa: PLC0415
 

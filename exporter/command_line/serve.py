@@ -17,6 +17,9 @@ def serve(
     grpc_port: Annotated[int, typer.Option(help="The port of gRPC.")] = 8001,
     http_port: Annotated[int, typer.Option(help="The port of HTTP.")] = 8000,
     log_file: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
+    response_cache: Annotated[
+        int, typer.Option(min=0, help="Megabytes for answers of models exported with a cache.")
+    ] = 0,
     startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
 ) -> None:
     """Serve a model repository on this machine, until Ctrl-C.
@@ -32,6 +35,7 @@ def serve(
         http_port=http_port,
         log_file=log_file,
         startup_timeout=startup_timeout,
+        response_cache_bytes=response_cache * 2**20,
     )
     with server:
         typer.echo(f"gRPC  {server.grpc_url}")

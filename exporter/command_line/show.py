@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from exporter.command_line.places import expect_place
+
 if TYPE_CHECKING:
     from workflow.picture import Diagram
 
@@ -25,8 +27,9 @@ def show(
     Example: `ensemble show movielens --repository models --svg movielens.svg`
     """
     # So that help is shown at once.
-    from exporter.command_line.ensemble_diagram import EnsembleDrawing  # noqa: PLC0415
+    from exporter.drawing import EnsembleDrawing  # noqa: PLC0415
 
+    expect_place(svg)
     drawing = EnsembleDrawing.read(repository, name)
     drawing.show()
     Console().print(_table(drawing.diagram()))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.user_code import load_object
 
 
@@ -40,6 +41,7 @@ def train(
 
     Example: `ensemble train train --label rating --epochs 3`
     """
+    import_tensorflow()
     import keras  # noqa: PLC0415 - so that help is shown at once
 
     from loader import KerasSequenceLoader  # noqa: PLC0415

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from exporter.model_spec import ModelSpec
+from exporter.network import Network
 from exporter.onnx_model import fuse
 from exporter.onnx_network import network_to_onnx
-from exporter.onnx_preprocessing import expect_no_limits, onnx_spec, preprocessing_to_onnx
+from exporter.onnx_preprocessing import onnx_spec, preprocessing_to_onnx
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.specs import published_parameters, tensors_of, tensors_of_network
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    expect_no_limits(pipeline)
     inputs = tensors_of(pipeline.client_columns)
     outputs = tensors_of_network(pipeline.signature.outputs)
     spec = onnx_spec(pipeline.name, pipeline, inputs, outputs)
@@ -25,9 +24,9 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     return (replace(spec, parameters=parameters, response_cache=cache),)
 
 
-def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     preprocess = preprocessing_to_onnx(pipeline, pipeline.features.outputs)
-    return {pipeline.name: fuse(preprocess, network_to_onnx(model, pipeline.signature)).write}
+    return {pipeline.name: fuse(preprocess, network_to_onnx(network)).write}
 
 
 RUNTIME = Runtime(_plan, _prepare)

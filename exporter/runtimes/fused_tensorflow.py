@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec
+from exporter.network import Network
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.saved_model import function_writer, saved_model_spec
 from exporter.specs import published_parameters, tensors_of, tensors_of_network
-from training.saved_model import network_function
 from workflow.expressions.fold import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
 
@@ -31,11 +30,6 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
             f"since TensorFlow renames other inputs. Received: {', '.join(renamed)}. "
             'Rename the columns, or use runtime="tensorflow" or one of ONNX.'
         )
-    if pipeline.options.limits:
-        raise ExportError(
-            f"Expected no {', '.join(pipeline.options.limits)}: a SavedModel checks none. "
-            'Use runtime="tensorflow".'
-        )
     outputs = tensors_of_network(pipeline.signature.outputs)
     spec = saved_model_spec(pipeline.name, pipeline, inputs, outputs)
     parameters = {**spec.parameters, **published_parameters(pipeline)}
@@ -43,13 +37,15 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     return (replace(spec, parameters=parameters, response_cache=cache),)
 
 
-def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     features = pipeline.features
     program = fold_tables(features.program)
     preprocess = WireInterpreter(program, pipeline.client_columns, features.outputs)
-    call = network_function(model, pipeline.signature)
     writer = function_writer(
-        model, lambda **tensors: call(**preprocess(tensors)), preprocess.signature, preprocess
+        network,
+        lambda **tensors: network.call(**preprocess(tensors)),
+        preprocess.signature,
+        preprocess,
     )
     return {pipeline.name: writer}
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from exporter.model_spec import ModelSpec
+from exporter.network import Network
 from exporter.onnx_model import OnnxModel
 from exporter.onnx_network import network_to_onnx
 from exporter.onnx_preprocessing import (
-    expect_no_limits,
     onnx_spec,
     preprocessing_to_onnx,
     with_padded_lists,
@@ -23,7 +23,6 @@ from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    expect_no_limits(pipeline)
     between = tensors_of(pipeline.step_columns)
     preprocess = replace(
         onnx_spec(
@@ -39,6 +38,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         "inputs": dump_columns(pipeline.client_columns),
         "outputs": dump_columns(pipeline.step_columns),
         "output_suffix": OUTPUT_SUFFIX,
+        "limits": json.dumps(pipeline.options.limits),
     }
     preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
     outputs = tensors_of_network(pipeline.signature.outputs)
@@ -46,10 +46,10 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 
-def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     preprocess = OnnxModel(preprocessing_to_onnx(pipeline, pipeline.step_columns))
-    network = with_padded_lists(pipeline, network_to_onnx(model, pipeline.signature))
-    return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": network.write}
+    converted = with_padded_lists(pipeline, network_to_onnx(network))
+    return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": converted.write}
 
 
 RUNTIME = Runtime(_plan, _prepare)

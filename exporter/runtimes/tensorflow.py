@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from exporter import python_step
 from exporter.model_spec import ModelSpec
+from exporter.network import Network
 from exporter.packing import pack_columns
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
@@ -37,18 +37,17 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         instances=options.preprocess_instances,
         max_batch_size=options.max_batch_size,
         queue=options.queue,
-        warm_up=options.warm_up,
     )
     outputs = tensors_of_network(pipeline.signature.outputs)
     network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 
-def _prepare(model: Any, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     _, packing = pack_columns(pipeline.step_columns)
     return {
         f"{pipeline.name}_nvt": python_step.writer(pipeline.features.program),
-        f"{pipeline.name}_tf": network_writer(model, pipeline, packing),
+        f"{pipeline.name}_tf": network_writer(network, pipeline, packing),
     }
 
 

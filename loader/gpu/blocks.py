@@ -41,9 +41,9 @@ class DeviceBlocks:
 
     # Decoding many row groups at once is what keeps a GPU busy: as many as the buffer allows.
     chunks_per_read = 8
-    order_by = "cudf"
 
     def __init__(self, reader: DeviceReader, packing: Packing, device: str) -> None:
+        self.order_by = reader.order_by
         self._reader = reader
         self._packing = packing
         self._device = device
@@ -108,7 +108,7 @@ class DeviceBlocks:
             tf.constant(batch_size),
         )
         counts = [size.numpy().astype(int).tolist() for size in sizes]
-        columns = [tf.unstack(tensor) for tensor in matrices + padded]
+        columns = [tf.unstack(tensor) for tensor in (*map(_owned, matrices), *padded)]
         for values, count, number in zip(rows.values, counts, taken, strict=True):
             # A copy: batches outlive the memory that TensorFlow borrows.
             columns.append(tf.split(tf.raw_ops.DeepCopy(x=values[:number]), count))
@@ -141,6 +141,14 @@ def _cut(
     cut = [tf.reshape(p, [-1, batch_size, p.shape[1]]) for p in padded]
     sums = [tf.reduce_sum(tf.reshape(each, [-1, batch_size]), axis=1) for each in lengths]
     return tuple(made), tuple(cut), tuple(sums)
+
+
+def _owned(matrix: tf.Tensor) -> tf.Tensor:
+    """Batches side by side in memory of TensorFlow's own, for they outlive what it borrows.
+
+    A transposition is a copy, but for one where a side is 1: that is another view.
+    """
+    return tf.raw_ops.DeepCopy(x=matrix) if 1 in matrix.shape[1:3] else matrix
 
 
 def _join(first: Rows, second: Rows) -> Rows:

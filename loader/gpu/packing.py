@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from loader.errors import LoaderError
 from loader.layout import BatchColumn, Layout
-from workflow.schema import DTYPES
+from workflow.dtypes import DTYPES
 
 # Dtypes narrower than the narrowest carrier are widened to this one.
 _WIDENED = "int32"

@@ -1,4 +1,4 @@
-"""Parquet to tensors on the GPU, by cuDF.
+"""From tables on the GPU to rows that TensorFlow can hold.
 
 cuDF decodes row groups into GPU memory on a CUDA stream of the loader's own, shuffles rows there
 and lays the scalars out row by row; TensorFlow borrows the result through DLPack.
@@ -12,39 +12,36 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.chunks import null_error, too_long, unreadable
-from loader.errors import LoaderError
-from loader.files import RowGroup
+from loader.gpu.decoder import TableReader
 from loader.gpu.packing import Packing, Rows, carrier, widened
+from loader.gpu.runtime import cudf_version
 from loader.layout import BatchColumn
-from loader.plan import Chunk, Piece
-from workflow.schema import DTYPES
+from loader.plan import Chunk
 
 
 class DeviceReader:
-    """Decodes pieces of parquet into rows on the GPU.
+    """Reads chunks into rows on the GPU.
 
     Args:
+        tables: decodes pieces.
         packing: the columns wanted, and how they travel.
-        row_groups: all row groups there are; what is whole of them decodes fastest.
-        number: the GPU's number.
-        device: TensorFlow's name of it.
+        stream: the CUDA stream on which `tables` works, and this as well.
+        device: TensorFlow's name of the GPU.
+
+    Attributes:
+        order_by: what draws the order of rows from a seed, with its version.
     """
 
-    def __init__(
-        self, packing: Packing, row_groups: Sequence[RowGroup], number: int, device: str
-    ) -> None:
+    def __init__(self, tables: TableReader, packing: Packing, stream: Any, device: str) -> None:
         import pylibcudf  # noqa: PLC0415 - it needs a GPU to be imported
-        from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
 
         self._plc = pylibcudf
+        self._tables = tables
         self._packing = packing
         self._layout = packing.layout
-        self._whole = {(g.path, g.index): (g.start, g.rows) for g in row_groups}
-        self._number = number
+        self._stream = stream
         self._device = device
-        use_device(number)
-        self._stream = Stream()
+        self.order_by = f"cudf {cudf_version()}"
 
     def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
         """The rows of chunks, each shuffled if there is a seed, those that it wants.
@@ -54,91 +51,9 @@ class DeviceReader:
         Raises:
             LoaderError: a file that cannot be decoded, or values that do not fit the layout.
         """
-        use_device(self._number)
-        pieces = [piece for chunk in chunks for piece in chunk.pieces]
-        table = self._decode(pieces)
-        self._check(table, pieces)
+        table = self._tables.read([piece for chunk in chunks for piece in chunk.pieces])
         with tf.device(self._device):
             return self._rows(table, chunks, seed)
-
-    def _decode(self, pieces: Sequence[Piece]) -> Any:
-        """One table of all pieces' rows, in order."""
-        try:
-            return self._read_together(pieces)
-        except (RuntimeError, MemoryError, OSError) as error:
-            for piece in pieces:
-                try:
-                    self._read_together([piece])
-                except (RuntimeError, OSError) as reason:
-                    raise unreadable(piece, reason) from error
-            if isinstance(error, MemoryError):
-                raise LoaderError(
-                    f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
-                    f"Received: {error}. Lower buffer_size, or what TensorFlow takes, with "
-                    "configure_tensorflow."
-                ) from error
-            raise unreadable(pieces[0], error) from error
-
-    def _read_together(self, pieces: Sequence[Piece]) -> Any:
-        plc = self._plc
-        if all(self._whole.get((p.path, p.row_group)) == (p.start, p.rows) for p in pieces):
-            paths, groups = _by_file(pieces)
-            options = self._options(paths)
-            options.set_row_groups(groups)
-            tables = [plc.io.parquet.read_parquet(options, stream=self._stream).tbl]
-        else:
-            tables = []
-            for piece in pieces:
-                options = self._options([piece.path])
-                options.set_skip_rows(piece.start)
-                options.set_num_rows(piece.rows)
-                tables.append(plc.io.parquet.read_parquet(options, stream=self._stream).tbl)
-        table = (
-            tables[0]
-            if len(tables) == 1
-            else plc.concatenate.concatenate(tables, stream=self._stream)
-        )
-        self._stream.synchronize()
-        return table
-
-    def _options(self, paths: list[str]) -> Any:
-        parquet, types = self._plc.io.parquet, self._plc.io.types
-        builder = parquet.ParquetReaderOptions.builder(types.SourceInfo(paths))
-        return builder.column_names(self._layout.names).build()
-
-    def _check(self, table: Any, pieces: Sequence[Piece]) -> None:
-        expected = sum(piece.rows for piece in pieces)
-        if table.num_rows() != expected:
-            raise unreadable(
-                pieces[0], f"{table.num_rows()} rows where the footers promised {expected}"
-            )
-        for column, data in zip(self._layout.columns, table.columns(), strict=True):
-            is_list = data.type().id() == self._plc.TypeId.LIST
-            values = data.list_view().child() if is_list else data
-            if is_list != column.type.is_list or values.type().id() != self._type_id(column):
-                # The footer told the type when the loader was made; the file may be another now.
-                raise unreadable(pieces[0], f"{data.type().id().name} in column {column.name!r}")
-            if DTYPES[column.type.dtype].kind != "float" and values.null_count():
-                raise self._null(column, data, pieces)
-
-    def _type_id(self, column: BatchColumn) -> Any:
-        dtype = column.type.dtype
-        return self._plc.TypeId["BOOL8" if dtype == "bool" else dtype.upper()]
-
-    def _null(self, column: BatchColumn, data: Any, pieces: Sequence[Piece]) -> LoaderError:
-        """The error that names the first piece with a null."""
-        start = 0
-        for piece in pieces:
-            (part,) = self._plc.copying.slice(
-                data, [start, start + piece.rows], stream=self._stream
-            )
-            values = (
-                part.list_view().get_sliced_child(self._stream) if column.type.is_list else part
-            )
-            if count := values.null_count():
-                return null_error(column, piece, count)
-            start += piece.rows
-        return null_error(column, pieces[0], data.null_count())
 
     def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
         if seed is not None or any(chunk.wanted < chunk.rows for chunk in chunks):
@@ -158,13 +73,12 @@ class DeviceReader:
         values = {c.name: self._values(columns[c.name], c.type.dtype) for c in lists}
         counts = {c.name: self._matrix([lengths[c.name]], ["int32"]) for c in self._packing.padded}
         self._stream.synchronize()
-        first = chunks[0].pieces[0]
         return Rows(
             tuple(
                 tf.reshape(matrix, [-1, len(members)])
                 for matrix, members in zip(matrices, self._packing.matrices.values(), strict=True)
             ),
-            tuple(_pad(c, values[c.name], counts[c.name], first) for c in self._packing.padded),
+            tuple(_pad(c, values[c.name], counts[c.name]) for c in self._packing.padded),
             tuple(values[c.name] for c in self._packing.ragged),
         )
 
@@ -246,13 +160,10 @@ class DeviceReader:
         return self._matrix([column.list_view().child()], [dtype])[:, None]
 
 
-def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor, first: Piece) -> tf.Tensor:
+def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """A list column as a dense matrix (rows, width), zeros behind each row's end."""
     width = column.width or 0
     counts = tf.cast(tf.bitcast(lengths, tf.int32), tf.float64)
-    longest = int(tf.reduce_max(counts)) if counts.shape[0] else 0
-    if longest > width:
-        raise too_long(column, first, longest)
     # In float64 and int64: TensorFlow has no sum of int32 on a GPU.
     starts = tf.cast(tf.cumsum(counts, exclusive=True), tf.int64)[:, None]
     places = tf.range(width, dtype=tf.int64)[None, :]
@@ -261,41 +172,3 @@ def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor, first: Piec
         return tf.zeros([counts.shape[0], width], values.dtype)
     found = tf.gather(values[:, 0], tf.where(inside, starts + places, tf.zeros_like(places)))
     return tf.where(inside, found, tf.zeros([], values.dtype))
-
-
-def use_device(number: int) -> None:
-    """Make a GPU the calling thread's.
-
-    Raises:
-        LoaderError: there is no such GPU.
-    """
-    from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
-
-    (status,) = runtime.cudaSetDevice(number)
-    if status != runtime.cudaError_t.cudaSuccess:
-        raise LoaderError(f"Expected a GPU with the number {number}. Received: {status.name}.")
-
-
-def _by_file(pieces: Sequence[Piece]) -> tuple[list[str], list[list[int]]]:
-    """Files, each with consecutive pieces' row groups, as cuDF reads them in order."""
-    paths: list[str] = []
-    groups: list[list[int]] = []
-    for piece in pieces:
-        if not paths or paths[-1] != piece.path:
-            paths.append(piece.path)
-            groups.append([])
-        groups[-1].append(piece.row_group)
-    return paths, groups
-
-
-def prepare_memory() -> int:
-    """Let cuDF allocate from a pool that works along CUDA streams, unless one is set already.
-
-    Returns:
-        the GPU's memory in bytes.
-    """
-    import rmm  # noqa: PLC0415 - it needs a GPU to be imported
-
-    if type(rmm.mr.get_current_device_resource()) is rmm.mr.CudaMemoryResource:
-        rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
-    return int(rmm.mr.available_device_memory()[1])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
@@ -29,8 +29,7 @@ class Place:
     size: int
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A tensor ready to be sent.
 
     Attributes:

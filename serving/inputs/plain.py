@@ -7,33 +7,21 @@ left to `to_columns`, with its checks and its errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from workflow.alike import Group
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array
-from workflow.schema import DTYPES
 from workflow.wire import WireColumn
 
-Group = tuple[WireColumn, tuple[str, ...]]
-
-
-def groups_of(columns: Iterable[WireColumn]) -> tuple[Group, ...]:
-    """The scalar columns of numbers that are alike: one of them, and the names of all.
-
-    Example:
-        >>> groups_of([WireColumn("a", "int64"), WireColumn("b", "int64")])[0][1]
-        ('a', 'b')
-    """
-    alike: dict[tuple[str, bool], list[WireColumn]] = {}
-    for column in columns:
-        is_number = DTYPES[column.dtype].kind in ("int", "uint", "float")
-        if column.layout == "scalar" and is_number:
-            alike.setdefault((column.dtype, column.nullable), []).append(column)
-    return tuple((same[0], tuple(c.name for c in same)) for same in alike.values())
+# Frames of so many values at most are read as Python's own: a frame takes long for each of its
+# columns, pandas longest, and Python for each of its values.
+_FEW_OF_POLARS, _FEW_OF_PANDAS = 512, 8_192
 
 
 def plain_tensors(groups: Sequence[Group], data: Any) -> dict[str, Array]:
@@ -44,13 +32,36 @@ def plain_tensors(groups: Sequence[Group], data: Any) -> dict[str, Array]:
         data: a table of any kind.
     """
     tensors: dict[str, Array] = {}
+    table = _small(data)
     for column, names in groups:
-        columns = _columns(column, data, names)
+        columns = _columns(column, table, names)
         if columns and _are_plain(column, columns):
             tensors.update(zip(names, columns, strict=True))
     if len({len(tensor) for tensor in tensors.values()}) > 1:
         return {}
     return tensors
+
+
+def _small(data: Any) -> Any:
+    """A frame of few values as Python's own in a mapping; any other table as it is."""
+    if isinstance(data, Mapping):
+        return data
+    is_polars, values = isinstance(data, pl.DataFrame), data.shape[0] * data.shape[1]
+    if not 0 < values <= (_FEW_OF_POLARS if is_polars else _FEW_OF_PANDAS):
+        return data
+    if is_polars:
+        names = [n for n, dtype in zip(data.columns, data.dtypes, strict=True) if _is_flat(dtype)]
+        part = data if len(names) == data.width else data[names]
+        return dict(zip(names, zip(*part.rows(), strict=True), strict=True))
+    names = data.columns.tolist()
+    if len(set(names)) < len(names):
+        return {}
+    return dict(zip(names, data.to_numpy(dtype=object).T.tolist(), strict=True))
+
+
+def _is_flat(dtype: pl.DataType) -> bool:
+    """Whether a row of a column is one value; to make Python's own of long lists takes long."""
+    return not dtype.is_nested()
 
 
 def _columns(column: WireColumn, data: Any, names: Sequence[str]) -> Sequence[Array]:
@@ -75,9 +86,11 @@ def _columns(column: WireColumn, data: Any, names: Sequence[str]) -> Sequence[Ar
 
 def _of_mapping(columns: Sequence[Any], dtype: np.dtype[Any]) -> Sequence[Array]:
     """Arrays of the dtype, or lists of Python's own kind of it."""
-    if all(type(column) is list for column in columns):
+    if all(type(column) in (list, tuple) for column in columns):
         kinds = set(map(type, chain.from_iterable(columns)))
-        if len(set(map(len, columns))) > 1 or kinds != {float if dtype.kind == "f" else int}:
+        # None becomes NaN, which is null where a column of floats may have one.
+        known = {float, type(None)} if dtype.kind == "f" else {int}
+        if len(set(map(len, columns))) > 1 or not kinds or not kinds <= known:
             return ()
         try:
             matrix = np.array(columns, np.float64 if dtype.kind == "f" else np.int64)
@@ -96,6 +109,8 @@ def _of_mapping(columns: Sequence[Any], dtype: np.dtype[Any]) -> Sequence[Array]
 
 def _cast(matrix: Array, dtype: np.dtype[Any]) -> Sequence[Array]:
     """The rows in the dtype, or none where more than the digits of a float is lost."""
+    if matrix.dtype == dtype:
+        return list(matrix[:, :, np.newaxis])
     with np.errstate(over="ignore"):
         made = matrix.astype(dtype)
     lost = np.isinf(made) & np.isfinite(matrix) if dtype.kind == "f" else made != matrix

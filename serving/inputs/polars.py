@@ -7,9 +7,9 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from serving.inputs.cast import cast, refused
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
 from workflow.expressions.series import microseconds
-from workflow.schema import DTYPES
 from workflow.wire import WireColumn
 
 

@@ -42,6 +42,7 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
         2
     """
     expected = list(expected)
+    expect_table(data)
     expect_columns(expected, data)
     names = list(data.columns if not isinstance(data, Mapping) else data)
     columns = {column.name: _column(column, data, names) for column in expected}
@@ -54,11 +55,11 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     return columns
 
 
-def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
-    """Check that a table is one, and has the columns.
+def expect_table(data: Any) -> None:
+    """Check that a table is one.
 
     Raises:
-        ColumnError: it is something else, or columns are missing.
+        ColumnError: it is something else.
     """
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
         advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
@@ -67,6 +68,14 @@ def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
             "Expected a Polars or pandas frame, or a dict of columns. "
             f"Received: {type(data).__name__}.{advice}",
         )
+
+
+def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
+    """Check that a table has the columns.
+
+    Raises:
+        ColumnError: columns are missing.
+    """
     names = list(data.columns if not isinstance(data, Mapping) else data)
     have = frozenset(names)
     missing = [column.name for column in expected if not _has(have, column)]

@@ -13,7 +13,7 @@ from run_tensorflow import run_tensorflow
 
 from workflow.expressions.column import Array, Column
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars import apply
+from workflow.expressions.polars_stages import apply
 from workflow.expressions.program import Program
 from workflow.expressions.series import to_column, to_series
 from workflow.expressions.types import ExpressionError

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program, build
 from workflow.expressions.tree import Expression, call, source
 from workflow.expressions.types import ExpressionError, Type
 from workflow.expressions.verbs import VERBS
-from workflow.schema import DTYPES, ColumnSchema, Schema
+from workflow.schema import ColumnSchema, Schema
 
 # Verbs for which libraries differ in the last bits; all others are exact.
 TRANSCENDENTAL = {"log1p", "log", "exp"}

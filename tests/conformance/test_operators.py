@@ -116,8 +116,8 @@ def learn(case: Case, parts: Sequence[pl.DataFrame]) -> State:
     operator, schema = bound.operator, schema_of(bound.columns)
     partials = []
     for part in parts:
-        own = bound.rows.select(part.lazy(), bound.rows.program(bound.columns.values()))
-        queries = operator.partial(own, schema)
+        own = bound.rows.select(part.lazy(), bound.program)
+        queries = operator.partial(own, bound.program.output_schema)
         partials.append({name: query.collect() for name, query in queries.items()})
     stacked = {
         name: pl.concat([partial[name] for partial in partials]).lazy() for name in partials[0]

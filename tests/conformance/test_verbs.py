@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from interpreters import CANNOT, OTHERS, REFERENCE, assert_same
 from strategies import TRANSCENDENTAL, chains, programs
 
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column
 from workflow.expressions.program import Program, build
 from workflow.expressions.tree import source
 from workflow.expressions.types import ExpressionError, Type
 from workflow.expressions.verbs import VERBS
-from workflow.schema import DTYPES, ColumnSchema, Schema
+from workflow.schema import ColumnSchema, Schema
 
 # A multiple of the examples, drawn anew: CONFORMANCE_DEPTH=20 searches for minutes.
 DEPTH = int(os.environ.get("CONFORMANCE_DEPTH", "1"))

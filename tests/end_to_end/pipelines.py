@@ -18,6 +18,8 @@ class Pipeline:
     model: keras.Model
     rows: pl.DataFrame
     labels: list[str] | None = field(default_factory=list)
+    # The rows that the workflow was fitted on, where they are not all.
+    learnt: pl.DataFrame | None = None
 
 
 def movielens():
@@ -123,24 +125,33 @@ def everything():
     limits = np.iinfo(np.int64)
     rows = pl.DataFrame(
         {
-            "user": [7, 7, 9, None, 8, 12345, -1],
-            "movie": [1, 2, 3, 90, 77, None, 1],
-            "word": ["fun", "日本\U0001f600", "", None, " ", "unseen", "fun"],
-            "tags": [["fun", "long"], [], None, ["", None], ["unseen"], ["fun"] * 300, ["long"]],
-            "recent": [[5, 6, 7, 8], [], None, [5], [None, 6], [999], [limits.max] * 9],
-            "price": [1.0, None, float("nan"), float("inf"), -1e30, 2.5, 0.1],
-            "whole": [limits.min, 0, limits.max, -1, 2**53 + 1, 1, 2],
-            "real": np.array([np.finfo("f4").min, -0.0, 3.4e38, 1e-30, 1 / 3, 1, 2], "f4"),
-            "rating": [3.0, 4.5, 5.0, 1.0, None, 4.0, 2.0],
+            "user": [7, 7, 9, None, 8, 12345, -1, limits.max],
+            "movie": [1, 2, 3, 90, 77, None, 1, limits.min + 1],
+            "word": ["fun", "日本\U0001f600", "", None, " ", "unseen", "fun", "\x00"],
+            "tags": [
+                *(["fun", "long"], [], None, ["", None]),
+                *(["unseen"], ["fun"] * 300, ["long"], ["日本\U0001f600", "fun"]),
+            ],
+            "recent": [
+                *([5, 6, 7, 8], [], None, [5], [None, 6]),
+                *([999], [limits.max] * 300, [limits.min + 1]),
+            ],
+            "price": [1.0, None, float("nan"), float("inf"), -1e30, 2.5, 0.1, float("-inf")],
+            "whole": [limits.min, 0, limits.max, -1, 2**53 + 1, 1, 2, 3],
+            "real": np.array(
+                [np.finfo("f4").min, -0.0, np.finfo("f4").max, 1e-30, 1 / 3, 1, np.inf, -np.inf],
+                "f4",
+            ),
+            "rating": [3.0, 4.5, 5.0, 1.0, None, 4.0, 2.0, 3.5],
         }
     )
     joined = ["movie"] >> ops.JoinExternal(movies, on="movie", columns_ext=["movie", "genres"])
     ids = (["user", "word", "tags", "recent"] + joined) >> ops.Categorify()
     price = ["price"] >> ops.FillMissing(0.0) >> ops.LambdaOp(lambda p: p.clip(-10, 10))
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
-    workflow = Workflow(ids + (price >> ops.Normalize()) + ["whole", "real"] + label).fit(
-        rows.filter(pl.col("user") != 12345)
-    )
+    workflow = Workflow(ids + (price >> ops.Normalize()) + ["whole", "real"] + label)
+    learnt = rows.filter(pl.col("user") != 12345)
+    workflow.fit(learnt)
     workflow.output_dtypes["user"] = "int32"
     keras.utils.set_random_seed(3)
     shapes = {"user": "int32", "movie": "int64", "word": "int64", "price": "float32"}
@@ -166,7 +177,7 @@ def everything():
     for name in ("user", "word", "movie", "recent", "whole", "real"):
         same = keras.layers.Identity(dtype=inputs[name].dtype)
         outputs[f"{name}_back"] = same(inputs[name])
-    return Pipeline(workflow, keras.Model(inputs, outputs), rows, ["rating"])
+    return Pipeline(workflow, keras.Model(inputs, outputs), rows, ["rating"], learnt)
 
 
 PIPELINES = {"movielens": movielens, "extremes": extremes, "strings": strings, "pairs": pairs}

@@ -15,6 +15,8 @@ from workflow.wire import encode
 
 MAX = 64
 CASES = [f"{runtime}-{rows}" for runtime in RUNTIMES for rows in (0, MAX)]
+# As large as the rows of the pipeline need.
+LIMITS = {"max_list_length": 300, "max_string_bytes": 12}
 EXACT = ("user_back", "word_back", "movie_back", "recent_back", "whole_back", "real_back")
 
 
@@ -29,7 +31,13 @@ def repository(pipeline, tmp_path_factory):
     for case in CASES:
         runtime, rows = case.split("-")
         batch = int(rows)
-        options = ServingOptions(runtime=runtime, max_batch_size=batch, warm_up=batch > 0)
+        options = ServingOptions(
+            runtime=runtime,
+            max_batch_size=batch,
+            warm_up=batch > 0,
+            max_rows=None if batch else 300,
+            **LIMITS,
+        )
         export_tensorflow_ensemble(
             pipeline.model,
             pipeline.workflow,
@@ -113,6 +121,55 @@ def test_sixty_four_clients_at_once_and_a_bad_one_among_them(pipeline, client):
         answers = list(threads.map(attempt, range(MAX)))
     assert answers.pop(5).code == "INVALID_ARGUMENT"
     assert_same(pl.concat(answers), expected.filter(pl.int_range(MAX) != 5))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("beyond", "reason"),
+    [
+        ({"tags": [["fun"] * 301]}, "tags has a list of more than 300"),
+        ({"recent": [[1] * 301]}, "recent has a list of more than 300"),
+        ({"word": ["x" * 13]}, "word has a string of more than 12 bytes"),
+        ({"tags": [["fun", "é" * 7]]}, "tags has a string of more than 12 bytes"),
+    ],
+)
+def test_a_request_beyond_a_limit_fails_alone(beyond, reason, pipeline, client):
+    rows = many(pipeline.rows, 8)
+    expected = client.predict(rows)
+    tables = [rows[row] for row in range(8)]
+    tables[3] = tables[3].with_columns(
+        pl.Series(name, values, rows.schema[name]) for name, values in beyond.items()
+    )
+
+    def attempt(table):
+        try:
+            return client.predict(table)
+        except ClientError as error:
+            return error
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(attempt, tables))
+    refused = answers.pop(3)
+    if "recent" in beyond and client.contract.max_batch_size:
+        # The client itself cuts a list that the network takes only the beginning of.
+        assert refused.height == 1
+    else:
+        assert refused.code == "INVALID_ARGUMENT"
+        text = f"The request is beyond a limit of the model: {reason}."
+        assert refused.message.endswith(text)
+    assert_same(pl.concat(answers), expected.filter(pl.int_range(8) != 3))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("-0")])
+@pytest.mark.usefixtures("case")
+def test_too_many_rows_at_once_are_refused(pipeline, client):
+    rows = many(pipeline.rows, 301)
+    tensors = {}
+    for column in client.contract.inputs:
+        tensors |= encode(column, to_column(rows[column.name]))
+    with pytest.raises(ClientError, match=r"INVALID_ARGUMENT: .* it has more than 300 rows"):
+        client.raw(tensors)
+    assert client.predict(rows).height == 301, "the client sends what the model takes at once"
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.startswith("fused")])

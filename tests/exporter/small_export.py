@@ -4,6 +4,7 @@ import hashlib
 
 import polars as pl
 
+from exporter.config import read_config
 from workflow import Workflow, ops
 
 
@@ -34,3 +35,9 @@ def tree(folder):
         else None
         for path in sorted(folder.rglob("*"))
     }
+
+
+def configs(report):
+    """The config of each model that an export wrote, by the model's name."""
+    names = [model.name for model in report.plan.models]
+    return {name: read_config(report.repository / name / "config.pbtxt") for name in names}

@@ -23,6 +23,20 @@ def network(**inputs):
     return keras.Model(tensors, keras.layers.Dense(1, name="score")(joined))
 
 
+def reshaped(batch=False, **inputs):
+    """A network of one input of any shape."""
+    ((name, shape),) = inputs.items()
+    shape = {"batch_shape": shape} if batch else {"shape": shape}
+    tensor = keras.Input(**shape, name=name)
+    axes = tuple(range(1, len(tensor.shape)))
+    return keras.Model({name: tensor}, {"y": keras.ops.sum(tensor, axes, keepdims=True)})
+
+
+class Subclassed(keras.Model):
+    def call(self, x):
+        return x["userId"]
+
+
 def fitted(output, data=None):
     return Workflow(output).fit(rows() if data is None else data)
 
@@ -95,6 +109,38 @@ REFUSED = {
         ),
         "DifferenceLag over price, userId needs more than one row",
     ),
+    "an input that has no name": (
+        lambda: (
+            keras.Model(price := keras.Input((1,)), keras.layers.Dense(1)(price)),
+            fitted(PRICE),
+        ),
+        r"'keras_tensor(_\d+)?', which the .*It makes price\. Give the inputs names: keras\.Input",
+    ),
+    "three dimensions": (
+        lambda: (reshaped(userId=(2, 3)), fitted(IDS)),
+        r"'userId' of shape \(None, k\).*Received: \(None, 2, 3\)",
+    ),
+    "one dimension": (
+        lambda: (reshaped(userId=()), fitted(IDS)),
+        r"Received: \(None,\)\. Use keras\.Input\(shape=\(k,\)\)",
+    ),
+    "any number of columns": (
+        lambda: (reshaped(userId=(None,)), fitted(IDS)),
+        r"Received: \(None, None\)",
+    ),
+    "a fixed number of rows": (
+        lambda: (reshaped(userId=(4, 1), batch=True), fitted(IDS)),
+        r"any number of rows.*Received: \(4, 1\)",
+    ),
+    "a dtype that Triton has not in numpy": (
+        lambda: (network(price="bfloat16"), fitted(PRICE)),
+        "'price' of a dtype among .*Received: bfloat16",
+    ),
+    "a subclass without a call signature": (
+        lambda: (Subclassed(), fitted(IDS)),
+        r"Received: <Subclassed.*Wrap it: keras\.Model\(inputs, model\(inputs\)\)",
+    ),
+    "no model at all": (lambda: (7, fitted(IDS)), "functional model.*Received: 7 of int"),
     "a model without inputs": (
         lambda: (keras.Sequential([keras.layers.Dense(1)]), fitted(IDS)),
         "functional model",
@@ -140,9 +186,22 @@ def test_a_label_that_is_no_column(export):
         export(labels=["stars"])
 
 
-def test_a_label_given_as_a_word(model, workflow, tmp_path):
-    with pytest.raises(ExportError, match=r"Received: 'rating'\. Use \['rating'\]"):
-        export_tensorflow_ensemble(model, workflow, "movies", tmp_path / "models", "rating")
+@pytest.mark.parametrize(
+    ("argument", "value", "reason"),
+    [
+        ("workflow", "workflow", "as a fitted Workflow; Workflow.load .* Received: 'workflow'"),
+        ("model_path", None, "as the path of a model repository. Received: None"),
+        ("label_columns", "rating", r'as a list of names such as \["rating"\]. Received: .rating'),
+        ("label_columns", 3, "as a list of names"),
+        ("sparse_max", 3, "as widths by column"),
+        ("serving", {"runtime": "onnx"}, "as ServingOptions. Received: {'runtime': 'onnx'}"),
+    ],
+)
+def test_arguments_of_another_kind(argument, value, reason, model, workflow, tmp_path):
+    arguments = {"workflow": workflow, "name": "movies", "model_path": tmp_path / "models"}
+    with pytest.raises(ExportError, match=f"Expected {argument} {reason}"):
+        export_tensorflow_ensemble(model, **arguments | {argument: value})
+    assert not (tmp_path / "models").exists()
 
 
 @pytest.mark.parametrize("name", ["movies_tf", "movies"])

@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from xml.etree import ElementTree as ET
 
+import keras
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from exporter.command_line.app import COMMANDS, make_app
+from training import save_model
 
 # One server and one set of files for all.
 pytestmark = pytest.mark.xdist_group("command_line")
@@ -27,6 +31,7 @@ from training import models
 def make_model(workflow):
     return models.mlp(workflow.output_schema, hidden=[4], output_name="mine")
 """
+PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
 
 
 def ensemble(*arguments):
@@ -74,10 +79,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def served(folder):
     """The address at which `serve` serves it, until Ctrl-C."""
-    program = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
     ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
     with subprocess.Popen(
-        [sys.executable, "-c", program, "serve", "models", *ports],
+        [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -157,12 +161,21 @@ def test_show_draws_the_steps():
         ("fit flow.py:flow none.parquet", "none.parquet"),
         ("train train --output model", "Expected an output that ends with .keras."),
         ("train train --workflow none", "none"),
-        ("export shop --model train", "Received: a folder. A SavedModel does not say"),
+        ("export shop --model train", "or the folder of a SavedModel. Received: a folder."),
         ("export shop --model rows.parquet", "Expected a Keras model in rows.parquet"),
         ("export shop", "Version 1 is there already: models/shop/1."),
+        ("export new --html none/plan.html", "Expected a file in a folder that exists."),
+        ("export new --golden-rows none.parquet", "Expected golden_rows that a client can send."),
         ("export shop --runtime tenserflow", "Expected runtime among tensorflow, onnx"),
+        ("export new --option instances=2", "Expected an option among runtime, max_batch_size"),
+        ("export new --option max_rows=x", "Expected max_rows as a whole number from 1."),
         ("serve none", "Expected a model repository."),
+        ("serve models --model none", "Expected models among shop in"),
         ("show none", "Expected a model among shop in models. Received: 'none'."),
+        ("show shop --repository none", "Received: none, no such folder."),
+        ("show shop --svg none/shop.svg", "Received: none/shop.svg."),
+        ("parity shop rows.parquet --html train", "Received: train."),
+        ("bench shop rows.parquet --write-input none/in.json", "Received: none/in.json."),
         ("parity shop rows.parquet", "Expected --url of a running server, or --repository"),
         ("bench shop rows.parquet --url 127.0.0.1:1", "UNAVAILABLE"),
         ("demo train", "Expected a new folder. Received: train, which exists."),
@@ -170,6 +183,47 @@ def test_show_draws_the_steps():
 )
 def test_a_mistake_is_one_line(arguments, text):
     assert text in failed(*arguments.split())
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_port_that_is_taken_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = failed("serve", "models", "--grpc-port", port)
+    assert f"Expected a free port. Received: {port}" in text
+
+
+def test_a_repository_that_is_damaged_is_one_line(folder):
+    shutil.copytree(folder / "models", folder / "damaged")
+    (folder / "damaged" / "shop" / "config.pbtxt").write_text("nme: 1")
+    text = "damaged/shop/config.pbtxt"
+    assert text in failed("show", "shop", "--repository", "damaged")
+    assert text in failed("serve", "damaged")
+    assert text in failed("export", "shop", "--repository", "damaged", "--version", "2")
+
+
+def test_a_plan_as_a_page_and_golden_rows(folder):
+    """And a network that is a SavedModel, which parity takes as well."""
+    network = keras.saving.load_model("model.keras")
+    save_model(network, "saved")
+    options = ["--runtime", "fused_onnx", "--repository", "others", "--html", "plan.html"]
+    text = done("export", "shop", "--model", "saved", "--golden-rows", "rows.parquet", *options)
+    assert "golden_rows the first 8" in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Model shop" in (folder / "plan.html").read_text()
+    others = ["--option", "network_instances=2", "--option", "network_kind=KIND_CPU"]
+    text = done("export", "shop", "--model", "saved", *options, *others, "--version", "2")
+    assert "network_instances 2, network_kind KIND_CPU" in " ".join(text.split())
+    proof = ["--repository", "others", "--model", "saved", "--rows", "50"]
+    assert "Parity passed: shop, 50 rows" in done("parity", "shop", "rows.parquet", *proof)
+
+
+def test_nothing_but_the_plan_is_printed(folder):
+    """In a process of its own, where TensorFlow starts and would tell of it."""
+    command = [sys.executable, "-c", PROGRAM, "export", "alone", "--repository", "alone"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("Ensemble alone, version 1")
 
 
 def test_an_error_in_the_users_code(folder):

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 
 import faults
 import keras
@@ -187,3 +188,24 @@ def test_tensorflow_out_of_space_is_told_like_any_other(export, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert tree(tmp_path) == before
+
+
+def test_a_disk_that_is_really_full(export, tmp_path):
+    """A small file system of its own, once full and once read-only."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", place]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a file system can be mounted by root alone")
+    try:
+        export(path=place / "models")
+        before = tree(place)
+        with pytest.raises(faults.ExportError, match="No space left"):
+            export(path=place / "models", version=2)
+        assert tree(place) == before
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        with pytest.raises(faults.ExportError, match=r"Read-only.*Nothing was published"):
+            export(path=place / "models", version=2)
+        assert verify(place / "models", "movies")
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -1,5 +1,8 @@
 """Bad files and bad arguments: which column, which file, which row group, and what to do."""
 
+import json
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -25,7 +28,7 @@ def test_an_empty_folder(make, tmp_path):
 
 
 def test_something_that_is_no_path(make):
-    with pytest.raises(LoaderError, match="Received: 3"):
+    with pytest.raises(LoaderError, match="Received: int"):
         make(3)
 
 
@@ -114,8 +117,18 @@ def test_nulls_name_column_file_and_row_group(make, ratings, tmp_path, column, v
     frame = pl.concat([ratings[:150], broken, ratings[151:]])
     frame.write_parquet(tmp_path / "0.parquet", row_group_size=100)
     loader = make(tmp_path, shuffle=False, batch_size=10)
-    with pytest.raises(LoaderError, match=rf"'{column}'.*1 nulls in .*row group 1\b.*FillMissing"):
+    with pytest.raises(
+        LoaderError, match=rf"'{column}'.*1 in '{column}'.*row group 1\b.*FillMissing"
+    ):
         list(loader)
+
+
+def test_all_columns_with_nulls_are_named_at_once(make, ratings):
+    null = pl.when(pl.int_range(pl.len()) > 1)
+    with pytest.raises(
+        LoaderError, match=r"no nulls in 'userId' \(int64\), 'rating' \(int8\).*2 in 'userId', 2 in"
+    ):
+        list(make(ratings.with_columns(null.then("userId"), null.then("rating"))))
 
 
 def test_good_batches_come_before_the_error(make, copies, users):
@@ -136,10 +149,20 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ({"engine": "csv"}, "Received: 'csv'"),
         (
             {"device": 0},
-            'device as "cpu", None or the number of one of 0 GPUs that TensorFlow sees. Received: 0',
+            'device as "cpu", None, or one of the 0 GPUs that TensorFlow sees.*Received: 0',
         ),
+        ({"device": "gpu:x"}, "as its number or \"gpu:<number>\".*Received: 'gpu:x'"),
+        ({"device": "gpu"}, "one of the 0 GPUs.*Received: 'gpu'"),
+        ({"device": "GPU:0"}, "one of the 0 GPUs.*Received: 'GPU:0'"),
         ({"on_bad_files": "ignore"}, "'ignore'"),
         ({"buffer_size": 0}, "buffer_size"),
+        ({"buffer_size": "1GB"}, "buffer_size as a fraction.*Received: '1GB'"),
+        ({"seed": "x"}, "seed as a whole number of at least 0. Received: 'x'"),
+        ({"seed": -1}, "seed as a whole number"),
+        ({"seed_fn": 3}, "seed_fn as a function"),
+        ({"label_names": 3}, "as a list of str. Received: 3"),
+        ({"sparse_names": ["genres"], "sparse_max": 3}, "sparse_max as a dict"),
+        ({"data": {"userId": [1]}}, "Received: dict"),
         ({"batch_size": 1001, "drop_last": True}, "1000 rows for this rank, with batch_size=1001"),
         ({"cat_names": [], "cont_names": []}, "Expected names of the features"),
         ({"cat_names": ["rating"]}, "Received twice: rating"),
@@ -157,6 +180,25 @@ def test_good_batches_come_before_the_error(make, copies, users):
 def test_arguments(make, arguments, message):
     with pytest.raises(LoaderError, match=message):
         make(**arguments)
+
+
+def test_a_seed_fn_that_gives_no_seed(make):
+    with pytest.raises(LoaderError, match=r"what seed_fn gives.*Received: 'x'"):
+        make(seed_fn=lambda: "x").peek()
+
+
+def test_numbers_of_numpy_are_numbers(make):
+    loader = make(
+        batch_size=np.int64(64), seed=np.int32(7), global_size=np.int64(1), global_rank=np.int64(0)
+    )
+    next(iter(loader))
+    assert json.loads(json.dumps(loader.get_state())) == loader.get_state()
+
+
+def test_a_file_with_a_type_that_arrow_does_not_know(tmp_path):
+    pl.DataFrame({"userId": pl.Series([1], dtype=pl.Int128)}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(LoaderError, match=r"a\.parquet.*more than 64 bits"):
+        KerasSequenceLoader(tmp_path, 10, [], cat_names=["userId"])
 
 
 def test_no_names_and_no_schema(folder):

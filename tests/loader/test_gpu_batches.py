@@ -20,6 +20,8 @@ from loader.gpu.transport import DeviceTransport
 from loader.layout import BatchColumn, Layout
 from loader.plan import Chunk, Piece
 from loader.sized_dataset import SizedDataset
+from loader.sparse import SparseTransport
+from training import TrainingError, train
 
 LAYOUT = Layout(
     (
@@ -61,6 +63,8 @@ def carried(values, dtype: str) -> np.ndarray:
 
 class PolarsReader:
     """Gives the rows that cuDF would."""
+
+    order_by = "polars"
 
     def __init__(self, packing: Packing, frame: pl.DataFrame) -> None:
         self.packing = packing
@@ -143,6 +147,26 @@ def test_batches_hold_every_row_in_order_bit_for_bit(chunk_rows, batch_size):
         np.testing.assert_array_equal(x["tags"].numpy(), dense)
 
 
+@pytest.mark.parametrize(("columns", "batch_size"), [(1, 64), (8, 1), (2, 64)])
+def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
+    names = [f"c{number}" for number in range(columns)]
+    layout = Layout(tuple(BatchColumn(name, ColumnType("int64")) for name in names), ())
+    packing = Packing(layout)
+
+    class Reader(PolarsReader):
+        def read(self, chunks, seed):
+            self.given = super().read(chunks, seed)
+            return self.given
+
+    reader = Reader(packing, pl.DataFrame({name: range(192) for name in names}))
+    blocks = DeviceBlocks(reader, packing, "/cpu:0")
+    chunk = Chunk((Piece("f", 0, 0, 192, 0),))
+    for block in blocks.blocks([[chunk]], batch_size, None):
+        for (part,) in block.batches(batch_size):
+            memory = [np.from_dlpack(tensor) for tensor in (part, reader.given.matrices[0])]
+            assert not np.shares_memory(*memory)
+
+
 def test_a_compiled_function_gets_the_same_batch():
     packing = Packing(LAYOUT)
     frame = make_frame(40)
@@ -156,6 +180,28 @@ def test_a_compiled_function_gets_the_same_batch():
     compiled = tf.function(lambda *parts: spec._from_components(parts))
     tf.nest.map_structure(np.testing.assert_array_equal, eager, compiled(*parts))
     assert rows.count == 40
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
+    lists = [[3, 0, 7], [], [5], [], [1, 2, 4, 0]]
+    frame = pl.DataFrame({"tags": pl.Series(lists, dtype=pl.List(getattr(pl, dtype.title())))})
+    column = BatchColumn("tags", ColumnType(dtype, is_list=True), width=4, is_sparse=True)
+    layout = Layout((column,), ())
+    packing = Packing(layout)
+    # A name other than the host's own: what is to be made on a GPU.
+    transport = SparseTransport(DeviceTransport(packing, "/device:CPU:0"), layout)
+
+    def stream():
+        blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
+        chunks = [[Chunk((Piece("f", 0, 0, 5, 0),))]]
+        return PartsStream(p for b in blocks.blocks(chunks, 2, None) for p in b.batches(2))
+
+    functions = GeneratorFunctions(StreamRegistry(stream), transport)
+    dataset = transport.finish(functions.dataset())
+    rows = [row for x in dataset for row in tf.sparse.to_dense(x["tags"]).numpy().tolist()]
+    assert rows == [(row + [0] * 4)[:4] for row in lists]
+    assert next(iter(dataset))["tags"].dtype.name == dtype
 
 
 @pytest.mark.parametrize("dtype", ["string", "float16"])
@@ -236,3 +282,10 @@ def test_keras_fits_to_it(device_dataset, steps_per_execution):
     rows = [model.evaluate(x, y, verbose=0) * len(y) for x, y in data]
     assert model.evaluate(data, verbose=0) == pytest.approx(sum(rows) / 200, rel=1e-5)
     assert first[0]["price"].shape == (64, 1)
+
+
+def test_train_sees_its_columns(device_dataset):
+    age = keras.Input((1,), name="age")
+    model = keras.Model({"age": age}, keras.layers.Dense(1, "sigmoid")(age))
+    with pytest.raises(TrainingError, match=r"Received: small, id, .*; missing: age"):
+        train(model, device_dataset)

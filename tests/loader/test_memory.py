@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from loader import LoaderError, configure_tensorflow
-from loader.arguments import rows_in_buffer
+from loader.arguments import Budget, rows_in_buffer
 from loader.files import RowGroup, Source
 
 
@@ -27,8 +27,15 @@ def test_values_that_make_no_sense(monkeypatch, value):
 
 @pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 10_000), (12e6, 20_000), (1, 64)])
 def test_rows_in_buffer(buffer_size, rows):
-    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)], [])
-    assert rows_in_buffer(source, buffer_size, 64, memory=10**9, copies=6) == rows
-    half = rows_in_buffer(source, 0.5, 64, memory=10**9, copies=6)
+    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)])
+    budget = Budget(10**9, copies=6)
+    assert rows_in_buffer(source, buffer_size, 64, budget) == rows
+    half = rows_in_buffer(source, 0.5, 64, budget)
     assert half == pytest.approx(10**9 / 2 / 6 / 100, abs=1)
-    assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, 64, 10**9, 6), abs=1)
+    assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, 64, budget), abs=1)
+
+
+def test_what_libraries_take_counts_as_a_part_of_the_buffer():
+    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000)])
+    assert rows_in_buffer(source, 10e6, 64, Budget(10**9, 2, fixed=2_000_000)) == 40_000
+    assert rows_in_buffer(source, 10e6, 64, Budget(10**9, 2, fixed=9_000_000)) == 25_000

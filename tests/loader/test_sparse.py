@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from loader import LoaderError
+from workflow.schema import ColumnSchema, Schema
 
 LISTS = [[3, 0, 7], [], None, [5], [1, 2, 4, 0]]
 DENSE = [[3, 0, 7, 0], [0, 0, 0, 0], [0, 0, 0, 0], [5, 0, 0, 0], [1, 2, 4, 0]]
@@ -46,6 +47,13 @@ def test_dense_tensors_are_padded_behind_each_row(make_lists, compiled):
     loader = make_lists(sparse_as_dense=True)
     batches = loader.as_dataset() if compiled else loader
     assert [row for x, _ in batches for row in x["tags"].numpy().tolist()] == DENSE
+
+
+def test_the_schemas_value_count_is_the_maximum(make_lists):
+    tags = ColumnSchema("tags", "int64", is_list=True, properties={"value_count": {"max": 4}})
+    schema = Schema([tags, ColumnSchema("rating", "int64")])
+    loader = make_lists(sparse_max=None, sparse_as_dense=True, schema=schema)
+    assert [row for x, _ in loader for row in x["tags"].numpy().tolist()] == DENSE
 
 
 def test_strings_are_padded_with_empty_ones(make_lists):

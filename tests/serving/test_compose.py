@@ -87,6 +87,6 @@ def test_the_image_holds_what_the_service_runs(service):
     assert service["healthcheck"]["test"][2] in targets
     assert {
         f"/opt/tritonserver/backends/tensorflow/{name}"
-        for name in ("model.py", "joint_calls.py", "model_backend.py")
+        for name in ("model.py", "joint_calls.py", "limits.py", "model_backend.py")
     } <= targets
     assert "USER 1000:1000" in lines

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the client and of the command line are run."""
+"""The examples in the docstrings of the client and of the exporter are run."""
 
 import doctest
 import importlib
@@ -6,12 +6,12 @@ import pkgutil
 
 import pytest
 
+import exporter
 import serving
-from exporter import command_line
 
 MODULES = sorted(
     module.name
-    for package in (serving, command_line)
+    for package in (serving, exporter)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
 

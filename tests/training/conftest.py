@@ -54,6 +54,32 @@ def _predict(model, features):
     return model.predict(dataset, verbose=0)
 
 
+def _built(hidden=(16, 8), **options):
+    keras.utils.set_random_seed(0)
+    sizes = ({"userId": (50, 8), "movieId": (40, 8)}, {"genres": (22, 4)})
+    return models.mlp(sizes, hidden=hidden, **options)
+
+
+def _losses(model, dataset, epochs=1):
+    """Of each step. (Keras' running mean weighs steps by the length of the first input, a list.)"""
+    steps = []
+    for _ in range(epochs):
+        for batch in dataset:
+            model.reset_metrics()
+            steps.append(model.train_on_batch(*batch, return_dict=True)["loss"])
+    return np.array(steps)
+
+
+@pytest.fixture
+def built():
+    return _built
+
+
+@pytest.fixture
+def losses():
+    return _losses
+
+
 @pytest.fixture
 def rows():
     return _rows

@@ -43,6 +43,15 @@ def test_bags_equal_a_loop_over_rows(combiner, values_dtype, lengths_dtype):
     np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
 
 
+def test_long_batches_are_as_short_ones():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 5, 5000)
+    values = rng.integers(0, 10, lengths.sum())
+    layer = bag_of()
+    expected = by_hand(layer.embeddings.numpy(), values, lengths, "mean")
+    np.testing.assert_allclose(layer(pair(values, lengths)).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_empty_rows_are_zeros_wherever_they_stand():
     layer = bag_of()
     assert not layer(pair([], [0, 0])).numpy().any()

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import TrainingError, model_signature, models
+from training import TrainingError, model_signature, models, save_model, train
 from workflow.embeddings import get_embedding_sizes
 from workflow.schema import ColumnSchema, Schema
 
@@ -147,6 +147,31 @@ def test_every_model_takes_a_schema_and_is_saved_and_loaded(make, tmp_path):
     np.testing.assert_array_equal(
         keras.models.load_model(tmp_path / "model.keras")(features), answer
     )
+    save_model(model, tmp_path / "saved")
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    flat = {name: tensor for name, tensor in features.items() if not isinstance(tensor, tuple)}
+    for name in features.keys() - flat.keys():
+        flat |= zip((f"{name}__values", f"{name}__nnzs"), features[name], strict=True)
+    np.testing.assert_allclose(served(**flat)["output"], answer, rtol=1e-5)
+    again = keras.Model.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(again(features), answer)
+
+
+@pytest.mark.parametrize("make", [models.mlp, models.dlrm, models.dcn, models.wide_and_deep])
+def test_layers_have_names_that_say_what_they_are(make):
+    """Of two models in one program too: messages and summaries name weights by them."""
+    sizes = {"userId": (50, 8)}
+    for _ in range(2):
+        model = make(sizes, ["age"])
+        paths = [variable.path for variable in model.trainable_variables]
+        assert not [path for path in paths if path.startswith(("dense", "embedding"))]
+    assert model.name == make.__name__
+
+
+def test_a_column_named_as_a_layer_is_told():
+    with pytest.raises(TrainingError, match=r"hidden_1.*ops\.Rename"):
+        models.mlp({"hidden_1": (50, 8)})
 
 
 def batch_of(schema, rows):
@@ -157,9 +182,10 @@ def batch_of(schema, rows):
             features[column.name] = rng.normal(size=(rows, 1)).astype("float32")
         elif column.is_list:
             lengths = rng.integers(0, 11, (rows, 1))
-            features[column.name] = (rng.integers(0, 10, (lengths.sum(), 1)), lengths)
+            values = rng.integers(0, 10, (lengths.sum(), 1), column.dtype)
+            features[column.name] = (values, lengths)
         else:
-            features[column.name] = rng.integers(0, 10, (rows, 1))
+            features[column.name] = rng.integers(0, 10, (rows, 1), column.dtype)
     return tf.nest.map_structure(tf.constant, features)
 
 
@@ -193,6 +219,26 @@ def test_either_tower_can_be_served_alone(sizes, rows):
     weight, bias = (value.numpy() for value in model.get_layer("output").weights)
     logit = (towers["query"] * towers["candidate"]).sum(axis=1, keepdims=True) * weight + bias
     np.testing.assert_allclose(model(features), 1 / (1 + np.exp(-logit)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_two_towers_learn_in_16_bits_from_rows_without_a_feature(precision):
+    """Lists of some rows are empty: a vector of zeros, and in float16 an overflow at first."""
+    keras.utils.set_random_seed(0)
+    model = models.two_tower(
+        ({"userId": (50, 8)}, {"genres": (22, 4)}),
+        query=["userId"],
+        candidate=["genres"],
+        hidden=(16,),
+    )
+    user = np.arange(256, dtype="int32")[:, None] % 50
+    lengths = (user % 4).astype("int64")
+    genres = np.arange(lengths.sum())[:, None] % 22, lengths
+    data = tf.data.Dataset.from_tensors(({"userId": user, "genres": genres}, user % 2))
+    optimizer = keras.optimizers.Adam(0.02)
+    report = train(model, data.repeat(100), precision=precision, optimizer=optimizer)
+    assert np.isfinite(report.loss_curve).all()
+    assert report.loss_curve[-1] < 0.5 * report.loss_curve[0]
 
 
 @pytest.mark.parametrize(

@@ -103,3 +103,20 @@ def test_tensors_without_rows_are_not_joined():
     requests = [{"x": np.array(float(value))} for value in range(2)]
     assert [out["y"] for out in answer(requests, lambda t: {"y": t["x"] + 1})] == [1.0, 2.0]
     assert row_count({"x": np.ones((2, 1)), "y": np.ones((3, 1))}) is None
+
+
+def test_a_far_wider_request_does_not_widen_the_others():
+    calls = []
+
+    def width(tensors):
+        calls.append(tensors["x"].shape)
+        return {"y": np.full((len(tensors["x"]), 1), tensors["x"].shape[1])}
+
+    requests = [{"x": np.zeros(shape, np.int8)} for shape in ((3_000, 8), (1, 10_000), (2_000, 4))]
+    answers = answer(requests, width, {"x"})
+    assert [out["y"].shape for out in answers] == [(3_000, 1), (1, 1), (2_000, 1)]
+    assert max(rows * width for rows, width in calls) < 30_000
+    near = [{"x": np.zeros(shape, np.int8)} for shape in ((3_000, 8), (1, 1_000))]
+    calls.clear()
+    answer(near, width, {"x"})
+    assert calls == [(3_001, 1_000)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from damaged import damage_rows
 from distributed import Client, LocalCluster
 
 from workflow import Workflow, WorkflowError, ops
@@ -63,9 +64,19 @@ def test_what_needs_all_rows_is_learnt_here(client, folder):
     assert made.sort(pl.all()).equals(want.sort(pl.all()))
 
 
+def test_training_data_comes_from_what_the_cluster_has_learnt(client, folder, tmp_path):
+    want = make().fit_transform(folder).collect()
+    made = make().fit_transform(folder, client=client).collect()
+    files = make().fit_transform_to_parquet(folder, tmp_path / "out", client=client)
+    for rows in (made, pl.read_parquet(files)):
+        assert rows["user"].equals(want["user"])
+        np.testing.assert_allclose(rows["TE_user_rating"], want["TE_user_rating"], rtol=1e-5)
+
+
 def test_an_error_on_a_worker_is_our_error(client, folder):
-    pl.DataFrame({"user": ["x"]}).write_parquet(folder / "99.parquet")
-    with pytest.raises(WorkflowError, match="cannot be fitted to"):
+    pl.DataFrame({"user": [1]}).write_parquet(folder / "99.parquet")
+    damage_rows(folder / "99.parquet")
+    with pytest.raises(WorkflowError, match=r"99\.parquet is damaged in row group 0\."):
         Workflow(["user"] >> ops.Categorify()).fit(folder, client=client)
 
 

@@ -32,6 +32,7 @@ def test_every_kind_of_data_is_the_same_data(folder, ratings):
         str(folder / "*.parquet"),
         [str(folder / "part-0.parquet"), folder / "part-[12].parquet"],
         tuple(files),
+        ratings.to_arrow(),
     ]
     for kind in kinds:
         assert as_lazy_frame(kind).collect().equals(ratings)
@@ -58,27 +59,56 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         as_lazy_frame(tmp_path / path)
 
 
-@pytest.mark.parametrize("data", [3, None, [], b"x", [3], {"a": [1], "b": [1, 2]}, {"a": [1, "b"]}])
-def test_what_is_no_table_is_refused(data):
-    with pytest.raises(WorkflowError, match=r"Received|make no table"):
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "Received: 3"),
+        (None, "Received: None"),
+        ([], r"Received: \[\]"),
+        ([[]], r"path of a parquet file. Received: \[\]"),
+        (b"x", "Received: b'x'"),
+        ([3], "path of a parquet file. Received: 3"),
+        (pd.Series([1]), "a Polars or pandas frame, an Arrow table or a dict"),
+        ({"a": [1], "b": [1, 2]}, "make no table"),
+        ({"a": [1, "b"]}, "make no table"),
+        ({1: [1]}, "make no table"),
+        ({"a": (n for n in [1])}, "column 'a' as a list.*can be read only once"),
+        (
+            pd.DataFrame([[1, 2]], columns=["a", "a"]),
+            "distinct names of columns. Received: 'a' twice",
+        ),
+        (pd.DataFrame({"a": [1, "x"]}), "The pandas frame cannot be read: Could not convert 'x'"),
+    ],
+)
+def test_what_is_no_table_is_refused(data, message):
+    with pytest.raises(WorkflowError, match=message):
         as_lazy_frame(data)
 
 
-def test_a_file_that_is_no_parquet_is_our_error(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 not really")
-    workflow = Workflow(["userId"] >> ops.Categorify())
-    with pytest.raises(WorkflowError, match="data cannot be read"):
-        workflow.fit(tmp_path / "a.parquet")
+@pytest.mark.parametrize("name", ["*", "^a.*$"])
+def test_a_name_that_is_a_pattern_to_polars_is_refused(name):
+    """It would stand for other columns in every query, and bring wrong ids without a word."""
+    data = {name: [1, 2], "a": [3, 4]}
+    uses = (
+        lambda: Workflow("*" >> ops.Categorify()).fit(data),
+        lambda: Workflow(["a"] >> ops.Rename(name=name)).fit(data),
+        lambda: Workflow(["a"] >> ops.JoinExternal({"a": [3], name: [1]}, on="a")).fit(data),
+        lambda: Workflow(["a"] >> ops.JoinExternal(data, on="a", on_ext=name)).fit(data),
+    )
+    for use in uses:
+        with pytest.raises(WorkflowError, match="Rename the column before it enters"):
+            use()
+    assert Workflow("a").fit_transform(data).collect()["a"].to_list() == [3, 4]
 
 
-def test_files_of_different_schemas_are_our_error(tmp_path, ratings, fitted):
-    ratings.write_parquet(tmp_path / "a.parquet")
-    ratings.with_columns(userId=pl.lit("x")).write_parquet(tmp_path / "b.parquet")
-    with pytest.raises(WorkflowError, match="cannot be fitted"):
-        Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
-    with pytest.raises(WorkflowError, match="cannot be transformed"):
-        fitted.transform_to_parquet(tmp_path, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+@pytest.mark.parametrize("schema", [{"a": "int64"}, [], "schema.json"])
+def test_what_is_no_schema_is_refused(schema):
+    for use in (
+        lambda: Workflow("a").fit({"a": [1]}, schema=schema),
+        lambda: Workflow("a").fit_schema(schema),
+    ):
+        with pytest.raises(WorkflowError, match=r"Expected a workflow\.Schema"):
+            use()
 
 
 def test_parquet_has_the_rows_in_order_and_a_schema(tmp_path):

@@ -5,7 +5,7 @@ import polars as pl
 
 from workflow.expressions.column import Column
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars import apply
+from workflow.expressions.polars_stages import apply
 from workflow.expressions.program import build
 from workflow.expressions.tree import constant, source
 from workflow.expressions.types import Type

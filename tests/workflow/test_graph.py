@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.graph import as_node
+from workflow.graph import ConcatNode, as_node
 from workflow.resolution import topological
 
 
@@ -85,7 +85,7 @@ def test_an_operator_without_columns_is_told_from_a_node():
 def test_a_graph_is_in_order_whatever_its_shape(ratings):
     node = ["userId"] >> ops.Categorify()
     for _ in range(30):
-        node = node + node  # two to the thirtieth paths, thirty nodes
+        node = ConcatNode(node, node)  # two to the thirtieth paths, thirty nodes
     order = topological(node)
     assert len(order) == 32
     assert all(order.index(p) < order.index(n) for n in order for p in n.parents)

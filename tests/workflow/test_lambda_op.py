@@ -97,7 +97,7 @@ def test_what_cannot_be_traced_says_what_to_use(function, advice):
 
 @pytest.mark.parametrize("f", [None, 3, "lambda c: c", [abs]])
 def test_only_a_function_is_taken(f):
-    with pytest.raises(WorkflowError, match="needs a function"):
+    with pytest.raises(WorkflowError, match="LambdaOp needs f as a function"):
         ops.LambdaOp(f)
 
 
@@ -119,7 +119,7 @@ def test_tags_and_dtype_can_be_given():
     for _ in range(2):  # a generator of tags is read once
         column = workflow.output_schema["x"]
         assert (column.dtype, column.tags) == ("float32", ("target",))
-    with pytest.raises(WorkflowError, match="list of tags"):
+    with pytest.raises(WorkflowError, match="list of texts"):
         ops.LambdaOp(abs, tags="target")
 
 

@@ -238,7 +238,7 @@ def test_keys_that_occur_twice_are_refused_or_dropped():
         (MOVIES, {"columns_ext": ["title"]}, "no column 'title'. It has: movieId, genres, year"),
         (MOVIES, {"on_ext": "id"}, "no column 'id'"),
         ({"movieId": ["1"], "year": [1]}, {}, "cannot find int64\\? among keys that are string"),
-        ({"movieId": [1.0], "year": [1]}, {}, "lookup needs plain keys"),
+        ({"movieId": [[1]], "year": [1]}, {}, "lookup needs plain keys"),
         ({"movieId": [1], "y": [[[1]]]}, {}, "Expected column 'y'.*Received: List\\(List"),
         (
             {"k": [1], "movieId": [5]},

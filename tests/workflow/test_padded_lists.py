@@ -6,14 +6,16 @@ import numpy as np
 import onnxruntime
 import pytest
 import tensorflow as tf
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
+from workflow.dtypes import SchemaError
 from workflow.expressions.column import Column
 from workflow.expressions.onnx import OUTPUT_SUFFIX, WIDTHS_SUFFIX, to_onnx
 from workflow.expressions.program import build
 from workflow.expressions.tensorflow import WireInterpreter
 from workflow.expressions.tree import source
 from workflow.expressions.verbs import Type
-from workflow.schema import ColumnSchema, Schema, SchemaError
+from workflow.schema import ColumnSchema, Schema
 from workflow.wire import WireColumn, decode, encode
 
 ROWS = [[3, -1, 2], [], [7], [1, 1, 1, 1, 5], []]
@@ -76,6 +78,12 @@ def by_tensorflow(program, wires, tensors):
 
 
 RUN = {"numpy": by_numpy, "onnx": by_onnx, "tensorflow": by_tensorflow}
+# In a graph a step fails: the one that puts the values in rows, or one that is there to say so.
+REFUSED = {
+    "numpy": (SchemaError, "The row lengths of 'x' do not fit into its rows"),
+    "onnx": (Fail, "running Reshape node"),
+    "tensorflow": (tf.errors.InvalidArgumentError, "lengths"),
+}
 FLAT, PADDED = {"layout": "flat"}, {"layout": "padded"}
 WIDE = {"layout": "padded", "width": 6}
 
@@ -127,9 +135,9 @@ def test_lengths_that_do_not_fit_are_refused(interpreter, there, lengths):
     wires = WireColumn("x", "int64", **there), WireColumn("x", "int64", "flat")
     tensors = encode(wires[0], column_of("int64", [[1], [2], [3]]))
     tensors["x__nnzs"] = np.array(lengths).reshape(-1, 1)
-    with pytest.raises((SchemaError, tf.errors.InvalidArgumentError, RuntimeError, Exception)) as e:
+    refusal, message = REFUSED[interpreter]
+    with pytest.raises(refusal, match=message):
         RUN[interpreter](identity("int64"), wires, tensors)
-    assert not isinstance(e.value, AssertionError | IndexError | KeyError)
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,13 @@ def test_an_operator_that_would_make_something_else_goes():
     assert workflow.remove_inputs("rating").output_schema.names == ["price", "userId"]
 
 
+@pytest.mark.parametrize("names", [3, [["age"]], {"age": 1, "x": 2}])
+def test_what_is_no_input_is_named(names):
+    workflow = Workflow(["age", "price"]).fit({"age": [1], "price": [2.0]})
+    with pytest.raises(WorkflowError, match=r"No input (3|\['age'\]|'x') in the workflow"):
+        workflow.remove_inputs(names)
+
+
 def test_inputs_that_cannot_be_removed_are_named():
     workflow = Workflow(["userId"] >> ops.Categorify())
     with pytest.raises(WorkflowError, match="not fitted"):

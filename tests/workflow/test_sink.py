@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from damaged import damage_rows
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.pieces import pieces
@@ -108,8 +109,9 @@ def test_a_row_group_longer_than_a_piece_gives_the_same(tmp_path, monkeypatch, r
 
 def test_a_file_that_breaks_on_the_way_leaves_nothing(rows, workflow, tmp_path):
     rows.write_parquet(tmp_path / "0.parquet")
-    (tmp_path / "1.parquet").write_bytes((tmp_path / "0.parquet").read_bytes()[:-100])
-    with pytest.raises(WorkflowError, match=r"1\.parquet cannot be read as parquet"):
+    rows.write_parquet(tmp_path / "1.parquet")
+    damage_rows(tmp_path / "1.parquet")
+    with pytest.raises(WorkflowError, match=r"1\.parquet is damaged in row group 0\."):
         workflow.transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_a_save_that_fails_leaves_the_old_one(fitted, ratings, tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("workflow.store.write_arrays", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WorkflowError, match=r"cannot be saved into '.*saved': No space left"):
         fitted.fit(ratings[:1]).save(tmp_path / "saved")
     assert {p.name: p.read_bytes() for p in (tmp_path / "saved").iterdir()} == before
     assert {p.name for p in tmp_path.iterdir()} == {"saved"}
@@ -70,7 +71,7 @@ def test_a_folder_with_other_files_is_left_alone(fitted, tmp_path):
     (tmp_path / "saved" / "thesis.txt").write_text("years of work")
     with pytest.raises(WorkflowError, match="holds other files"):
         fitted.save(tmp_path / "saved")
-    with pytest.raises(WorkflowError, match="holds other files"):
+    with pytest.raises(WorkflowError, match=r"thesis\.txt is a file"):
         fitted.save(tmp_path / "saved" / "thesis.txt")
     assert (tmp_path / "saved" / "thesis.txt").read_text() == "years of work"
 
@@ -90,9 +91,62 @@ def test_an_empty_working_folder_can_be_saved_into(fitted, tmp_path, monkeypatch
     assert (tmp_path / "here" / "workflow.json").is_file()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(WorkflowFormatError, match="nowhere"):
-        Workflow.load(tmp_path / "nowhere")
+def half(name):
+    return lambda saved: (saved / name).unlink()
+
+
+def of_nvtabular(saved):
+    (saved / "workflow.pkl").write_bytes(b"cos\nsystem\n")
+
+
+def newer(saved):
+    document = json.loads((saved / "workflow.json").read_text())
+    (saved / "workflow.json").write_text(json.dumps({**document, "format": 2, "more": []}))
+
+
+def as_folder(saved):
+    (saved / "workflow.json").unlink()
+    (saved / "workflow.json").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (shutil.rmtree, "Received: .*saved', which does not exist"),
+        (half("workflow.json"), r"no saved workflow: it has no workflow\.json\."),
+        (half("state.safetensors"), r"it has no state\.safetensors\. Copy the whole folder"),
+        (of_nvtabular, "pickled workflow of NVTabular"),
+        (newer, "of format 2, which a newer version wrote; this one reads format 1"),
+        (as_folder, r"workflow\.json: expected a file"),
+    ],
+)
+def test_what_is_no_whole_workflow_says_why(fitted, tmp_path, spoil, message):
+    fitted.save(tmp_path / "saved")
+    spoil(tmp_path / "saved")
+    with pytest.raises(WorkflowFormatError, match=message):
+        Workflow.load(tmp_path / "saved")
+
+
+def test_a_file_is_no_saved_workflow(fitted, tmp_path):
+    fitted.save(tmp_path)
+    with pytest.raises(WorkflowFormatError, match=r"workflow\.json', which is a file"):
+        Workflow.load(tmp_path / "workflow.json")
+
+
+@pytest.mark.parametrize("folder", [None, 3, "", "a\0b", b"x"])
+def test_what_is_no_path_is_refused(fitted, folder):
+    for use in (fitted.save, Workflow.load):
+        with pytest.raises(WorkflowError, match=r"Expected the path of a folder\. Received: "):
+            use(folder)
+
+
+@pytest.mark.parametrize("folder", ["/proc/nobody/can/write", "x" * 300, "file/below"])
+def test_a_folder_that_cannot_be_written_is_named(fitted, tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkflowError, match="The workflow cannot be saved into '") as error:
+        fitted.save(tmp_path / folder)
+    assert isinstance(error.value.__cause__, OSError)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_loaded_vocabulary_is_a_view_of_the_file(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from workflow import Workflow, ops, where
+from workflow.dtypes import SchemaError
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.program import build, with_nullable_inputs
@@ -18,7 +19,7 @@ from workflow.expressions.series import to_column
 from workflow.expressions.tensorflow import WireInterpreter, lookups
 from workflow.expressions.tree import constant, source
 from workflow.expressions.types import Type
-from workflow.schema import ColumnSchema, Schema, SchemaError
+from workflow.schema import ColumnSchema, Schema
 from workflow.wire import WireColumn, decode, encode, wire_column
 
 MOVIES = pl.DataFrame(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from workflow import SchemaError
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column
-from workflow.schema import DTYPES
 from workflow.wire import (
     NNZS,
     VALUES,

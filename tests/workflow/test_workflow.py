@@ -65,7 +65,6 @@ def test_missing_column_is_named(fitted, ratings, tmp_path):
     "change",
     [
         pl.col("userId").cast(pl.String),
-        pl.col("userId").cast(pl.Float64),
         pl.concat_list("userId").alias("userId"),
         pl.col("genres").list.first(),
         pl.col("rating").cast(pl.String),

@@ -10,6 +10,8 @@ import tensorflow as tf
 from training.errors import TrainingError
 
 COMBINERS = ("sum", "mean", "sqrtn")
+# What one processor of a GPU sums up; about the square root of the longest tensors.
+_BLOCK = 2048
 
 
 def check_combiner(combiner: str) -> str:
@@ -55,8 +57,7 @@ def _sum_rows(
     # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
     bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
         data=vectors,
-        # TensorFlow's range is made on the host and copied.
-        indices=tf.cast(tf.cumsum(tf.ones_like(rows, tf.float64), exclusive=True), tf.int64),
+        indices=_positions(rows),
         segment_ids=rows,
         num_segments=count,
     )
@@ -92,10 +93,30 @@ def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         >>> row_of_value(tf.constant([2, 0, 1], tf.int64), tf.constant([7, 8, 9])).numpy()
         array([0, 0, 2])
     """
-    # TensorFlow has cumulative sums of floats only on the GPU; these are exact up to 2**53.
-    ends = tf.cast(tf.cumsum(tf.cast(lengths, tf.float64)), tf.int64)[:, tf.newaxis]
+    ends = _running_sum(lengths)[:, tf.newaxis]
     marks = tf.zeros(tf.shape(values)[:1] + 1, tf.float64)
     marks = tf.tensor_scatter_nd_add(marks, ends, tf.ones_like(lengths, tf.float64))
-    rows = tf.cast(tf.cumsum(marks)[:-1], tf.int64)
+    rows = _running_sum(marks)[:-1]
     # Adds zero. On the CPU gathering fails at a row that does not exist.
     return rows + tf.minimum(tf.gather(lengths, rows), 0)
+
+
+def _positions(tensor: tf.Tensor) -> tf.Tensor:
+    """0, 1, 2, ... of the length of a tensor, int64, made where the tensor is.
+
+    TensorFlow's range is made on the host and copied.
+    """
+    return _running_sum(tf.ones_like(tensor)) - 1
+
+
+def _running_sum(numbers: tf.Tensor) -> tf.Tensor:
+    """The cumulative sum of whole numbers (n,) as int64.
+
+    On a GPU TensorFlow sums up floats only, which is exact up to 2**53, and a row of a matrix with
+    one of its many processors. So blocks are summed up first, side by side, and then their totals.
+    """
+    count = tf.shape(numbers)[0]
+    padded = tf.pad(tf.cast(numbers, tf.float64), [[0, -count % _BLOCK]])
+    sums = tf.cumsum(tf.reshape(padded, [-1, _BLOCK]), axis=1)
+    before = tf.cumsum(sums[:, -1:], exclusive=True)
+    return tf.cast(tf.reshape(sums + before, [-1])[:count], tf.int64)

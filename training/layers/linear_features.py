@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -81,7 +81,7 @@ class LinearFeatures(keras.layers.Layer):
         terms = []
         if self.weights_of_ids is not None:
             blocks = self.weights_of_ids.blocks(inputs)
-            terms += [tf.reduce_sum(weights, axis=1) for _, weights in blocks]
+            terms += [_sum_columns(weights) for _, weights in blocks]
         if self.continuous:
             numbers = [tf.cast(inputs[name], self.compute_dtype) for name in self.continuous]
             terms.append(tf.concat(numbers, axis=1) @ tf.convert_to_tensor(self.kernel))
@@ -105,3 +105,14 @@ class LinearFeatures(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> LinearFeatures:
         """The layer that `get_config` described."""
         return cls(**{**config, "cardinalities": dict(config["cardinalities"])})
+
+
+@tf.custom_gradient
+def _sum_columns(weights: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """(N, columns, 1) to (N, 1)."""
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        # TensorFlow's own fetches a shape from the GPU, and so waits for it.
+        return upstream[:, tf.newaxis] * tf.ones_like(weights)
+
+    return tf.reduce_sum(weights, axis=1), gradient

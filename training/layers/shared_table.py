@@ -132,7 +132,8 @@ class SharedTable(keras.layers.Layer):
             first = tf.cast(number * (tf.size(lengths) + 1), tf.int64)
             rows.append(table_rows(ids, self.cardinalities[name], self.offsets[name]))
             bags.append(row_of_value(lengths, ids) + first)
-            counts.append(tf.pad(lengths, [[0, 1]]))
+            # TensorFlow pads integers on the host only.
+            counts.append(tf.concat([lengths, tf.zeros([1], lengths.dtype)], axis=0))
         vectors = tf.gather(self.embeddings.value, tf.concat(rows, axis=0))
         combined = combine(
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner

@@ -9,7 +9,7 @@ import keras
 
 from training.layers import CrossNetwork
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, embedded, probability
+from training.models.tower import assembled, dense, embedded, probability
 
 
 def dcn(
@@ -55,6 +55,6 @@ def dcn(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
-    crossed = CrossNetwork(cross_layers, rank)(x)
-    joined = keras.layers.Concatenate()([crossed, dense(x, hidden, dropout)])
-    return keras.Model(inputs, probability(joined, output_name))
+    crossed = CrossNetwork(cross_layers, rank, name="cross")(x)
+    joined = keras.layers.Concatenate(name="output_inputs")([crossed, dense(x, hidden, dropout)])
+    return assembled("dcn", inputs, probability(joined, output_name))

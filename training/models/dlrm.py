@@ -9,7 +9,7 @@ import keras
 
 from training.layers import DenseFeatures, DotProductInteraction
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, probability
+from training.models.tower import assembled, dense, probability
 
 
 def dlrm(
@@ -54,14 +54,21 @@ def dlrm(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     vectors = DenseFeatures(
-        columns.of_width(embedding_dim), (), combiner, embeddings_initializer, "stack"
+        columns.of_width(embedding_dim),
+        (),
+        combiner,
+        embeddings_initializer,
+        "stack",
+        name="features",
     )(inputs)
     parts = []
     if columns.continuous:
-        numbers = keras.layers.Concatenate()([inputs[name] for name in columns.continuous])
-        parts.append(dense(numbers, [*bottom, embedding_dim]))
-        row = keras.layers.Reshape((1, embedding_dim))(parts[0])
-        vectors = keras.layers.Concatenate(axis=1)([row, vectors])
-    parts.append(DotProductInteraction()(vectors))
-    x = keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
-    return keras.Model(inputs, probability(dense(x, top, dropout), output_name))
+        numbers = keras.layers.Concatenate(name="bottom_inputs")(
+            [inputs[name] for name in columns.continuous]
+        )
+        parts.append(dense(numbers, [*bottom, embedding_dim], name="bottom"))
+        row = keras.layers.Reshape((1, embedding_dim), name="bottom_row")(parts[0])
+        vectors = keras.layers.Concatenate(axis=1, name="interaction_inputs")([row, vectors])
+    parts.append(DotProductInteraction(name="interaction")(vectors))
+    x = keras.layers.Concatenate(name="top_inputs")(parts) if len(parts) > 1 else parts[0]
+    return assembled("dlrm", inputs, probability(dense(x, top, dropout, "top"), output_name))

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, embedded, probability
+from training.models.tower import assembled, dense, embedded, probability
 
 
 def mlp(
@@ -57,4 +57,4 @@ def mlp(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
-    return keras.Model(inputs, probability(dense(x, hidden, dropout), output_name))
+    return assembled("mlp", inputs, probability(dense(x, hidden, dropout), output_name))

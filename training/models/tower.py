@@ -7,23 +7,32 @@ from typing import Any
 
 import keras
 
+from training.errors import TrainingError
 from training.layers import DenseFeatures
 from training.models.columns import Columns
 
 
 def embedded(
-    columns: Columns, inputs: Mapping[str, Any], limit: int | None, combiner: str, initializer: Any
+    columns: Columns,
+    inputs: Mapping[str, Any],
+    limit: int | None,
+    combiner: str,
+    initializer: Any,
+    name: str = "features",
 ) -> Any:
     """The columns' embeddings, no wider than the limit, and their numbers, side by side."""
-    layer = DenseFeatures(columns.capped(limit), columns.continuous, combiner, initializer)
+    layer = DenseFeatures(
+        columns.capped(limit), columns.continuous, combiner, initializer, name=name
+    )
     return layer(inputs)
 
 
-def dense(x: Any, widths: Sequence[int], dropout: float = 0.0) -> Any:
-    """Dense layers with relu, each followed by dropout, if any."""
-    for width in widths:
-        x = keras.layers.Dense(width, activation="relu")(x)
-        x = keras.layers.Dropout(dropout)(x) if dropout else x
+def dense(x: Any, widths: Sequence[int], dropout: float = 0.0, name: str = "hidden") -> Any:
+    """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any."""
+    for number, width in enumerate(widths, 1):
+        x = keras.layers.Dense(width, activation="relu", name=f"{name}_{number}")(x)
+        if dropout:
+            x = keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout")(x)
     return x
 
 
@@ -33,3 +42,18 @@ def probability(x: Any, name: str) -> Any:
     In mixed precision it still has to be float32, for the loss and the server.
     """
     return keras.layers.Dense(1, activation="sigmoid", name=name, dtype="float32")(x)
+
+
+def assembled(name: str, inputs: Mapping[str, Any], output: Any) -> keras.Model:
+    """The functional model.
+
+    Raises:
+        TrainingError: a column is named as a layer is.
+    """
+    try:
+        return keras.Model(inputs, output, name=name)
+    except ValueError as error:
+        raise TrainingError(
+            f"Expected columns that are named otherwise than the layers of {name!r}. "
+            f"Received: {error} Rename the column (ops.Rename), or the output (output_name)."
+        ) from error

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from training.errors import TrainingError
 from training.models.columns import Columns, Features, IdDtype, columns_of
-from training.models.tower import dense, embedded, probability
+from training.models.tower import assembled, dense, embedded, probability
 
 
 def two_tower(
@@ -29,11 +30,17 @@ def two_tower(
 ) -> keras.Model:
     """A vector of the query and one of the candidate; their cosine tells how well they match.
 
-    Either vector can be served by itself, and candidates' vectors be indexed:
+    For retrieval the towers go separate ways: the candidates' vectors into an index of nearest
+    neighbours, the query's tower into the server, where its vector is what to look up. Each is a
+    model with the trained weights, and is exported as any other, with the same workflow:
 
-        keras.Model(
-            {name: model.input[name] for name in query}, model.get_layer("query_vector").output
-        )
+        def tower(side, names):
+            vector = model.get_layer(f"{side}_vector").output
+            return keras.Model({name: model.input[name] for name in names}, vector)
+
+        items = KerasSequenceLoader("items", 4096, [], cat_names=candidate, shuffle=False)
+        np.save("items.npy", tower("candidate", candidate).predict(items))
+        export_tensorflow_ensemble(tower("query", query), workflow, "users", "models", ["rating"])
 
     Source: P. Covington et al., Deep Neural Networks for YouTube Recommendations, RecSys 2016.
 
@@ -68,11 +75,36 @@ def two_tower(
     for side, names in (("query", query), ("candidate", candidate)):
         own = columns.only(names)
         taken = {name: inputs[name] for name in names}
-        x = embedded(own, taken, max_embedding_dim, combiner, embeddings_initializer)
-        x = keras.layers.Dense(width)(dense(x, hidden, dropout))
-        vectors.append(keras.layers.UnitNormalization(name=f"{side}_vector")(x))
-    match = keras.layers.Dot(axes=1)(vectors)
-    return keras.Model(inputs, probability(match, output_name))
+        x = embedded(
+            own, taken, max_embedding_dim, combiner, embeddings_initializer, f"{side}_features"
+        )
+        x = dense(x, hidden, dropout, f"{side}_hidden")
+        x = keras.layers.Dense(width, name=f"{side}_projection")(x)
+        vectors.append(UnitVector(name=f"{side}_vector")(x))
+    match = keras.layers.Dot(axes=1, name="cosine")(vectors)
+    return assembled("two_tower", inputs, probability(match, output_name))
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class UnitVector(keras.layers.Layer):
+    """Vectors scaled to length one, in float32 under every precision.
+
+    `keras.layers.UnitNormalization` divides zero by zero in 16 bits: for a row without a known
+    feature, say. Here what is shorter than a thousandth is only made a thousand times as long.
+
+    Example:
+        >>> UnitVector()(tf.constant([[3.0, 4.0], [0.0, 0.0]])).numpy().round(1)
+        array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
+    """
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """The vectors, (N, width), in float32."""
+        return tf.math.l2_normalize(tf.cast(inputs, tf.float32), axis=-1, epsilon=1e-6)
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """The shape of the inputs."""
+        return keras.KerasTensor(inputs.shape, "float32")
 
 
 def _check_sides(columns: Columns, query: Sequence[str], candidate: Sequence[str]) -> None:

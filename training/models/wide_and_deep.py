@@ -9,7 +9,7 @@ import keras
 
 from training.layers import LinearFeatures
 from training.models.columns import Features, IdDtype, columns_of
-from training.models.tower import dense, embedded
+from training.models.tower import assembled, dense, embedded
 
 
 def wide_and_deep(
@@ -50,9 +50,9 @@ def wide_and_deep(
     """
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
-    wide = LinearFeatures(columns.cardinalities, columns.continuous)(inputs)
+    wide = LinearFeatures(columns.cardinalities, columns.continuous, name="wide")(inputs)
     deep = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
-    deep = keras.layers.Dense(1, dtype="float32")(dense(deep, hidden, dropout))
-    logit = keras.layers.Add(dtype="float32")([wide, deep])
+    deep = keras.layers.Dense(1, name="deep", dtype="float32")(dense(deep, hidden, dropout))
+    logit = keras.layers.Add(name="logit", dtype="float32")([wide, deep])
     output = keras.layers.Activation("sigmoid", name=output_name, dtype="float32")(logit)
-    return keras.Model(inputs, output)
+    return assembled("wide_and_deep", inputs, output)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from training.optimizers.rows import SparseRows, add
+from training.optimizers.rows import SparseRows
+from training.optimizers.scatter import add
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -35,6 +36,6 @@ class Adagrad(SparseRows, keras.optimizers.Adagrad):
     ) -> None:
         """See `SparseRows.update_rows`."""
         accumulators = self._accumulators[self._get_variable_index(variable)].value
-        add(accumulators, rows, tf.square(gradient))
+        add(accumulators, rows, tf.square(gradient), tf.ones((), accumulators.dtype))
         accumulated = tf.gather(accumulators, rows)
-        add(variable, rows, -rate * gradient / tf.sqrt(accumulated + self.epsilon))
+        add(variable, rows, gradient / tf.sqrt(accumulated + self.epsilon), -rate)

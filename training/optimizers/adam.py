@@ -5,7 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from training.optimizers.rows import SparseRows, add, put
+from training.optimizers.rows import SparseRows
+from training.optimizers.scatter import add, put
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -44,7 +45,7 @@ class Adam(SparseRows, keras.optimizers.Adam):
             put(largest, rows, second)
         step = tf.cast(self.iterations + 1, variable.dtype)
         rate *= tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        add(variable, rows, -rate * first / (tf.sqrt(second) + self.epsilon))
+        add(variable, rows, first / (tf.sqrt(second) + self.epsilon), -rate)
 
 
 def _decay(moments: tf.Variable, rows: tf.Tensor, values: tf.Tensor, beta: float) -> tf.Tensor:

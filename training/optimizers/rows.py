@@ -105,13 +105,3 @@ def unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     rows, places = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
-
-
-def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
-    """Adds to rows of a variable."""
-    variable.scatter_add(tf.IndexedSlices(values, rows))
-
-
-def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
-    """Sets distinct rows of a variable."""
-    variable.scatter_update(tf.IndexedSlices(values, rows))

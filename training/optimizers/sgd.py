@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
-from training.optimizers.rows import SparseRows, add, put
+from training.optimizers.rows import SparseRows
+from training.optimizers.scatter import add, put
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -32,14 +35,26 @@ class SGD(SparseRows, keras.optimizers.SGD):
         """True without momentum."""
         return not self.momentum
 
+    def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
+        """As Keras', by one operation for each variable instead of two."""
+        if isinstance(gradient, tf.IndexedSlices) or self.momentum:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        tf.raw_ops.ResourceApplyGradientDescent(
+            var=variable.handle,
+            alpha=tf.cast(learning_rate, variable.dtype),
+            delta=tf.cast(gradient, variable.dtype),
+        )
+
     def update_rows(
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
         """See `SparseRows.update_rows`."""
-        step = -rate * gradient
-        if self.momentum:
-            momentums = self.momentums[self._get_variable_index(variable)].value
-            velocity = self.momentum * tf.gather(momentums, rows) + step
-            put(momentums, rows, velocity)
-            step = self.momentum * velocity + step if self.nesterov else velocity
-        add(variable, rows, step)
+        if not self.momentum:
+            add(variable, rows, gradient, -rate)
+            return
+        momentums = self.momentums[self._get_variable_index(variable)].value
+        velocity = self.momentum * tf.gather(momentums, rows) - rate * gradient
+        put(momentums, rows, velocity)
+        step = self.momentum * velocity - rate * gradient if self.nesterov else velocity
+        add(variable, rows, step, tf.ones((), step.dtype))

@@ -1,4 +1,4 @@
-"""A training step that looks up outside of XLA and computes inside of it."""
+"""A training step of which XLA compiles what it is good at."""
 
 from training.split.compile import compile_model
 

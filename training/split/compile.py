@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training import optimizers
 from training.errors import TrainingError
+from training.split import loop
 from training.split.precision import policy_of
 from training.split.step import SplitStep
 
@@ -28,8 +29,8 @@ def compile_model(
 ) -> None:
     """Compiles a Keras model so that `model.fit` trains it with the split step.
 
-    Tables are read and written outside of XLA, the dense layers are computed inside of it, in 16
-    bits if wanted: see `training.split.step.SplitStep`. Everything else of Keras stays as it is:
+    XLA compiles what it is good at, the dense layers above all, which compute in 16 bits if wanted;
+    tables are written outside of it: see `training.split.step.SplitStep`. Everything else of Keras stays as it is:
     `fit`, `evaluate`, callbacks, metrics, saving. The model itself stays float32, when it is
     evaluated and when it is served.
 
@@ -68,6 +69,8 @@ def compile_model(
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     # Keras calls the attribute; without one of its own the model has its class's.
     vars(model).pop("train_step", None)
+    loop.uninstall(model)
     if split:
         gpu = bool(tf.config.list_logical_devices("GPU"))
         model.train_step = SplitStep(model, policy, gpu if xla is None else xla)
+        loop.install(model)

@@ -61,6 +61,43 @@ def is_lookup(layer: Any) -> bool:
     )
 
 
+def is_compilable(parts: Cut) -> bool:
+    """Whether XLA can compile the lookups: of single ids that are not checked, on one device.
+
+    XLA compiles for shapes, and lists have others in each batch; it drops checks without a word.
+    """
+    nodes = [node for tensor in parts.lookup.outputs for node in _ancestry(tensor)]
+    # A table too large for the GPU may be on the host.
+    devices = {
+        variable.value.device for variable in (*parts.lookup.variables, *parts.tower.weights)
+    }
+    return (
+        len(devices) == 1
+        and not parts.lookup.non_trainable_variables
+        and all(map(_compiles, nodes))
+    )
+
+
+def _compiles(node: Any) -> bool:
+    parts = [node.operation]
+    if isinstance(node.operation, keras.layers.Layer):
+        parts = list(node.operation._flatten_layers())  # noqa: SLF001
+    takes_lists = any(isinstance(part, SharedTable) for part in parts) and _holds_pairs(node)
+    return not takes_lists and all(
+        getattr(part, "supports_jit", True) and not getattr(part, "validate_ids", False)
+        for part in parts
+    )
+
+
+def _holds_pairs(node: Any) -> bool:
+    """Whether a layer of ours was given lists: pairs of values and row lengths."""
+    for given in (*node.arguments.args, *node.arguments.kwargs.values()):
+        columns = given.values() if isinstance(given, dict) else [given]
+        if any(isinstance(column, (tuple, list)) for column in columns):
+            return True
+    return False
+
+
 def _outside(model: keras.Model) -> set[int]:
     """The nodes, by id, that hold a lookup or lead to one."""
     nodes = {id(node): node for tensor in model.outputs for node in _ancestry(tensor)}

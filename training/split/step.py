@@ -9,8 +9,9 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.split.cut import cut
-from training.split.precision import with_policy
+from training.split.cut import cut, is_compilable
+from training.split.loop import HOST
+from training.split.precision import faster
 
 
 class _Result(NamedTuple):
@@ -18,7 +19,7 @@ class _Result(NamedTuple):
 
     loss: tf.Tensor
     outputs: Any
-    border_gradients: list[tf.Tensor | None]
+    lookup_gradients: list[Any]
     gradients: list[tf.Tensor | None]
     updates: Mapping[str, tf.Tensor]
 
@@ -26,10 +27,13 @@ class _Result(NamedTuple):
 class SplitStep:
     """A `train_step` of a Keras model in two parts.
 
-    Tables are gathered from and scattered to by TensorFlow's own kernels. The dense layers,
-    forward and backward, are one function that XLA compiles: it takes the looked-up vectors and
-    gives back the loss, the predictions and the gradients, also those of the vectors. It assigns
-    nothing, since XLA's scatter on repeated ids is slow, and so is compiling assignments.
+    What can be compiled is one function that XLA compiles: the dense layers, forward and backward,
+    and the lookups of single ids before them. It gives back the loss, the predictions and the
+    gradients, those of tables as rows. It assigns nothing, since XLA's scatter on repeated ids is
+    slow on a GPU, and so is compiling assignments: what changes tables is the optimizer, by
+    TensorFlow's own kernels. Lists have other shapes in each batch, for which XLA would compile
+    anew: where a model takes some, its lookups are TensorFlow's own kernels, too, and the function
+    takes the looked-up vectors and gives back their gradients.
 
     XLA compiles for each batch size anew. Only the largest batch size that came along is compiled
     for; a smaller batch, as the last of an epoch, is computed without XLA.
@@ -48,11 +52,15 @@ class SplitStep:
         self.parts = cut(model)
         self._check()
         tower = self.parts.tower
-        self._target = tower if policy is None else with_policy(tower, policy)
-        self._plain = tf.function(self._tower, autograph=False)
-        self._compiled = tf.function(self._tower, autograph=False, jit_compile=True)
+        self._target = faster(tower, policy, aligned=xla)
+        # Not inlined: that would put its operations that run on the host, and with them a wait for
+        # the GPU, into every step, though they are rarely needed.
+        self._plain = tf.function(
+            self._compute, autograph=False, experimental_attributes={"_noinline": xla}
+        )
+        self._compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
-        with tf.device("/cpu:0"):
+        with tf.device(HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def _check(self) -> None:
@@ -76,53 +84,68 @@ class SplitStep:
         """Trains on one batch; the metrics so far."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         tables = self.parts.lookup.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([table.value for table in tables])
-            border = keras.tree.flatten(self.parts.lookup(x, training=True))
-        self._expect_no_losses()
-        result = self._run(border, y, weight)
-        gradients = _by_variable(self.parts.tower.trainable_variables, result.gradients)
-        gradients |= _by_variable(tables, _backward(tape, border, result.border_gradients, tables))
+        # Asked now, since checks of ids are switched on and off after the model is compiled.
+        if is_compilable(self.parts):
+            result = self._run(_taken(self.parts.lookup, x), y, weight, joined=True)
+            gradients = _by_variable(tables, result.lookup_gradients)
+        else:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch([table.value for table in tables])
+                border = self._look_up(x)
+            result = self._run(border, y, weight, joined=False)
+            backward = _backward(tape, border, result.lookup_gradients, tables)
+            gradients = _by_variable(tables, backward)
+        gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         self._assign(result.updates)
         variables = self.model.trainable_variables
         self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
-        self._track_loss(result.loss, border[0])
+        self._track_loss(result.loss, _rows(x, y))
         return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
 
-    def _expect_no_losses(self) -> None:
+    def _look_up(self, x: Any) -> list[tf.Tensor]:
+        """What the tower takes."""
+        border = keras.tree.flatten(self.parts.lookup(x, training=True))
         if self.parts.lookup.losses:
             raise TrainingError(
                 "Expected no losses (activity_regularizer, add_loss) of layers up to the lookups, "
                 f"to split the step. Received: {len(self.parts.lookup.losses)}. Use split=False."
             )
+        return border
 
-    def _run(self, border: Sequence[tf.Tensor], y: Any, weight: Any) -> _Result:
+    def _run(self, given: Any, y: Any, weight: Any, *, joined: bool) -> _Result:
         if not self._xla:
-            return self._plain(border, y, weight)
-        size = tf.shape(border[0], tf.int64)[0]
-        largest = self._largest.assign(tf.maximum(self._largest, size))
+            return self._plain(given, y, weight, joined)
+        # A shape is known to the host. Compared on a GPU, it would have to come back from there,
+        # and the host could not run ahead.
+        size = _rows(given, y)
+        with tf.device(HOST):
+            size = tf.cast(size, tf.int64)
+            largest = self._largest.assign(tf.maximum(self._largest, size))
+            is_full = tf.equal(size, largest)
         return tf.cond(
-            tf.equal(size, largest),
-            lambda: self._compiled(border, y, weight),
-            lambda: self._plain(border, y, weight),
+            is_full,
+            lambda: self._compiled(given, y, weight, joined),
+            lambda: self._plain(given, y, weight, joined),
         )
 
-    def _tower(self, border: Sequence[tf.Tensor], y: Any, weight: Any) -> _Result:
-        tower = self.parts.tower
-        trainable = [tf.convert_to_tensor(v.value) for v in tower.trainable_variables]
-        floats = [tensor for tensor in border if tensor.dtype.is_floating]
+    def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
+        """Forward and backward, from the features if `joined`, else from what was looked up."""
+        trainable = [tf.convert_to_tensor(v.value) for v in self.parts.tower.trainable_variables]
+        tables = self.parts.lookup.trainable_variables
+        sources = [table.value for table in tables] if joined else list(given)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([*trainable, *floats])
+            tape.watch([*trainable, *(tensor for tensor in sources if tensor.dtype.is_floating)])
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
+                border = self._look_up(given) if joined else given
                 outputs, loss = self._forward(border, y, weight, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
-        border_gradients, gradients = tape.gradient(scaled, (list(border), trainable))
+        lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
         updates = {
             str(number): value
             for number, variable in enumerate(self._state(self._target))
             if (value := scope.get_current_value(variable)) is not None
         }
-        return _Result(loss, outputs, border_gradients, gradients, updates)
+        return _Result(loss, outputs, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
         """What the variables are while the tower runs, those of the layers' copies too."""
@@ -162,9 +185,21 @@ class SplitStep:
         for number, value in updates.items():
             own[int(number)].assign(value)
 
-    def _track_loss(self, loss: tf.Tensor, batch: tf.Tensor) -> None:
+    def _track_loss(self, loss: tf.Tensor, rows: tf.Tensor) -> None:
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
-        tracker.update_state(loss, sample_weight=tf.shape(batch)[0])
+        tracker.update_state(loss, sample_weight=rows)
+
+
+def _taken(model: keras.Model, x: Any) -> Any:
+    """Of the features those that a model takes: others may be lists, or text, not for XLA."""
+    if isinstance(x, dict) and isinstance(model.input, dict):
+        return {name: tensor for name, tensor in x.items() if name in model.input}
+    return x
+
+
+def _rows(given: Any, y: Any) -> tf.Tensor:
+    """The number of rows: of the label, since a list among the features has another length."""
+    return tf.shape(next(t for t in keras.tree.flatten((y, given)) if t is not None))[0]
 
 
 def _backward(

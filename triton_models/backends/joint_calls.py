@@ -8,10 +8,15 @@ library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING or __package__:
+    from triton_models.backends.limits import widens
+else:  # In the server it lies beside this file, outside any package.
+    from limits import widens
 
 Tensors = dict[str, npt.NDArray[Any]]
 Call = Callable[[Tensors], Tensors]
@@ -54,7 +59,9 @@ def answer(
         except RequestError as error:
             answers[index] = error
         else:
-            groups.setdefault(_joint_key(request, ragged) or index, []).append(index)
+            # A request that came alone has nothing to be joined with.
+            key = _joint_key(request, ragged) if len(requests) > 1 else None
+            groups.setdefault(key or index, []).append(index)
     for members in groups.values():
         group = [requests[index] for index in members]
         for index, result in zip(members, _answer_group(group, call, ragged), strict=True):
@@ -71,7 +78,9 @@ def check_row_lengths(request: Tensors) -> None:
         RequestError: lengths that are negative or do not add up to the number of values.
     """
     for name, lengths in request.items():
-        values = request.get(name.removesuffix(NNZS) + VALUES) if name.endswith(NNZS) else None
+        if not name.endswith(NNZS):
+            continue
+        values = request.get(name.removesuffix(NNZS) + VALUES)
         if values is None:
             continue
         count = values.shape[0] if values.ndim else -1
@@ -89,13 +98,14 @@ def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
     The values of a list column have rows of their own and are left out, and so are ragged tensors
     of one dimension.
     """
-    counts = {
-        tensor.shape[0] if tensor.ndim else -1
-        for name, tensor in tensors.items()
-        if not _is_list_values(name, tensors) and not (name in ragged and tensor.ndim == 1)
-    }
-    count = counts.pop() if len(counts) == 1 else -1
-    return None if count < 0 else count
+    count = None
+    for name, tensor in tensors.items():
+        if _is_list_values(name, tensors) or (name in ragged and tensor.ndim == 1):
+            continue
+        if not tensor.ndim or count not in (None, tensor.shape[0]):
+            return None
+        count = tensor.shape[0]
+    return count
 
 
 def _is_list_values(name: str, tensors: Tensors) -> bool:
@@ -104,20 +114,24 @@ def _is_list_values(name: str, tensors: Tensors) -> bool:
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
     """What requests must have in common to share a call; None for one that is called alone."""
-    if row_count(request, ragged) is None or any(t.ndim == 0 for t in request.values()):
+    if row_count(request, ragged) is None:
         return None
-    return tuple(
-        (name, tensor.dtype, tensor.ndim if name in ragged else tensor.shape[1:])
-        for name, tensor in request.items()
-    )
+    shapes = [t.ndim if name in ragged else t.shape[1:] for name, t in request.items()]
+    return (*request, *[tensor.dtype for tensor in request.values()], *shapes)
 
 
 def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Tensors one below the other, filled up with 0 or "" where they are narrower."""
+    """Tensors one below the other, filled up with 0 or "" where they are narrower.
+
+    Raises:
+        RequestError: there would be far more to fill up than there is.
+    """
     first = tensors[0]
     if len({tensor.shape[1:] for tensor in tensors}) == 1:
         return np.concatenate(tensors)
     shape = (sum(map(len, tensors)), max(tensor.shape[1] for tensor in tensors))
+    if widens(*shape, sum(tensor.size for tensor in tensors)):
+        raise RequestError("Expected widths that can be joined.")
     joint = np.full(shape, b"" if first.dtype == object else 0, first.dtype)
     end = 0
     for tensor in tensors:

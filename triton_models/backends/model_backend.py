@@ -5,6 +5,7 @@ Runs inside the server: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import gc
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,11 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 if TYPE_CHECKING:
-    from triton_models.backends.joint_calls import RequestError, Tensors, answer
-else:  # In the server both files lie beside model.py, outside any package.
-    from joint_calls import RequestError, Tensors, answer
+    from triton_models.backends.joint_calls import RequestError, Tensors, answer, row_count
+    from triton_models.backends.limits import LimitError, expect_within, parse_limits
+else:  # In the server these files lie beside model.py, outside any package.
+    from joint_calls import RequestError, Tensors, answer, row_count
+    from limits import LimitError, expect_within, parse_limits
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class ModelBackend:
         """Load the model and hold the config to it. Called by Triton once per instance.
 
         Raises:
-            ConfigError: the config names other inputs, outputs, dtypes or shapes than the model.
+            ConfigError: the config names other inputs, outputs, dtypes or shapes than the model,
+                or limits that make no sense.
         """
         config = json.loads(args["model_config"])
         on_gpu = args["model_instance_kind"] == "GPU"
@@ -83,8 +87,11 @@ class ModelBackend:
         check_config(config, self.inputs, self.outputs, flattens=self.flattens)
         self.input_names = [tensor["name"] for tensor in config["input"]]
         self.ragged = ragged_inputs(config)
+        self.limits = _limits(config)
         self.widths = made_widths(config) if self.flattens else {}
         self.name = args["model_name"]
+        # What is loaded stays: the garbage collector need not visit it in the midst of requests.
+        gc.freeze()
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer requests; each gets its own response, in order. Called by Triton."""
@@ -105,6 +112,11 @@ class ModelBackend:
             try:
                 tensors[name] = given[name].as_numpy()
             except Exception as error:  # noqa: BLE001 - a request must not take the server down
+                return error
+        if self.limits:
+            try:
+                expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
+            except LimitError as error:
                 return error
         for name, made in self.widths.items():
             tensor = tensors[name]
@@ -130,6 +142,11 @@ class ModelBackend:
         pb_utils.Logger.log_error(
             f"{self.name}: error {error_id}: {type(error).__name__}: {str(error)!r}"
         )
+        if isinstance(error, LimitError):
+            return pb_utils.TritonError(
+                f"The request is beyond a limit of the model: {error}.",
+                pb_utils.TritonError.INVALID_ARG,
+            )
         see_log = f"Error id {error_id}, see the server's log."
         if self.is_server_fault(error):
             return pb_utils.TritonError(
@@ -252,6 +269,13 @@ def parameter(config: Mapping[str, Any], name: str, default: str) -> str:
     """A parameter of the config, as text."""
     value = config.get("parameters", {}).get(name, {}).get("string_value", "")
     return str(value) or default
+
+
+def _limits(config: Mapping[str, Any]) -> dict[str, int]:
+    try:
+        return parse_limits(parameter(config, "limits", "{}"))
+    except ValueError as error:
+        raise ConfigError(f"The parameter limits of {config['name']!r}: {error}") from error
 
 
 def thread_count(config: Mapping[str, Any], name: str, default: int) -> int:

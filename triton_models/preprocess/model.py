@@ -9,10 +9,11 @@ the server's log; the others are answered as usual.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -20,13 +21,19 @@ import triton_python_backend_utils as pb_utils
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from preprocess_runtime import packing, wire  # noqa: E402 - found beside this file
+from preprocess_runtime import alike, packing, wire  # noqa: E402 - found beside this file
+from preprocess_runtime.dtypes import DTYPES, SchemaError  # noqa: E402
 from preprocess_runtime.expressions.column import Column  # noqa: E402
 from preprocess_runtime.expressions.numpy import NumpyInterpreter  # noqa: E402
 from preprocess_runtime.expressions.program import Program  # noqa: E402
-from preprocess_runtime.schema import DTYPES, SchemaError  # noqa: E402
+
+if TYPE_CHECKING:
+    from triton_models.backends.limits import LimitError, expect_within, parse_limits, widens
+else:  # The exporter puts a copy into the package.
+    from preprocess_runtime.limits import LimitError, expect_within, parse_limits, widens
 
 INVALID = "The request does not fit the model's inputs: {}."
+BEYOND = "The request is beyond a limit of the model: {}."
 
 
 class RequestError(ValueError):
@@ -47,7 +54,7 @@ class TritonPythonModel:
         self._inputs = wire.parse_columns(text["inputs"])
         self._outputs = wire.parse_columns(text["outputs"])
         self._packing = json.loads(text["packing"])
-        self._limits = json.loads(text["limits"])
+        self._limits = parse_limits(text["limits"])
         program = Program.load(HERE)
         for side, columns, schema in (
             ("inputs", self._inputs, program.inputs),
@@ -65,9 +72,15 @@ class TritonPythonModel:
             for column in self._inputs
             for name, dtype in column.tensors.items()
         ]
+        # Columns of one dtype are read together, the others one by one.
+        self._groups = alike.groups_of(self._inputs)
+        grouped = {name for _, names in self._groups for name in names}
+        self._single = [column for column in self._inputs if column.name not in grouped]
         # The values of a flat list have rows of their own.
         columns = [*self._inputs, *self._outputs]
         self._elements = {c.values_name for c in columns if c.layout == "flat"}
+        # What is loaded stays: the garbage collector need not visit it in the midst of requests.
+        gc.freeze()
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer requests; each gets its own response, in order."""
@@ -82,6 +95,8 @@ class TritonPythonModel:
         """What a function gives, or the response that says why it cannot."""
         try:
             return function(argument)
+        except LimitError as error:
+            return _refusal(BEYOND.format(error), pb_utils.TritonError.INVALID_ARG)
         except RequestError as error:
             pb_utils.Logger.log_warn(f"refused a request: {error.__cause__ or error}")
             return _refusal(INVALID.format(error), pb_utils.TritonError.INVALID_ARG)
@@ -105,7 +120,7 @@ class TritonPythonModel:
                 raise RequestError("its columns differ in their number of rows")
             rows = len(tensor)
         if self._limits:
-            _expect_within(self._limits, self._inputs, tensors, rows)
+            expect_within(self._limits, tensors, rows)
         return tensors
 
     def _answer_all(self, requests: list[dict[str, Any]]) -> list[Any]:
@@ -122,27 +137,22 @@ class TritonPythonModel:
 
     def _compute(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
         """The output tensors of requests, one below the other."""
-        made = self._run({column.name: _decode(column, requests) for column in self._inputs})
+        columns = {column.name: _decode(column, requests) for column in self._single}
+        for group in self._groups:
+            columns |= alike.decode_group(group, requests)
+        made = self._run(columns)
         tensors: dict[str, Any] = {}
         for column in self._outputs:
+            if len(requests) > 1 and column.layout == "padded":
+                _expect_even(column, made[column.name])
             tensors |= _encode(column, made[column.name])
         return dict(packing.pack(tensors, self._packing))
 
 
-def _expect_within(
-    limits: dict[str, int], columns: list[Any], tensors: dict[str, Any], rows: int
-) -> None:
-    """Refuse a request beyond a limit, before any work on it."""
-    if rows > limits.get("max_rows", rows):
-        raise RequestError(f"it has more than {limits['max_rows']} rows")
-    longest, most = limits.get("max_list_length"), limits.get("max_string_bytes")
-    for column in columns:
-        if longest and column.is_list and (tensors[column.name + wire.NNZS] > longest).any():
-            raise RequestError(f"{column.name} has a list of more than {longest}")
-        if most and column.dtype == "string":
-            values = tensors[column.values_name].ravel().tolist()
-            if any(len(value) > most for value in values):
-                raise RequestError(f"{column.name} has a string of more than {most} bytes")
+def _expect_even(column: Any, made: Any) -> None:
+    """Refuse a joint computation whose lists would mostly be filled up; each alone is answered."""
+    if widens(len(made.lengths), int(made.lengths.max(initial=0)), len(made.values)):
+        raise RequestError(f"{column.name} has lists of too different lengths")
 
 
 def _slices(tensors: dict[str, Any], ends: list[int]) -> list[dict[str, Any]]:

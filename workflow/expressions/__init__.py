@@ -2,9 +2,11 @@
 
 # What the numpy interpreter needs, relative to the package `workflow`: an export copies these.
 RUNTIME_FILES = (
+    "dtypes.py",
     "schema.py",
     "packing.py",
     "wire.py",
+    "alike.py",
     "expressions/__init__.py",
     "expressions/arrays.py",
     "expressions/column.py",

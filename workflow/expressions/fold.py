@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workflow.schema import DTYPES
+from workflow.dtypes import DTYPES
 
 from .column import Array, Column, Strings
 from .numpy_verbs import PREPARE

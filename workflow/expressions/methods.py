@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from workflow.schema import dtype_of
+from workflow.dtypes import dtype_of
 
 from .column import Column
 from .types import ExpressionError, check_constant

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column, Strings
 from .lanes import Group, group_steps
 from .numpy_verbs import PREPARE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column
 
 Function = Callable[..., Column]

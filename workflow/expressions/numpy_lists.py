@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column
 from .numpy_elementwise import Function
 from .program import Step

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column
 from .lookup import find_positions
 from .numpy_elementwise import Function, elementwise

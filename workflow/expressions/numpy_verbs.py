@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES  # noqa: TID252 - see verbs.py
 from .column import Array, Column
 from .hashing import hash_values
 from .numpy_elementwise import Function, elementwise, joint_lengths, joint_valid

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from workflow.schema import DTYPES, ColumnSchema
+from workflow.dtypes import DTYPES
+from workflow.schema import ColumnSchema
 
 from .column import Column, Strings
 from .cuckoo import as_int64, cuckoo_table
@@ -26,18 +27,18 @@ from .types import Root, Type, element_root, promote
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
 
 
-def apply(frame: pl.LazyFrame, program: Program) -> pl.LazyFrame:
-    """A frame of the program's outputs, rows in the order of the given frame's."""
-    return frame.select(expressions(program))
+def expressions(program: Program, verbs: Mapping[str, Compile] | None = None) -> list[pl.Expr]:
+    """The program's outputs as Polars expressions over a frame of its inputs.
 
-
-def expressions(program: Program) -> list[pl.Expr]:
-    """The program's outputs as Polars expressions over a frame of its inputs."""
-    made = _compile(program)
+    Args:
+        program: what to make of each row.
+        verbs: what each verb is in Polars, where it is not what `VERBS` says.
+    """
+    made = _compile(program, VERBS if verbs is None else verbs)
     return [made[step].alias(column.name) for column, step in program.outputs]
 
 
-def _compile(program: Program) -> list[pl.Expr]:
+def _compile(program: Program, verbs: Mapping[str, Compile]) -> list[pl.Expr]:
     """Each step as a Polars expression, in order, so that depth costs no recursion."""
     made: list[pl.Expr] = []
     # A step over the elements of a list, as Polars' list.eval wants it; a constant is the same in both.
@@ -49,23 +50,28 @@ def _compile(program: Program) -> list[pl.Expr]:
         root = element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own)
         roots.append(root)
         if root is not None and root != number:
-            elements.append(VERBS[step.verb](step, types, [elements[o] for o in step.operands]))
+            elements.append(verbs[step.verb](step, types, [elements[o] for o in step.operands]))
             made.append(made[root].list.eval(elements[number]))
         else:
-            made.append(step_expression(program, step, types, [made[o] for o in step.operands]))
+            operands = [made[o] for o in step.operands]
+            made.append(step_expression(program, step, types, operands, verbs))
             elements.append(made[number] if root is None else pl.element())
     return made
 
 
 def step_expression(
-    program: Program, step: Step, types: Sequence[Type], operands: list[pl.Expr]
+    program: Program,
+    step: Step,
+    types: Sequence[Type],
+    operands: list[pl.Expr],
+    verbs: Mapping[str, Compile],
 ) -> pl.Expr:
     """One step over the expressions of its operands, of whole rows or of elements."""
     if step.verb == "source":
         return _source(program.inputs[step.parameters["name"]])
     if step.verb == "constant":
         return pl.lit(step.parameters["value"], polars_dtype(step.type.dtype))
-    return VERBS[step.verb](step, types, operands)
+    return verbs[step.verb](step, types, operands)
 
 
 def _source(column: ColumnSchema) -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -42,14 +42,38 @@ def _hash_series(series: pl.Series, seed: int) -> pl.Series:
 
 def bucketize(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """`bucketize`."""
+    # Polars' own search_sorted does not stream: it waits for the whole column.
+    return _bucketize(
+        step,
+        types,
+        operands[0],
+        lambda edges, value: value.map_batches(
+            lambda series: _search(edges, series), return_dtype=pl.Int64, is_elementwise=True
+        ),
+    )
+
+
+def bucketize_by_search(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`bucketize` on an engine that calls no Python and has the whole column in any case."""
+    return _bucketize(
+        step,
+        types,
+        operands[0],
+        lambda edges, value: pl.lit(edges).search_sorted(value, side="right").cast(pl.Int64),
+    )
+
+
+def _bucketize(
+    step: Step,
+    types: Sequence[Type],
+    value: pl.Expr,
+    search: Callable[[pl.Series, pl.Expr], pl.Expr],
+) -> pl.Expr:
     boundaries: Column = step.parameters["boundaries"]
     dtype = polars_dtype(promote("bucketize", [types[0], Type(table_dtype(boundaries).name)]))
-    value, edges = operands[0].cast(dtype), to_series(boundaries).cast(dtype)
+    value, edges = value.cast(dtype), to_series(boundaries).cast(dtype)
     if len(edges) > _MANY_BOUNDARIES:
-        # Polars' own search_sorted does not stream: it waits for the whole column.
-        count = value.map_batches(
-            lambda series: _search(edges, series), return_dtype=pl.Int64, is_elementwise=True
-        )
+        count = search(edges, value)
     else:
         reached = [(value >= edge).cast(pl.Int64) for edge in edges]
         count = pl.sum_horizontal(pl.lit(0, pl.Int64), *reached)

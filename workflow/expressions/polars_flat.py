@@ -1,10 +1,10 @@
-"""The polars interpreter for an engine that has no lists: cuDF's, which runs none of `list.*`.
+"""The polars interpreter for programs of which cuDF's engine does not run every step.
 
 A list column becomes a flat column of its elements and a column of its lengths. What works on
 each element, which is nearly all, is then what it is on scalars, and runs on the engine. A step
 that makes a list of scalars, scalars of a list or another list runs by its ordinary expression in
-memory, between two queries: reading a list column, taking lists from a table, `list_length`,
-`list_slice` and `list_pad`.
+memory, between two queries; so do the hashes of strings, of the distinct ones. What these steps
+are stands in `polars_gpu.ON_HOST`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from .polars import step_expression
-from .program import Program
-from .series import to_lists
+from .hashing import hash_strings
+from .polars import VERBS, step_expression
+from .polars_gpu import VERBS_ON_GPU, hashes_strings
+from .polars_gpu_verbs import find
+from .program import Program, Step
+from .series import to_lists, to_strings
 from .types import Root, element_root
 
 Collect = Callable[[pl.LazyFrame], pl.DataFrame]
@@ -46,7 +49,8 @@ class FlatInterpreter:
         self.made: list[pl.Expr] = []
         # A constant has no level: it is the same on all.
         self.levels: list[Root] = []
-        # The steps between levels, each with its ordinary expression over its operands.
+        # The steps done in memory, each with its ordinary expression over its operands; for the
+        # hash of strings it is the operand's.
         self.crossings: dict[int, pl.Expr] = {}
         for number in range(len(program.steps)):
             self._add(number)
@@ -61,10 +65,13 @@ class FlatInterpreter:
         if level == number or (level == ROWS and not {ROWS, None}.issuperset(levels)):
             columns = zip(step.operands, levels, operands, strict=True)
             named = [made if at is None else pl.col(_name(o)) for o, at, made in columns]
-            self.crossings[number] = step_expression(self.program, step, types, named)
+            self.crossings[number] = step_expression(self.program, step, types, named, VERBS)
             self.made.append(pl.col(_name(number) if level == ROWS else "element"))
+        elif hashes_strings(self.program, step) and level is not None:
+            (self.crossings[number],) = operands
+            self.made.append(pl.col(_name(number)))
         else:
-            self.made.append(step_expression(self.program, step, types, operands))
+            self.made.append(step_expression(self.program, step, types, operands, VERBS_ON_GPU))
         self.levels.append(level)
 
     def __call__(self, data: pl.LazyFrame, collect: Collect) -> pl.DataFrame:
@@ -72,11 +79,15 @@ class FlatInterpreter:
 
         Args:
             data: the program's inputs.
-            collect: runs a query, in which there are no lists, on the engine.
+            collect: runs a query on the engine; lists it only reads.
         """
         run = _Run(self, data, collect)
         for number, expression in self.crossings.items():
-            run.cross(number, expression)
+            step = self.program.steps[number]
+            if hashes_strings(self.program, step):
+                run.hash(number, step.parameters["seed"], expression)
+            else:
+                run.cross(number, step, expression)
         return run.outputs()
 
 
@@ -85,18 +96,12 @@ class _Run:
 
     def __init__(self, interpreter: FlatInterpreter, data: pl.LazyFrame, collect: Collect) -> None:
         self._of, self._data, self._collect = interpreter, data, collect
-        self._frames: dict[int, pl.LazyFrame] = {ROWS: data}
+        self._frames: dict[Root, pl.LazyFrame] = {ROWS: data}
         self._lengths: dict[int, pl.Series] = {}
 
-    def cross(self, number: int, expression: pl.Expr) -> None:
+    def cross(self, number: int, step: Step, expression: pl.Expr) -> None:
         """Run a step between levels in memory, and put its result where it belongs."""
-        operands: dict[int, dict[str, pl.Expr]] = {}
-        for operand in self._of.program.steps[number].operands:
-            if (level := self._of.levels[operand]) is not None:
-                operands.setdefault(level, {})[_name(operand)] = self._of.made[operand]
-        columns = [one for level, exprs in operands.items() for one in self._columns(level, exprs)]
-        frame = pl.DataFrame(columns).lazy() if columns else self._data
-        made = frame.select(expression.alias(_name(number))).collect()
+        made = self._operands(step).lazy().select(expression.alias(_name(number))).collect()
         if self._of.levels[number] == ROWS:
             self._frames[ROWS] = pl.concat(
                 [self._frames[ROWS], made.lazy()], how="horizontal", strict=True
@@ -106,6 +111,25 @@ class _Run:
         self._lengths[number] = lists.list.len()
         elements = lists.explode(empty_as_null=False)
         self._frames[number] = elements.to_frame("element").lazy()
+
+    def _operands(self, step: Step) -> pl.DataFrame:
+        """What a step works on, in memory."""
+        if step.verb == "source":
+            return self._collect(self._data.select(step.parameters["name"]))
+        operands: dict[int, dict[str, pl.Expr]] = {}
+        for operand in step.operands:
+            if (level := self._of.levels[operand]) is not None:
+                operands.setdefault(level, {})[_name(operand)] = self._of.made[operand]
+        return pl.DataFrame([c for level, e in operands.items() for c in self._columns(level, e)])
+
+    def hash(self, number: int, seed: int, texts: pl.Expr) -> None:
+        """Hash the distinct strings of a column, and look up there which hash each row has."""
+        level = self._of.levels[number]
+        frame = self._frames[level]
+        distinct = self._collect(frame.select(text=texts).unique())["text"].drop_nulls()
+        hashes = pl.Series(hash_strings(to_strings(distinct), seed))
+        found = pl.when(texts.is_not_null()).then(find(texts, distinct, hashes, 0))
+        self._frames[level] = frame.with_columns(found.alias(_name(number)))
 
     def outputs(self) -> pl.DataFrame:
         """The program's outputs."""

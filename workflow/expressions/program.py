@@ -63,13 +63,15 @@ class Program:
 
     def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
         """The names of the input columns that some steps depend on."""
-        found, todo = set(), list(steps)
+        todo = list(steps)
+        seen = set(todo)
         while todo:
-            step = self.steps[todo.pop()]
-            if step.verb == "source":
-                found.add(step.parameters["name"])
-            todo += step.operands
-        return found
+            # Steps are shared, so that there are far more ways down to one than steps.
+            further = set(self.steps[todo.pop()].operands) - seen
+            seen |= further
+            todo += further
+        used = (self.steps[number] for number in seen)
+        return {step.parameters["name"] for step in used if step.verb == "source"}
 
     def to_json(self, tables: dict[str, Array]) -> dict[str, Any]:
         """A JSON-able document; the arrays of its tables are put into `tables`."""

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..schema import DTYPES, ColumnSchema, Schema, SchemaError  # noqa: TID252 - see verbs.py
+from ..dtypes import DTYPES, SchemaError  # noqa: TID252 - see verbs.py
+from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
 from .arrays import FormatError, column_to_arrays
 from .column import Array, Column
 from .program import Program, Step

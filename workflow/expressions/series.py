@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 
-from workflow.schema import DTYPES, ColumnSchema, Schema, SchemaError
+from workflow.dtypes import DTYPES, SchemaError
+from workflow.schema import ColumnSchema, Schema
 
 from .column import Array, Column, Strings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
@@ -71,17 +77,23 @@ def _strings_to_series(strings: Strings) -> pl.Series:
         pa.py_buffer(np.ascontiguousarray(strings.offsets)),
         pa.py_buffer(np.ascontiguousarray(strings.data)),
     ]
-    array = pa.Array.from_buffers(pa.large_string(), len(strings), buffers)
-    return pl.Series(pl.from_arrow(array))
+    return _from_arrow(pa.Array.from_buffers(pa.large_string(), len(strings), buffers))
 
 
 def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
     """Elements as lists, which begin and end at the offsets."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return pl.Series(
-        pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(offsets), elements.to_arrow()))
-    )
+    # From a buffer, since of a numpy array pyarrow asks pandas what it is, and so imports it.
+    ends = pa.Array.from_buffers(pa.int64(), len(offsets), [None, pa.py_buffer(offsets)])
+    return _from_arrow(pa.LargeListArray.from_arrays(ends, elements.to_arrow()))
+
+
+def _from_arrow(array: pa.Array) -> pl.Series:
+    # In a record batch: for an array by itself Polars imports pyarrow.compute, which loads slowly.
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pl.DataFrame(pa.RecordBatch.from_arrays([array], [""])).to_series()
 
 
 def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
@@ -113,9 +125,8 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
 
 def to_strings(series: pl.Series) -> Strings:
     """A Polars series of strings without nulls as its bytes, which nothing takes apart."""
-    import pyarrow as pa  # noqa: PLC0415 - only strings need it
-
-    array = series.rechunk().to_arrow().cast(pa.large_string())
+    # Not as the views that Polars has: pyarrow, which would turn those into bytes, loads slowly.
+    array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     start, end = array.offset, array.offset + len(array) + 1
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[start:end] if len(array) else np.zeros(1, np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow.schema import DTYPES
+from workflow.dtypes import DTYPES
 
 from .column import Column
 from .methods import Methods, Operand

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES, DType, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
+from ..dtypes import DTYPES, DType, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
 from .column import Column, Strings
 
 

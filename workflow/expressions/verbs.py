@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema import DTYPES, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
+from ..dtypes import DTYPES, dtype_of  # noqa: TID252 - the exported copy has no package `workflow`
 from .column import Column
 from .types import ExpressionError, Type, promote, table_dtype
 

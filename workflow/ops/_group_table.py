@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Array, Column
-from workflow.expressions.polars import apply
+from workflow.expressions.polars_stages import apply
 from workflow.expressions.program import build
 from workflow.expressions.series import to_column
 from workflow.expressions.tree import Expression, source
 from workflow.expressions.types import Type
-from workflow.operator import Feature, Features, Groups, State, require
+from workflow.feature import Feature, Features, Groups
+from workflow.operator import State
 from workflow.schema import ColumnSchema, Schema
 
 # Positions of a value: a null is a value of its own, one that was not there to learn from is not.
@@ -40,17 +42,6 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
             f"{label} groups by integers, booleans or strings. Received: column {name!r}, {column}. "
             "Use Bucketize for numbers, and Categorify for lists.",
         )
-
-
-def expect_separator(label: str, name_sep: object) -> None:
-    """Refuse what cannot stand between the parts of an output's name.
-
-    Raises:
-        WorkflowError: it is no text.
-    """
-    require(
-        isinstance(name_sep, str), f"{label} needs name_sep as a text. Received: {name_sep!r:.200}."
-    )
 
 
 def key_names(group: Sequence[str]) -> list[str]:
@@ -84,9 +75,9 @@ def keys_state(
         place = _positions(table[name], values)
         if number:
             row = row * (len(values) + FIRST) + place
-            pairs = np.unique(row)
+            pairs, place = np.unique(row, return_inverse=True)
             state[f"{prefix}.{name}.pairs"] = Column(pairs)
-            row = np.searchsorted(pairs, row) + FIRST
+            row = place + FIRST
         else:
             # The null of a key of one column has the last row.
             row = np.where((place == NULL) & (len(group) == 1), len(values) + FIRST, place)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import polars as pl
 
-from workflow.operator import Feature, Operator, require
+from workflow.checks import require
+from workflow.feature import Feature
+from workflow.operator import Operator
 from workflow.schema import ColumnSchema, Schema
-
-
-def plain(value: Any) -> Any:
-    """A scalar of numpy as Python's own, which a saved workflow can hold; else the value itself."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def is_finite(value: object) -> bool:
-    """Whether a setting is a number, and neither NaN nor infinite."""
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) -> None:

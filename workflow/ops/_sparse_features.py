@@ -14,10 +14,10 @@ from operator import add
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Array, Column
 from workflow.expressions.series import to_column
 from workflow.expressions.tree import Expression
-from workflow.operator import require
 
 PARTS = ("id", "feature", "weight")
 MOST_FEATURES = 64

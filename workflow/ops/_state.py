@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from workflow.operator import State, expect_state, require
+from workflow.checks import expect_state, require
+from workflow.operator import State
 
 
 def expect_numbers_of_columns(

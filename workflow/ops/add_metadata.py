@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.checks import require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import Tags
+from workflow.selection import one_or_several
 from workflow.tags import add_tags
 
 _Plain = bool | int | float | str | None
@@ -54,12 +58,12 @@ class AddMetadata(_Metadata):
         >>> ages = ["age"] >> AddMetadata(tags=["user"], properties={"unit": "years"})
     """
 
-    tags: str | Sequence[str] = ()
+    tags: str | Sequence[str] | AbstractSet[str] = ()
     properties: Mapping[str, _Value] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         object.__setattr__(self, "tags", _tags(self, self.tags))
-        object.__setattr__(self, "properties", _properties(self, self.properties))
+        _expect_facts(self, self.properties)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -78,7 +82,7 @@ class AddMetadata(_Metadata):
 
     def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
         """The tags and the properties."""
-        return self.tags, self.properties
+        return list(self.tags), self.properties
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,9 @@ class AddTags(_Metadata):
         >>> prices = ["price"] >> AddTags(["item", "continuous"])
     """
 
-    tags: str | Sequence[str]
+    tags: str | Sequence[str] | AbstractSet[str]
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         object.__setattr__(self, "tags", _tags(self, self.tags))
 
     @classmethod
@@ -107,7 +111,7 @@ class AddTags(_Metadata):
 
     def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
         """The tags."""
-        return self.tags, {}
+        return list(self.tags), {}
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ class AddProperties(_Metadata):
 
     properties: Mapping[str, _Value]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "properties", _properties(self, self.properties))
+    def _check_settings(self) -> None:
+        _expect_facts(self, self.properties)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -196,34 +200,20 @@ class TagAsItemFeatures(_Tagging):
     tag: ClassVar[Tags] = Tags.ITEM
 
 
-def _tags(operator: Operator, given: Any) -> list[str]:
-    tags = [given] if isinstance(given, str) else given
-    fits = isinstance(tags, list | tuple | set | frozenset)
-    require(
-        fits and all(isinstance(tag, str) and tag for tag in tags),
-        f"{operator.label} needs a list of tags. Received: {given!r}.",
-    )
-    # A set has no order that a saved workflow could keep.
-    ordered = sorted(tags) if isinstance(tags, set | frozenset) else tags
-    return [tag.value if isinstance(tag, Tags) else str(tag) for tag in ordered]
+def _tags(operator: Operator, tags: Any) -> list[str]:
+    named = one_or_several(tags)
+    require(all(named), f"{operator.label} needs tags of a letter or more. Received: {tags!r}.")
+    return named
 
 
-def _properties(operator: Operator, given: Any) -> dict[str, Any]:
-    fits = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
-    require(fits, f"{operator.label} needs properties by name. Received: {given!r}.")
-    for name, value in given.items():
-        require(
-            _is_value(value),
-            f"{operator.label} needs numbers, texts, booleans, or lists and mappings of these. "
-            f"Received: {value!r} for {name!r}.",
-        )
+def _expect_facts(operator: Operator, properties: Mapping[str, Any]) -> None:
+    for name, value in properties.items():
         require(
             _is_fact(name, value),
             f"{operator.label} needs `cardinality` and `embedding_size` as whole numbers from 1, and "
             f'`domain` and `value_count` as {{"min": ..., "max": ...}} of whole numbers. '
             f"Received: {value!r} for {name!r}.",
         )
-    return {name: _copy(value) for name, value in given.items()}
 
 
 def _is_fact(name: str, value: Any) -> bool:
@@ -236,22 +226,3 @@ def _is_fact(name: str, value: Any) -> bool:
         return False
     least, most = value["min"], value["max"]
     return type(least) is type(most) is int and least <= most
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(type(name) is str and _is_plain(inner) for name, inner in value.items())
-    inner = value if isinstance(value, list | tuple) else [value]
-    return all(map(_is_plain, inner))
-
-
-def _is_plain(value: Any) -> bool:
-    # NaN and infinities have no JSON.
-    finite = not isinstance(value, float) or abs(value) < float("inf")
-    return finite and (value is None or type(value) in (bool, int, float, str))
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, list | tuple) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,11 +10,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import Tags
 
-from ._numbers import expect_numbers, plain
+from ._functions import of_name
+from ._numbers import expect_numbers
 
 Boundaries = Sequence[float] | Mapping[str, Sequence[float]]
 
@@ -43,12 +45,11 @@ class Bucketize(Operator):
 
     boundaries: Boundaries | Callable[[str], Sequence[float]]
 
-    def __post_init__(self) -> None:
-        if isinstance(self.boundaries, Mapping):
-            checked: Any = {name: _checked(b) for name, b in self.boundaries.items()}
-        else:
-            checked = self.boundaries if callable(self.boundaries) else _checked(self.boundaries)
-        object.__setattr__(self, "boundaries", checked)
+    def _check_settings(self) -> None:
+        given = self.boundaries
+        if not callable(given):
+            for boundaries in given.values() if isinstance(given, Mapping) else [given]:
+                _expect_ascending(boundaries)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -89,7 +90,11 @@ class Bucketize(Operator):
 
     def _of_column(self, name: str, columns: Features) -> list[float]:
         if callable(self.boundaries):
-            return _checked(self.boundaries(name))
+            given: list[float] = of_name(
+                self.label, "boundaries", self.boundaries, name, Sequence[float]
+            )
+            _expect_ascending(given)
+            return given
         if not isinstance(self.boundaries, Mapping):
             return list(self.boundaries)
         unknown = [repr(key) for key in self.boundaries if key not in columns]
@@ -107,20 +112,11 @@ class Bucketize(Operator):
         return super().to_config(columns)
 
 
-def _checked(boundaries: Any) -> list[float]:
-    """Boundaries as Python's numbers.
-
-    Raises:
-        WorkflowError: they are no ascending numbers.
-    """
-    is_list = isinstance(boundaries, Sequence | np.ndarray | pl.Series)
-    numbers = [plain(b) for b in boundaries] if is_list else None
+def _expect_ascending(boundaries: Sequence[float]) -> None:
+    integers = (n for n in boundaries if isinstance(n, int))
     require(
-        numbers is not None
-        and all(type(n) in (int, float) and math.isfinite(n) for n in numbers)
-        and all(-(2**63) <= n < 2**63 for n in numbers if type(n) is int)
-        and all(a < b for a, b in pairwise(numbers)),
+        all(-(2**63) <= n < 2**63 for n in integers)
+        and all(a < b for a, b in pairwise(boundaries)),
         "Bucketize needs boundaries as ascending finite numbers, all different. "
         f"Received: {boundaries!r:.200}.",
     )
-    return numbers or []

@@ -10,22 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import expect_known, expect_state, per_column, require
+from workflow.config import IntegerDType
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column, to_series
-from workflow.operator import (
-    NOT_SAVED,
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    State,
-    expect_known,
-    expect_state,
-    per_column,
-    require,
-)
-from workflow.schema import Schema, Tags, dtype_of
+from workflow.feature import Feature, Features
+from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
+from workflow.schema import Schema, Tags
 
 from ._vocabulary.counts import chosen, counts, merged_counts
 from ._vocabulary.given import given_vocabulary
@@ -46,7 +37,8 @@ class Categorify(Operator):
     Ids: 0 is padding, 1 null, from 2 on `num_buckets` ids (one, where it is not set) for values
     that are not in the vocabulary, and then the vocabulary by descending frequency, ties by value.
     An embedding of the column needs a row for each: the column's property `cardinality`. Its
-    property `domain` has the smallest and largest id, and the vocabulary's name.
+    property `domain` has the smallest and largest id, and the vocabulary's name; a second one of
+    the same columns in a workflow has a number behind it, `city_2`.
 
     Columns in a group share a vocabulary, `[["sender", "receiver"]] >> Categorify()`, or with
     `encode_type="combo"` become one column of ids of their combinations. The vocabulary of a group
@@ -92,33 +84,17 @@ class Categorify(Operator):
     name_sep: str = "_"
     single_table: bool = False
     split_out: int | Mapping[str, int] = 1
-    dtype: str = "int64"
+    dtype: IntegerDType = "int64"
 
     learns: ClassVar[bool] = True
+    has_vocabularies: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        require(
-            dtype_of(self.dtype).is_integer,
-            f"Categorify makes integers. Received: dtype={self.dtype!r}.",
-        )
-        object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
+    def _check_settings(self) -> None:
         self._expect_numbers()
         require(
             self.encode_type in (JOINT, COMBO),
             f'Categorify needs encode_type "{JOINT}" or "{COMBO}". Received: {self.encode_type!r}.',
-        )
-        require(
-            isinstance(self.name_sep, str),
-            f"Categorify needs name_sep as a string. Received: {self.name_sep!r}.",
-        )
-        require(
-            isinstance(self.single_table, bool),
-            f"Categorify needs single_table as True or False. Received: {self.single_table!r}.",
-        )
-        require(
-            self.vocabs is None or isinstance(self.vocabs, Mapping),
-            f"Categorify needs vocabs as a mapping from names to values. Received: {self.vocabs!r:.200}.",
         )
         given = {n: given_vocabulary(n, values) for n, values in (self.vocabs or {}).items()}
         object.__setattr__(self, "vocabs", given)
@@ -129,8 +105,7 @@ class Categorify(Operator):
             value = getattr(self, setting)
             numbers = value.values() if isinstance(value, Mapping) else [value]
             require(
-                (value is None and setting == "num_buckets")
-                or all(type(n) is int and n >= lowest for n in numbers),
+                value is None or all(n >= lowest for n in numbers),
                 f"Categorify needs {setting} as whole numbers from {lowest}. Received: {value!r}.",
             )
 
@@ -170,6 +145,14 @@ class Categorify(Operator):
             v.name: counts(v.values(frame, columns), self._parts(v.name))
             for v in vocabularies
             if v.name not in self._given
+        }
+
+    def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
+        """Those that have a vocabulary for themselves."""
+        return {
+            v.name: (v.name, "key0")
+            for v in self._vocabularies(columns)
+            if v.columns == (v.name,) and v.name not in self._given and columns[v.name].is_list
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
@@ -257,6 +240,11 @@ class Categorify(Operator):
                     f"The vocabulary of {vocabulary.name!r} has {len(given)} values, and max_size "
                     f"leaves room for {most}.",
                 )
+
+    def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
+        """Where it counts in parts, one query after the other."""
+        given = self.split_out
+        return any(n > 1 for n in (given.values() if isinstance(given, Mapping) else [given]))
 
     def _parts(self, name: str) -> int:
         return int(per_column(self.split_out, name, 1))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import polars as pl
 
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.checks import require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 
-from ._numbers import expect_numbers, plain
+from ._numbers import expect_numbers
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,11 @@ class Clip(Operator):
     min_value: float | None = None
     max_value: float | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("min_value", "max_value"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+    def _check_settings(self) -> None:
         bounds = [bound for bound in (self.min_value, self.max_value) if bound is not None]
-        numbers = all(type(b) in (int, float) and math.isfinite(b) for b in bounds)
         require(
-            bool(bounds) and numbers and bounds == sorted(bounds),
-            "Clip needs min_value, max_value or both, as finite numbers in this order. "
+            bool(bounds) and bounds == sorted(bounds),
+            "Clip needs min_value, max_value or both, in this order. "
             f"Received: min_value={self.min_value!r}, max_value={self.max_value!r}.",
         )
 

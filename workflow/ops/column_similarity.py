@@ -9,20 +9,13 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from workflow.checks import require
 from workflow.data import as_lazy_frame, polars_errors
 from workflow.errors import WorkflowError
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, to_column, to_series
-from workflow.operator import (
-    NOT_SAVED,
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    State,
-    require,
-)
+from workflow.feature import Feature, Features
+from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
 from workflow.tags import tags_of
 
@@ -71,7 +64,7 @@ class ColumnSimilarity(Operator):
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         require(
             self.metric in METRICS,
             f"ColumnSimilarity needs a metric among {', '.join(METRICS)}. Received: {self.metric!r}.",

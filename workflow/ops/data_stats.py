@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column
-from workflow.operator import (
-    Example,
-    Features,
-    Operator,
-    Partials,
-    State,
-    expect_state,
-    require,
-)
+from workflow.feature import Features
+from workflow.operator import Example, Operator, Partials, State
 from workflow.operator_node import OperatorNode
 from workflow.schema import ColumnSchema, Schema
 
@@ -115,6 +109,15 @@ class DataStats(Operator):
                 values = values.explode("value", empty_as_null=False)
             partials[column.name] = _moments(values) if _is_real(column) else _counts(values)
         return partials
+
+    def groups_on_host(self, columns: Schema) -> bool:
+        """Where there are lists, whose nulls are counted."""
+        return any(column.is_list for column in columns.columns)
+
+    def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
+        """All but those of floats."""
+        counted = (c for c in columns.columns if c.is_list and not _is_real(c))
+        return {column.name: (column.name, "value") for column in counted}
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments and the counts of all parts together."""

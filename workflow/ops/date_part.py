@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from workflow.checks import require
 from workflow.expressions.tree import Expression, where
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import Tags
 
 _SECOND = 1_000_000
@@ -126,13 +128,12 @@ class DatePart(Operator):
     parts: Sequence[str] = ("year", "month", "day", "weekday")
     unit: str = "us"
 
-    def __post_init__(self) -> None:
-        parts = [] if isinstance(self.parts, str) else list(self.parts)
+    def _check_settings(self) -> None:
+        known = bool(self.parts) and all(part in _PARTS for part in self.parts)
         require(
-            bool(parts) and all(part in _PARTS for part in parts) and len({*parts}) == len(parts),
+            known and len({*self.parts}) == len(self.parts),
             f"DatePart takes a list of {', '.join(_PARTS)}, each once. Received: {self.parts!r}.",
         )
-        object.__setattr__(self, "parts", parts)
         require(
             self.unit in UNITS,
             f"DatePart takes unit as one of {', '.join(UNITS)}. Received: {self.unit!r}.",

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import polars as pl
 
+from workflow.checks import require
+from workflow.feature import Selectable
 from workflow.frame_operator import WindowOperator
-from workflow.operator import Example, Selectable, require
+from workflow.operator import Example
 from workflow.schema import ColumnSchema, Schema, Tags
 from workflow.selection import one_or_several
 from workflow.tags import tags_of
-
-from ._numbers import plain
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,15 @@ class DifferenceLag(WindowOperator):
         >>> waited = ["timestamp"] >> DifferenceLag("userId", shift=[1, -1])
     """
 
-    partition_cols: str | Sequence[str] | Selectable
+    partition_cols: str | Sequence[str | Selectable] | Selectable
     shift: int | Sequence[int] = 1
 
     depends_on: ClassVar[str | None] = "partition_cols"
 
-    def __post_init__(self) -> None:
-        shifts = [plain(shift) for shift in one_or_several(self.shift)]
+    def _check_settings(self) -> None:
+        shifts = one_or_several(self.shift)
         require(
-            bool(shifts)
-            and all(type(k) is int and k for k in shifts)
-            and len(set(shifts)) == len(shifts),
+            bool(shifts) and all(shifts) and len(set(shifts)) == len(shifts),
             f"DifferenceLag needs shift as distinct whole numbers other than 0. Received: {self.shift!r}.",
         )
         object.__setattr__(self, "shift", shifts)
@@ -95,15 +93,11 @@ class DifferenceLag(WindowOperator):
         made = {}
         for output, name, shift in self._made(columns):
             value = values[name]
-            if columns[name].info.is_integer:
-                # Exact where both are near each other, however large they are.
-                value = value.cast(pl.Int128)
-            difference = (
-                value - value.shift(shift)
-                if columns[name].info.kind != "bool"
-                else (value.cast(pl.Int8) - value.cast(pl.Int8).shift(shift))
-            )
-            made[output] = difference.over(keys).cast(pl.Float64).cast(pl.Float32)
+            before = value.shift(shift).over(keys)
+            difference = value.cast(pl.Float64) - before.cast(pl.Float64)
+            if columns[name].dtype in ("int64", "uint64"):
+                difference = _exact(columns[name].dtype, value, before, difference)
+            made[output] = difference.cast(pl.Float32)
         return made
 
     def _made(self, columns: Schema) -> list[tuple[str, str, int]]:
@@ -111,3 +105,12 @@ class DifferenceLag(WindowOperator):
         return [
             (f"{n}_difference_lag_{k}", n, k) for n in self.own_columns(columns) for k in shifts
         ]
+
+
+def _exact(dtype: str, value: pl.Expr, before: pl.Expr, difference: pl.Expr) -> pl.Expr:
+    """The difference of two large integers, exact where they are near each other.
+
+    In 64 bits it wraps round where it is large, and there it is what it is of floats.
+    """
+    a, b = (e.reinterpret(signed=True) if dtype == "uint64" else e for e in (value, before))
+    return pl.when(difference.abs() < 2.0**62).then((a - b).cast(pl.Float64)).otherwise(difference)

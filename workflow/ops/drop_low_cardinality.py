@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflow.operator import Example, Features, Operator, State, require
+from workflow.checks import require
+from workflow.feature import Features
+from workflow.operator import Example, Operator, State
 
 from .categorify import Categorify
 
@@ -30,9 +32,9 @@ class DropLowCardinality(Operator):
 
     min_cardinality: int = 5
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         require(
-            type(self.min_cardinality) is int and self.min_cardinality >= 0,
+            self.min_cardinality >= 0,
             f"DropLowCardinality needs min_cardinality as a whole number from 0. "
             f"Received: {self.min_cardinality!r}.",
         )

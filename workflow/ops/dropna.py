@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
-import polars as pl
-
-from workflow.frame_operator import FrameOperator
-from workflow.operator import Example, require
-from workflow.schema import Schema
+from workflow.checks import require
+from workflow.expressions.program import Program, build
+from workflow.frame_operator import RowFilter
+from workflow.operator import Example
+from workflow.rows import sources_of
+from workflow.schema import ColumnSchema, Schema
 from workflow.selection import one_or_several
 
 
 @dataclass(frozen=True)
-class Dropna(FrameOperator):
+class Dropna(RowFilter):
     """Drop the rows in which a column is null or, for a float, NaN.
 
     All columns that are wanted afterwards go through it. A list column goes through and is looked
@@ -29,15 +32,12 @@ class Dropna(FrameOperator):
         >>> complete = ["userId", "age"] >> Dropna()
     """
 
-    subset: Sequence[str] | None = None
+    subset: str | Sequence[str] | None = None
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         if self.subset is not None:
             names = one_or_several(self.subset)
-            require(
-                bool(names) and all(isinstance(name, str) for name in names),
-                f"Dropna needs a list of names in `subset`. Received: {self.subset!r}.",
-            )
+            require(bool(names), f"Dropna needs names in subset. Received: {self.subset!r}.")
             object.__setattr__(self, "subset", names)
 
     @classmethod
@@ -62,13 +62,12 @@ class Dropna(FrameOperator):
             for c in columns.columns
         )
 
-    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-        """The rows without a missing value."""
-        names = [name for name in columns if name in self.needs(columns)]
-        return frame.filter(
-            pl.col(n).list.len() > 0 if columns[n].is_list else pl.col(n).is_not_null()
-            for n in names
-        )
+    def condition(self, columns: Schema) -> Program:
+        """Nothing is missing."""
+        sources = sources_of(columns.select(n for n in columns if n in self.needs(columns)))
+        there = [s.list_length() > 0 if s.type.is_list else ~s.is_null() for s in sources.values()]
+        complete = ColumnSchema("complete", "bool", nullable=False)
+        return build([(complete, reduce(and_, there))], columns)
 
     def needs(self, columns: Schema) -> set[str]:
         """The columns that are looked at."""

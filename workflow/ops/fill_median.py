@@ -9,15 +9,20 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.operator import Example, Feature, Features, Operator, Partials, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, Partials, State
 from workflow.schema import ColumnSchema, Schema
 
 from ._numbers import expect_numbers, finite_values
 from ._state import expect_numbers_of_columns
 
-# Of a float64's 64 bits a bin keeps sign, exponent and the upper 12 of the fraction.
-_DROPPED_BITS = 40
+# A bin is a float64 whose fraction has 12 bits of 52; to drop the others takes this factor.
+_SPLITTER = float(2**40 + 1)
+# Beyond this the product would be infinite.
+_LARGE = 2.0**960
+_SMALLER = 2.0**-60
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,9 @@ class FillMedian(Operator):
     Raises:
         WorkflowError: a column that does not hold numbers.
 
-    Source: Masson, Rim and Lee, "DDSketch", VLDB 2019, with the bins of HdrHistogram.
+    Source: Masson, Rim and Lee, "DDSketch", VLDB 2019, with the bins of HdrHistogram; a value is
+    rounded to its bin by Dekker's splitting, "A floating-point technique for extending the
+    available precision", 1971.
 
     Example:
         >>> filled = ["age"] >> FillMedian(add_binary_cols=True)
@@ -74,10 +81,9 @@ class FillMedian(Operator):
         for name, column in columns.items():
             # Adding 0 makes the two zeros one.
             value = pl.col(name) + 0.0
-            bin_ = value.reinterpret(dtype=pl.Int64) // (1 << _DROPPED_BITS)
             values = finite_values(frame, name, is_list=column.is_list)
             counts[name] = (
-                values.select(bin=bin_, value=value)
+                values.select(bin=_bin(value), value=value)
                 .group_by("bin")
                 .agg(count=pl.len().cast(pl.Int64), low=pl.min("value"), high=pl.max("value"))
             )
@@ -106,6 +112,14 @@ class FillMedian(Operator):
                 require(indicator not in columns, f"Column {indicator!r} exists. Rename it.")
                 filled[indicator] = Feature.of(indicator, column.is_null(), feature.schema)
         return filled
+
+
+def _bin(value: pl.Expr) -> pl.Expr:
+    """The value rounded to 12 bits of fraction, by arithmetic alone: cuDF does not see the bits."""
+    scale = pl.when(value.abs() < _LARGE).then(1.0).otherwise(_SMALLER)
+    scaled = value * scale
+    product = scaled * _SPLITTER
+    return (product - (product - scaled)) / scale
 
 
 def _median(bins: pl.DataFrame, column: ColumnSchema) -> float:

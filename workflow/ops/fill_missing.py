@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.checks import require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,8 @@ class FillMissing(Operator):
     """Replace nulls, and floats that are NaN, by a value.
 
     Args:
-        fill_val: the value; it keeps the column's dtype.
+        fill_val: the value, a finite number (NaN would be missing again); it keeps the column's
+            dtype.
         add_binary_cols: also make `<column>_filled`, bool, True where a value was missing.
 
     Lists: null elements are filled; a null list is an empty list before it comes here.
@@ -26,15 +26,6 @@ class FillMissing(Operator):
 
     fill_val: bool | float | str = 0
     add_binary_cols: bool = False
-
-    def __post_init__(self) -> None:
-        value = self.fill_val.item() if isinstance(self.fill_val, np.generic) else self.fill_val
-        require(
-            isinstance(value, bool | int | str)
-            or (isinstance(value, float) and math.isfinite(value)),
-            f"FillMissing needs a finite number, a bool or a string. Received: {self.fill_val!r}.",
-        )
-        object.__setattr__(self, "fill_val", value)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -6,23 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-
-from workflow.expressions.polars import expressions
+from workflow.checks import require
 from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
-from workflow.expressions.tree import Expression, source
-from workflow.expressions.types import Type
-from workflow.frame_operator import FrameOperator
-from workflow.operator import Example, Features, State, require
-from workflow.rows import schema_of
+from workflow.expressions.tree import Expression
+from workflow.feature import Features
+from workflow.frame_operator import RowFilter
+from workflow.operator import Example, State
+from workflow.rows import schema_of, sources_of
 from workflow.schema import ColumnSchema, Schema
 
 CONDITION = "condition"
 
 
 @dataclass(frozen=True)
-class Filter(FrameOperator):
+class Filter(RowFilter):
     """Keep the rows for which a condition holds; a row for which it is null is dropped.
 
     The function is called once, with a symbolic frame, and what it does is written down as an
@@ -41,9 +39,9 @@ class Filter(FrameOperator):
 
     f: Callable[[Frame], Any] | Mapping[str, Program]
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         require(
-            callable(self.f) or (isinstance(self.f, Mapping) and set(self.f) == {CONDITION}),
+            callable(self.f) or set(self.f) == {CONDITION},
             f"Filter needs a function from a frame to a condition. Received: {self.f!r}.",
         )
 
@@ -63,22 +61,16 @@ class Filter(FrameOperator):
 
     def frame_schema(self, columns: Schema) -> Schema:
         """The columns as they are; the condition is checked."""
-        self._condition(columns)
+        self.condition(columns)
         return columns
-
-    def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-        """The rows for which the condition holds."""
-        return frame.filter(*expressions(self._condition(columns)))
 
     def needs(self, columns: Schema) -> set[str]:
         """The columns of the condition."""
-        return set(self._condition(columns).inputs)
+        return set(self.condition(columns).inputs)
 
-    def _condition(self, columns: Schema) -> Program:
-        sources = {
-            c.name: source(c.name, Type(c.dtype, c.is_list, c.nullable)) for c in columns.columns
-        }
-        condition = self._trace(sources)
+    def condition(self, columns: Schema) -> Program:
+        """The function's trace."""
+        condition = self._trace(sources_of(columns))
         type_ = condition.type
         require(
             type_.kind == "bool" and not type_.is_list,
@@ -96,7 +88,7 @@ class Filter(FrameOperator):
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace, in place of the function."""
         tables: dict[str, Any] = {}
-        document = self._condition(schema_of(columns)).to_json(tables)
+        document = self.condition(schema_of(columns)).to_json(tables)
         require(not tables, "Filter saves no tables, and its condition uses one.")
         return {"f": {CONDITION: document}}
 

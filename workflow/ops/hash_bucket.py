@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Operator,
-    State,
-    expect_known,
-    require,
-)
+from workflow.checks import expect_known, require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import Schema, Tags
-
-from ._numbers import plain
 
 LARGEST = 2**31 - 1
 
@@ -48,8 +39,8 @@ class HashBucket(Operator):
 
     num_buckets: int | Mapping[str, int]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "num_buckets", checked_buckets("HashBucket", self.num_buckets))
+    def _check_settings(self) -> None:
+        expect_buckets(self, self.num_buckets)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -83,25 +74,18 @@ class HashBucket(Operator):
         return made
 
 
-def checked_buckets(operator: str, num_buckets: Any) -> int | dict[str, int]:
-    """A setting that is a number of buckets, or one for each column.
+def expect_buckets(operator: Operator, num_buckets: int | Mapping[str, int]) -> None:
+    """Refuse numbers of buckets that the ids' dtype does not reach.
 
     Raises:
         WorkflowError: one is no whole number from 1 to 2**31 - 1.
     """
-    by_name = isinstance(num_buckets, Mapping)
-    made: int | dict[str, int] = (
-        {name: plain(number) for name, number in num_buckets.items()}
-        if by_name
-        else plain(num_buckets)
-    )
-    numbers = made.values() if isinstance(made, dict) else [made]
+    numbers = num_buckets.values() if isinstance(num_buckets, Mapping) else [num_buckets]
     require(
-        all(type(n) is int and 1 <= n <= LARGEST for n in numbers),
-        f"{operator} needs num_buckets as whole numbers from 1 to {LARGEST}, one for all columns "
-        f"or a mapping from column to number. Received: {num_buckets!r:.200}.",
+        all(1 <= n <= LARGEST for n in numbers),
+        f"{operator.label} needs num_buckets as whole numbers from 1 to {LARGEST}, one for all "
+        f"columns or a mapping from column to number. Received: {num_buckets!r:.200}.",
     )
-    return made
 
 
 def buckets_of(num_buckets: int | Mapping[str, int], name: str) -> int:

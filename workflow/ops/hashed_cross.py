@@ -8,18 +8,13 @@ from functools import reduce
 from operator import add
 from typing import ClassVar
 
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Operator,
-    State,
-    require,
-)
+from workflow.checks import require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import ColumnSchema, Tags
 from workflow.tags import tags_of
 
-from .hash_bucket import buckets_of, checked_buckets, expect_hashable, facts
+from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
 
 # What null contributes; hashes of values are not negative.
 _NULL = -1
@@ -53,8 +48,8 @@ class HashedCross(Operator):
 
     takes_groups: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "num_buckets", checked_buckets("HashedCross", self.num_buckets))
+    def _check_settings(self) -> None:
+        expect_buckets(self, self.num_buckets)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -9,19 +9,13 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from workflow.checks import require
 from workflow.data import as_lazy_frame
 from workflow.expressions.series import column_schema, to_column, to_series
-from workflow.operator import (
-    NOT_SAVED,
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    State,
-    require,
-)
-from workflow.schema import Schema
+from workflow.feature import Feature, Features
+from workflow.inputs import with_integers
+from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
+from workflow.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,8 @@ class JoinExternal(Operator):
             is an error, since a row to be served has one answer.
 
     A key that the table does not have, or null, gives null, and an empty list in a list column.
-    The input columns stay.
+    The input columns stay. Keys of integers may come as floats, as pandas makes them beside a
+    missing one.
 
     Example:
         >>> movies = pl.DataFrame({"movieId": [1, 2], "genres": [["Comedy"], []]})
@@ -53,18 +48,12 @@ class JoinExternal(Operator):
 
     learns: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        require(
-            isinstance(self.on, str),
-            f"JoinExternal needs one key column in `on`. Received: {self.on!r}.",
-        )
+    def _check_settings(self) -> None:
         if self.columns_ext is not None:
-            names = [] if isinstance(self.columns_ext, str) else list(self.columns_ext)
             require(
-                bool(names) and all(isinstance(name, str) for name in names),
-                f"JoinExternal needs a list of names in `columns_ext`. Received: {self.columns_ext!r}.",
+                bool(self.columns_ext), "JoinExternal needs names in columns_ext. Received: []."
             )
-            object.__setattr__(self, "columns_ext", list(dict.fromkeys(names)))
+            object.__setattr__(self, "columns_ext", list(dict.fromkeys(self.columns_ext)))
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -110,9 +99,13 @@ class JoinExternal(Operator):
                 name in table.columns,
                 f"The external table has no column {name!r}. It has: {', '.join(table.columns)}.",
             )
-        for name, dtype in table.select(key, *names).schema.items():
-            column_schema(name, dtype)  # refuses dates, structs and lists of lists by name
-        table = table.select(key, *names).drop_nulls(key)
+        for name in (key, *names):
+            column_schema(name, table.schema[name])  # refuses structs and the like by their names
+        table = table.select(key, *names)
+        if table.schema[key].is_float():  # as pandas makes integers beside a missing one
+            integers = Schema([ColumnSchema(key, "int64")])
+            table = with_integers(table.lazy(), integers).collect()
+        table = table.drop_nulls(key)
         if self.drop_duplicates_ext:
             table = table.unique(key, keep="first", maintain_order=True)
         twice = table.filter(pl.col(key).is_duplicated())[key]

@@ -9,18 +9,11 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    Selectable,
-    State,
-    require,
-)
+from workflow.feature import Feature, Features, Selectable
+from workflow.operator import Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
 from workflow.selection import one_or_several
 from workflow.tags import tags_of
@@ -56,15 +49,15 @@ class JoinGroupby(Operator):
         >>> described = ["userId"] >> JoinGroupby(["price"], stats=["count", "mean"])
     """
 
-    cont_cols: str | Sequence[str] | Selectable | None = None
-    stats: Sequence[str] = ("count",)
+    cont_cols: str | Sequence[str | Selectable] | Selectable | None = None
+    stats: str | Sequence[str] = ("count",)
     name_sep: str = "_"
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
     depends_on: ClassVar[str | None] = "cont_cols"
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         given = one_or_several(self.stats)
         require(
             bool(given) and all(stat in STATS for stat in given),
@@ -75,7 +68,6 @@ class JoinGroupby(Operator):
             self.cont_cols is not None or given == ["count"],
             f"JoinGroupby needs cont_cols, of which it computes {', '.join(given)}. Received: None.",
         )
-        tables.expect_separator("JoinGroupby", self.name_sep)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -113,15 +105,19 @@ class JoinGroupby(Operator):
                 f"JoinGroupby describes numbers and booleans. Received: column {name!r}, {column}.",
             )
         wanted = [pl.len().cast(pl.Int64).alias("rows")]
-        wanted += [
-            e
+        wanted += [e for n in range(len(described)) for e in _moments(n)]
+        finite = frame.with_columns(
+            _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
             for n, name in enumerate(described)
-            for e in _moments(n, columns[name].info.kind, name)
-        ]
+        )
         return {
-            f"{GROUP}{n}": frame.group_by(tables.key_columns(group)).agg(wanted)
+            f"{GROUP}{n}": finite.group_by(tables.key_columns(group)).agg(wanted)
             for n, group in enumerate(groups)
         }
+
+    def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
+        """Where there are variances."""
+        return not {"std", "var"}.isdisjoint(self.stats)
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
@@ -185,10 +181,18 @@ def _tags(names: Sequence[str], columns: Features) -> tuple[str, ...]:
     return tags_of(*known)
 
 
-def _moments(number: int, kind: str, name: str) -> list[pl.Expr]:
-    """Of one column in each group: what can be merged, of the values that are finite."""
-    column = pl.col(name)
-    finite = column.filter(column.is_finite()) if kind == "float" else column.drop_nulls()
+def _described(number: int) -> str:
+    return f"{number}.finite"
+
+
+def _finite(column: pl.Expr, kind: str) -> pl.Expr:
+    """The values that are finite, and null for others: cuDF filters within no group."""
+    return pl.when(column.is_finite()).then(column) if kind == "float" else column
+
+
+def _moments(number: int) -> list[pl.Expr]:
+    """Of one column in each group: what can be merged, of the values that are there."""
+    finite = pl.col(_described(number))
     value = finite.cast(pl.Float64)
     count = value.count().cast(pl.Float64)
     moments = {

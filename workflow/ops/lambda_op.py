@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from workflow.checks import require
+from workflow.config import AnyDType
 from workflow.expressions.column import Array
 from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source, where
-from workflow.operator import Example, Feature, Features, Operator, Selectable, State, require
-from workflow.schema import ColumnSchema, Schema, dtype_of
+from workflow.feature import Feature, Features, Selectable
+from workflow.operator import Example, Operator, State
+from workflow.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)
@@ -37,26 +40,11 @@ class LambdaOp(Operator):
     """
 
     f: Callable[..., Any] | Mapping[str, Program]
-    dependency: str | Sequence[str] | Selectable | None = None
-    dtype: str | None = None
+    dependency: str | Sequence[str | Selectable] | Selectable | None = None
+    dtype: AnyDType | None = None
     tags: Sequence[str] | None = None
 
     depends_on: ClassVar[str | None] = "dependency"
-
-    def __post_init__(self) -> None:
-        require(
-            callable(self.f) or isinstance(self.f, Mapping),
-            f"LambdaOp needs a function. Received: {self.f!r}.",
-        )
-        if self.dtype is not None:
-            object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
-        if self.tags is not None:
-            tags = [] if isinstance(self.tags, str) else list(self.tags)
-            require(
-                all(isinstance(tag, str) for tag in tags) and not isinstance(self.tags, str),
-                f"LambdaOp needs a list of tags. Received: {self.tags!r}.",
-            )
-            object.__setattr__(self, "tags", [str(getattr(tag, "value", tag)) for tag in tags])
 
     @classmethod
     def examples(cls) -> list[Example]:

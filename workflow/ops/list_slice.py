@@ -7,8 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.tree import Expression
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 
 _BEYOND = 2**31
 
@@ -43,15 +45,12 @@ class ListSlice(Operator):
     pad: bool = False
     pad_value: bool | float | str = 0
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         bounds = [self.start] if self.end is None else [self.start, self.end]
         require(
-            all(type(bound) is int and abs(bound) < _BEYOND for bound in bounds),
-            f"ListSlice needs whole numbers. Received: start={self.start!r}, end={self.end!r}.",
-        )
-        require(
-            isinstance(self.pad_value, bool | int | float | str),
-            f"ListSlice needs pad_value as a number, a bool or a string. Received: {self.pad_value!r}.",
+            all(abs(bound) < _BEYOND for bound in bounds),
+            f"ListSlice needs bounds between -{_BEYOND} and {_BEYOND}. "
+            f"Received: start={self.start!r}, end={self.end!r}.",
         )
         require(
             not self.pad or bool(self._length),

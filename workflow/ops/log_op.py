@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflow.operator import Example, Feature, Features, Operator, State
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
 from workflow.schema import Tags
 
 from ._numbers import expect_numbers

@@ -10,9 +10,12 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
+from workflow.config import FloatDType
 from workflow.expressions.column import Column
-from workflow.operator import Example, Feature, Features, Operator, Partials, State, require
-from workflow.schema import Schema, Tags, dtype_of
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, Partials, State
+from workflow.schema import Schema, Tags
 
 from ._numbers import expect_numbers, finite_values
 from ._state import expect_numbers_of_columns
@@ -37,16 +40,9 @@ class NormalizeMinMax(Operator):
         >>> scaled = ["price"] >> NormalizeMinMax()
     """
 
-    out_dtype: str = "float32"
+    out_dtype: FloatDType = "float32"
 
     learns: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require(
-            dtype_of(self.out_dtype).kind == "float",
-            f"NormalizeMinMax makes float32 or float64. Received: {self.out_dtype!r}.",
-        )
-        object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
 
     @classmethod
     def examples(cls) -> list[Example]:

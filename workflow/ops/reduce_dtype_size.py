@@ -9,19 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import expect_state, require
+from workflow.config import FloatDType
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    State,
-    expect_state,
-    require,
-)
-from workflow.schema import DTYPES, ColumnSchema, Schema, dtype_of
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, Partials, State
+from workflow.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)
@@ -45,16 +40,9 @@ class ReduceDtypeSize(Operator):
         >>> small = ["age", "price"] >> ReduceDtypeSize()
     """
 
-    float_dtype: str = "float32"
+    float_dtype: FloatDType = "float32"
 
     learns: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require(
-            dtype_of(self.float_dtype).kind == "float",
-            f"ReduceDtypeSize makes float32 or float64. Received: {self.float_dtype!r}.",
-        )
-        object.__setattr__(self, "float_dtype", dtype_of(self.float_dtype).name)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflow.errors import WorkflowError
-from workflow.operator import Example, Feature, Features, Operator, State, require
+from workflow.checks import require
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, State
+
+from ._functions import of_name
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,14 @@ class Rename(Operator):
     postfix: str | None = None
     name: str | None = None
 
-    def __post_init__(self) -> None:
+    def _check_settings(self) -> None:
         given = [n for n in ("f", "postfix", "name") if getattr(self, n) is not None]
         require(
             len(given) == 1,
             f"Rename needs one of f, postfix and name. Received: {', '.join(given) or 'none'}.",
         )
-        require(
-            self.f is None or callable(self.f) or isinstance(self.f, Mapping),
-            f"Rename needs a function or a mapping as f. Received: {self.f!r}.",
-        )
         for setting in ("postfix", "name"):
-            value = getattr(self, setting)
-            require(
-                value is None or (isinstance(value, str) and bool(value)),
-                f"Rename needs {setting} as a text. Received: {value!r}.",
-            )
+            require(getattr(self, setting) != "", f"Rename needs a {setting}. Received: ''.")
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -80,20 +75,12 @@ class Rename(Operator):
     def _renamed(self, old: str) -> str:
         if self.name is not None or self.postfix is not None:
             return self.name if self.name is not None else f"{old}{self.postfix}"
-        new = self.f.get(old, old) if isinstance(self.f, Mapping) else self._called(old)
-        require(
-            isinstance(new, str) and bool(new),
-            f"Rename needs a text as the name for {old!r}. Received: {new!r}.",
-        )
-        return str(new)
-
-    def _called(self, old: str) -> Any:
-        try:
-            return self.f(old) if callable(self.f) else None
-        except Exception as error:
-            raise WorkflowError(
-                f"Rename's function fails for {old!r}: {type(error).__name__}: {error}."
-            ) from error
+        if callable(self.f):
+            new: str = of_name(self.label, "f", self.f, old, str)
+        else:
+            new = (self.f or {}).get(old, old)
+        require(bool(new), f"Rename needs a text as the name for {old!r}. Received: ''.")
+        return new
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The new names in place of the function."""

@@ -10,25 +10,18 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
+from workflow.config import FloatDType
 from workflow.expressions.column import Array, Column
 from workflow.expressions.tree import Expression
+from workflow.feature import Feature, Features, Groups, Selectable
 from workflow.frame_operator import OutOfFoldOperator
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Groups,
-    Partials,
-    Selectable,
-    State,
-    require,
-)
-from workflow.schema import Schema, Tags, dtype_of
+from workflow.operator import Example, Partials, State
+from workflow.schema import Schema, Tags
 from workflow.tags import tags_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
-from ._numbers import is_finite, plain
 
 GROUP = "group"
 
@@ -69,44 +62,32 @@ class TargetEncoding(OutOfFoldOperator):
         >>> encoded = [["userId", "genre"], "userId"] >> TargetEncoding("rating", p_smooth=10)
     """
 
-    target: str | Sequence[str] | Selectable
+    target: str | Sequence[str | Selectable] | Selectable
     target_mean: float | None = None
     kfold: int = 3
     fold_seed: int = 42
     p_smooth: float = 20
     out_col: str | Sequence[str] | None = None
-    out_dtype: str = "float32"
+    out_dtype: FloatDType = "float32"
     name_sep: str = "_"
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
     depends_on: ClassVar[str | None] = "target"
 
-    def __post_init__(self) -> None:
-        for name in ("target_mean", "p_smooth"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+    def _check_settings(self) -> None:
         require(
-            type(self.kfold) is int and 1 <= self.kfold <= 1000,
+            1 <= self.kfold <= 1000,
             f"TargetEncoding needs kfold as a whole number from 1 to 1000. Received: {self.kfold!r}.",
         )
         require(
-            type(self.fold_seed) is int and 0 <= self.fold_seed < 2**32,
-            f"TargetEncoding needs fold_seed as a whole number from 0. Received: {self.fold_seed!r}.",
+            0 <= self.fold_seed < 2**32,
+            f"TargetEncoding needs fold_seed from 0 to {2**32 - 1}. Received: {self.fold_seed!r}.",
         )
         require(
-            is_finite(self.p_smooth) and self.p_smooth >= 0,
+            self.p_smooth >= 0,
             f"TargetEncoding needs p_smooth as a number from 0. Received: {self.p_smooth!r}.",
         )
-        require(
-            self.target_mean is None or is_finite(self.target_mean),
-            f"TargetEncoding needs target_mean as a finite number. Received: {self.target_mean!r}.",
-        )
-        require(
-            dtype_of(self.out_dtype).kind == "float",
-            f"TargetEncoding makes float32 or float64. Received: out_dtype={self.out_dtype!r}.",
-        )
-        object.__setattr__(self, "out_dtype", dtype_of(self.out_dtype).name)
-        tables.expect_separator("TargetEncoding", self.name_sep)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -275,10 +256,11 @@ class TargetEncoding(OutOfFoldOperator):
             rows = state[f"{prefix}.target0"].rows
             row = tables.find_row(prefix, group, columns, state, rows)
             cell = row * self.kfold + fold.expression
-            table = folds[prefix].rename({f"further.{fold.schema.name}": "fold"})
+            further = f"further.{fold.schema.name}"
+            table, of_fold = folds[prefix].drop(further), folds[prefix][further]
             places = (
                 tables.rows_of(prefix, group, table, columns, state, rows),
-                table["fold"].to_numpy(),
+                of_fold.to_numpy(),
             )
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
                 sums, counts = (

@@ -9,17 +9,10 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
-from workflow.operator import (
-    Example,
-    Feature,
-    Features,
-    Operator,
-    Partials,
-    State,
-    expect_state,
-    require,
-)
+from workflow.feature import Feature, Features
+from workflow.operator import Example, Operator, Partials, State
 from workflow.schema import Schema
 
 
@@ -47,17 +40,19 @@ class ValueCount(Operator):
             Example(cls(), {"pair": [[1.0, 2.0], [None, 4.0]]}, {"pair": [[1.0, 2.0, 3.0]]}),
         ]
 
+    def learns_from(self, columns: Features) -> Features:
+        """The lengths of the rows."""
+        for name, feature in columns.items():
+            require(
+                feature.schema.is_list,
+                f"ValueCount needs lists. Received: column {name!r}, {feature.schema}.",
+            )
+        return {name: Feature.of(name, f.expression.list_length()) for name, f in columns.items()}
+
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """The shortest and the longest row of each column."""
-        for column in columns.columns:
-            require(
-                column.is_list,
-                f"ValueCount needs lists. Received: column {column.name!r}, {column}.",
-            )
-        lengths = {name: pl.col(name).list.len().fill_null(0).cast(pl.Int64) for name in columns}
         return {
-            name: frame.select(min=length.min(), max=length.max())
-            for name, length in lengths.items()
+            name: frame.select(min=pl.col(name).min(), max=pl.col(name).max()) for name in columns
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from workflow.dtypes import DTYPES
 from workflow.expressions.program import Step
 from workflow.expressions.types import Type
-from workflow.schema import DTYPES
 
 from .graph import Graph, Tensor, carrier
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column
 from workflow.expressions.numpy_verbs import bounds
 from workflow.expressions.program import Step
 from workflow.expressions.types import Type, promote, table_dtype
-from workflow.schema import DTYPES
 
 from .casts import cast, choose, convert, flip, joint, wrap
 from .graph import Graph, Tensor, carrier

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from workflow.dtypes import DTYPES, SchemaError
 from workflow.expressions.column import Strings
 from workflow.expressions.fold import fold_tables
 from workflow.expressions.program import Program
-from workflow.schema import DTYPES, Schema, SchemaError
+from workflow.schema import Schema
 from workflow.wire import WireColumn, wire_column
 
 from .emit import emit

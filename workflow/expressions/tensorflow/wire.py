@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from workflow.dtypes import DTYPES, SchemaError
 from workflow.expressions.program import Program
-from workflow.schema import DTYPES, Schema, SchemaError
+from workflow.schema import Schema
 from workflow.wire import NNZS, WireColumn, wire_column
 
 from .column import TensorColumn

@@ -8,10 +8,12 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Array, Column
 from workflow.expressions.series import to_series
 from workflow.expressions.tree import Expression, where
-from workflow.operator import Feature, Features, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import State
 from workflow.ops import _group_table as tables
 from workflow.schema import Schema
 from workflow.tags import tags_of
@@ -49,8 +51,7 @@ class CombinedVocabulary(Vocabulary):
 
     def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:  # noqa: ARG002
         """The values side by side."""
-        keys = frame.select(tables.key_columns(self.columns))
-        return keys.filter(~pl.all_horizontal(pl.all().is_null()))
+        return frame.select(tables.key_columns(self.columns))
 
     def learnt(self, table: pl.DataFrame) -> State:
         """The keys of each column, and the combinations in the order of their ids."""

@@ -50,12 +50,13 @@ def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
     """The values that get an id, in its order: by descending count, ties by value.
 
     Args:
-        table: the values and their counts.
+        table: the values and their counts; null, where all keys are, has an id of another kind.
         least: the smallest count.
         most: how many values at most; None for all.
     """
-    table = table.filter(pl.col(COUNT) >= least) if least > 1 else table
     keys = pl.exclude(COUNT)
+    table = table.filter(~pl.all_horizontal(keys.is_null()))
+    table = table.filter(pl.col(COUNT) >= least) if least > 1 else table
     often = table.filter(pl.col(COUNT) > _SELDOM)
     often = often.sort(keys).sort(COUNT, descending=True, maintain_order=True).select(keys)
     # Most values occur a few times only. Those that occur equally often are sorted without their

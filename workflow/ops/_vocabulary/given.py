@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from workflow.checks import require
 from workflow.data import as_lazy_frame
+from workflow.dtypes import SchemaError
 from workflow.errors import WorkflowError
 from workflow.expressions.series import column_schema
-from workflow.operator import require
-from workflow.schema import SchemaError
 
 
 def given_vocabulary(name: str, values: Any) -> pl.Series:

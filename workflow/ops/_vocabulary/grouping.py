@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from workflow.checks import require
 from workflow.expressions.column import Column, Strings
-from workflow.operator import Groups, State, require
+from workflow.feature import Groups
+from workflow.operator import State
 
 from .combinations import CombinedVocabulary
 from .vocabulary import SharedVocabulary, Vocabulary
@@ -54,7 +57,7 @@ def _text(name: Column) -> str:
 
 
 def _expect_once(names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     require(
         not twice,
         f"Column {''.join(twice[:1])!r} is in two groups, and would have an id of each. Leave it in "

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.operator import State, require
+from workflow.operator import State
 
 from .vocabulary import Ids
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from workflow.checks import require
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, polars_dtype, to_column, to_series
 from workflow.expressions.tree import where
-from workflow.operator import Feature, Features, State, require
+from workflow.feature import Feature, Features
+from workflow.operator import State
 from workflow.schema import ColumnSchema, Schema
 
 PADDING = 0
@@ -85,7 +87,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-        """Each value as often as it occurs, null left out, as `key0`, `key1` ..."""
+        """Each value as often as it occurs, null among them, as `key0`, `key1` ..."""
 
     @abstractmethod
     def learnt(self, table: pl.DataFrame) -> State:
@@ -151,9 +153,9 @@ class SharedVocabulary(Vocabulary):
         parts = []
         for column in self._schemas(columns):
             part = frame.select(key0=pl.col(column.name))
-            # An empty list becomes a null, as cuDF has it, and nulls are dropped.
+            # An empty list becomes a null, as cuDF has it, and nulls get no id of a value.
             part = part.explode("key0", empty_as_null=True) if column.is_list else part
-            parts.append(part.select(pl.col("key0").cast(dtype)).drop_nulls())
+            parts.append(part.select(pl.col("key0").cast(dtype)))
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def learnt(self, table: pl.DataFrame) -> State:

@@ -6,17 +6,21 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tritonclient.grpc import model_config_pb2
 
-from exporter.command_line.guard import CommandError
-from exporter.config import read_config
+from exporter.config import config_text, parse_config, read_config
+from exporter.errors import ExportError
+from exporter.model_spec import shape_text
+from exporter.publish import CONFIG
+from workflow.dtypes import DTYPES
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
-from workflow.schema import DTYPES
-from workflow.wire import VALUES
 
-CONFIG = "config.pbtxt"
+if TYPE_CHECKING:
+    # It imports TensorFlow.
+    from exporter.plan import Plan
+
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
 
@@ -40,16 +44,36 @@ class EnsembleDrawing(Drawn):
         """The drawing of a repository's model.
 
         Raises:
-            CommandError: the repository has no such model.
-            ExportError: a config that cannot be read.
+            ExportError: the repository has no such model, or a config that cannot be read.
         """
         root = Path(repository)
         config = read_config(_config_path(root, name))
         steps = [step.model_name for step in config.ensemble_scheduling.step]
         return cls(config, tuple(read_config(_config_path(root, step)) for step in steps))
 
+    @classmethod
+    def of_plan(cls, plan: Plan) -> EnsembleDrawing:
+        """The drawing of what an export writes."""
+        published, *steps = (
+            parse_config(config_text(model)) for model in (plan.published, *plan.steps)
+        )
+        return cls(published, tuple(steps))
+
     def diagram(self) -> Diagram:
-        """The request, the steps, and the answer."""
+        """The request, the steps, and the answer.
+
+        Raises:
+            ExportError: configs that do not fit together.
+        """
+        try:
+            return self._diagram()
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise ExportError(
+                f"Expected the configs of {self.config.name} and its steps to fit together. "
+                f"Received: {error} in one of them alone. Export the model again."
+            ) from error
+
+    def _diagram(self) -> Diagram:
         request, answer = (
             [_item(self.config, tensor, _notes(self.config, kind)) for tensor in tensors]
             for kind, tensors in (("inputs", self.config.input), ("outputs", self.config.output))
@@ -75,9 +99,10 @@ class EnsembleDrawing(Drawn):
         arrows = []
         for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
             arrows += _carried(made, step.input_map.values(), number)
-            outputs = {tensor.name: tensor for tensor in self.steps[number - 1].output}
-            for own, shared in step.output_map.items():
-                made[shared] = number, _item(self.steps[number - 1], outputs[own], {})
+            # In the step's order: that of a map in a config is by chance.
+            for tensor in self.steps[number - 1].output:
+                shared = step.output_map[tensor.name]
+                made[shared] = number, _item(self.steps[number - 1], tensor, {})
         return arrows + _carried(made, (item.name for item in answer), len(self.steps) + 1)
 
 
@@ -94,8 +119,10 @@ def _config_path(repository: Path, name: str) -> Path:
     path = repository / name / CONFIG
     if path.is_file():
         return path
+    if not repository.is_dir():
+        raise ExportError(f"Expected a model repository. Received: {repository}, no such folder.")
     found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
-    raise CommandError(
+    raise ExportError(
         f"Expected a model among {', '.join(found) or 'none'} in {repository}. Received: {name!r}."
     )
 
@@ -103,20 +130,9 @@ def _config_path(repository: Path, name: str) -> Path:
 def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
     dtype = model_config_pb2.DataType.Name(tensor.data_type)
     name = _DTYPES.get(dtype, dtype.lower())
-    shape = ", ".join(_shape(tensor, config.max_batch_size > 0))
-    return Item(tensor.name, f"{name} [{shape}]", notes.get(tensor.name, ""))
-
-
-def _shape(tensor: Any, is_batched: bool) -> list[str]:
-    """N are the rows, L is a width that a request chooses, V the values of all rows."""
-    dims = list(tensor.dims)
-    first = []
-    if is_batched:
-        first = ["N"]
-    elif dims and dims[0] < 0:
-        first = ["V" if tensor.name.endswith(VALUES) else "N"]
-        dims = dims[1:]
-    return first + ["L" if dim < 0 else str(dim) for dim in dims]
+    dims = [-1, *tensor.dims] if config.max_batch_size else tensor.dims
+    shape = shape_text(tensor.name, dims)
+    return Item(tensor.name, f"{name} {shape}", notes.get(tensor.name, ""))
 
 
 def _notes(config: Any, kind: str) -> dict[str, str]:

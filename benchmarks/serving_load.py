@@ -1,0 +1,76 @@
+"""Many clients at once, and what processor time their requests cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
+
+
+def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, float]:
+    """Requests answered in a second, and the microseconds of processor time that one takes.
+
+    All clients run in this thread and send bytes that were made once, since what they take of
+    the processor is missing to a server on the same machine.
+
+    Args:
+        url: the server's gRPC address.
+        request: what each client sends, again and again.
+        clients: how many send at once.
+        seconds: for how long.
+    """
+    server, own = _children_seconds(), time.process_time()
+    count, taken = asyncio.run(_ask(url, request, clients, seconds))
+    server, own = _children_seconds() - server, time.process_time() - own
+    return {
+        "requests/s": count / taken,
+        "server µs": server / count * 1e6,
+        "client µs": own / count * 1e6,
+    }
+
+
+async def _ask(url: str, request: bytes, clients: int, seconds: float) -> tuple[int, float]:
+    """The number of answers, and the seconds until the last one."""
+    start = time.perf_counter()
+    async with grpc.aio.insecure_channel(url) as channel:
+        call: Any = channel.unary_unary(METHOD)
+
+        async def ask() -> int:
+            answered = 0
+            while time.perf_counter() < start + seconds:
+                await call(request)
+                answered += 1
+            return answered
+
+        counts = await asyncio.gather(*(ask() for _ in range(clients)))
+    return sum(counts), time.perf_counter() - start
+
+
+def _children_seconds() -> float:
+    """The processor time of all processes that this one has started, and of theirs."""
+    parents, ticks = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may have ended since.
+            # After the name, which may hold anything: state, parent, ..., user and system time.
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            process = int(folder.name)
+            parents[process] = int(fields[1])
+            ticks[process] = int(fields[11]) + int(fields[12])
+    return sum(
+        spent for process, spent in ticks.items() if os.getpid() in _ancestors(process, parents)
+    ) / os.sysconf("SC_CLK_TCK")
+
+
+def _ancestors(process: int, parents: Mapping[int, int]) -> list[int]:
+    found = []
+    while process := parents.get(process, 0):
+        found.append(process)
+    return found

@@ -1,0 +1,128 @@
+"""Click prediction on data of Criteo's shape: trained in 16 bits, interrupted, resumed and served.
+
+    .venv/bin/python examples/criteo.py      # under a minute
+
+13 counts with gaps and 26 columns of ids become the input of a DCN-v2. Its dense layers train in
+bfloat16; half-way the run is given up, and a second one goes on from the checkpoint. The model is
+served as one ONNX graph, preprocessing included. All files go into a temporary folder. The exit
+code is 1 when the server's answers differ from the offline pipeline's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import polars as pl
+
+from exporter import ServingOptions, export_tensorflow_ensemble
+from loader import KerasSequenceLoader, LoaderCheckpoint
+from serving import EnsembleClient, TritonServer, check_parity
+from training import TrainingReport, models, optimizers, train
+from workflow import Workflow, ops
+
+COUNTS = [f"I{number}" for number in range(1, 14)]
+IDS = [f"C{number}" for number in range(1, 27)]
+CARDINALITIES = np.geomspace(10, 50_000, len(IDS)).astype(int)
+ROWS, BATCH, EPOCHS = 160_000, 2048, 2
+
+
+def make_clicks(rows: int, seed: int) -> pl.DataFrame:
+    """Impressions; whether one is clicked depends on every column a little."""
+    truth, random = np.random.default_rng(0), np.random.default_rng([1, seed])
+    score = np.full(rows, -1.5)
+    columns: dict[str, Any] = {}
+    for name in COUNTS:
+        count = np.floor(random.lognormal(2, 1.5, rows))
+        score += truth.normal(0, 0.2) * np.log1p(count)
+        columns[name] = pl.Series(count).set(pl.Series(random.random(rows) < 0.1), None)
+    for name, size in zip(IDS, CARDINALITIES, strict=True):
+        ids = random.zipf(1.2, rows) % size
+        score += truth.normal(0, 0.3, size)[ids]
+        # As in logs: hashes that are spread over 32 bits.
+        columns[name] = pl.Series(ids * 2_654_435_761 % 2**32).cast(pl.Int64)
+    columns["label"] = (random.random(rows) < 1 / (1 + np.exp(-score))).astype(np.int8)
+    return pl.DataFrame(columns)
+
+
+def make_workflow() -> Workflow:
+    """Counts on a scale that a network can use; ids seen at least twice as categories."""
+    filled = COUNTS >> ops.FillMissing(0.0) >> ops.Clip(0.0, None) >> ops.LogOp()
+    ids = IDS >> ops.Categorify(freq_threshold=2, dtype="int32")
+    return Workflow((filled >> ops.Normalize()) + ids + (["label"] >> ops.AddTags(["target"])))
+
+
+class GiveUp(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """What a crash, an eviction or Ctrl-C does to a run."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Ends the run in the midst of its second epoch."""
+        if int(self.model.optimizer.iterations) == ROWS * 3 // (2 * BATCH):
+            raise KeyboardInterrupt
+
+
+def fit(
+    workflow: Workflow, folder: Path, callbacks: list[keras.callbacks.Callback]
+) -> tuple[keras.Model, TrainingReport]:
+    """A run of the training program: it begins, or goes on where the last one was saved."""
+    keras.utils.set_random_seed(0)
+    # Rows of eight row groups are mixed with one another.
+    clicks = KerasSequenceLoader(folder / "train", BATCH, seed=0, parts_per_chunk=8)
+    unseen = KerasSequenceLoader(folder / "unseen", BATCH, shuffle=False)
+    model = models.dcn(
+        workflow.output_schema, rank=16, hidden=(128, 64), max_embedding_dim=16, dropout=0.1
+    )
+    # Where the schedule, dropout and the order of rows were, they go on.
+    schedule = keras.optimizers.schedules.CosineDecay(0.005, EPOCHS * len(clicks))
+    report = train(
+        model,
+        clicks,
+        unseen,
+        epochs=EPOCHS,
+        optimizer=optimizers.Adam(schedule),
+        precision="bfloat16",
+        checkpoint=LoaderCheckpoint(clicks, folder / "checkpoint", save_freq=20),
+        tensorboard=folder / "logs",
+        callbacks=callbacks,
+        verbose=True,
+    )
+    return model, report
+
+
+def run(folder: Path) -> bool:
+    """The whole way of the data; whether the server answered as the offline pipeline does."""
+    make_clicks(ROWS, seed=0).write_parquet(folder / "clicks.parquet", row_group_size=5_000)
+    make_clicks(ROWS // 10, seed=1).write_parquet(folder / "later.parquet")
+    workflow = make_workflow().fit(folder / "clicks.parquet")
+    for raw, name in (("clicks", "train"), ("later", "unseen")):
+        workflow.transform_to_parquet(folder / f"{raw}.parquet", folder / name)
+    try:
+        fit(workflow, folder, [GiveUp()])
+    except KeyboardInterrupt:
+        print("interrupted; once more")
+    model, report = fit(workflow, folder, [])
+    print(f"{report}\n")
+
+    options = ServingOptions(runtime="fused_onnx", max_batch_size=4096)
+    export_tensorflow_ensemble(model, workflow, "clicks", folder / "models", serving=options)
+    later = make_clicks(2_000, seed=2)
+    with (
+        TritonServer(folder / "models") as server,
+        EnsembleClient(server.grpc_url, "clicks") as client,
+    ):
+        print(client.predict(later.drop("label").head(3)))
+        parity = check_parity(client, workflow, model, later)
+    print(parity)
+    return parity.passed
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        sys.exit(not run(Path(temporary)))

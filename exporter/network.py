@@ -1,0 +1,196 @@
+"""The network that is exported: a Keras model, or a model that lies on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from exporter.errors import ExportError
+from training.errors import TrainingError
+from training.saved_model import network_function, network_state, save_model
+from training.signature import ModelSignature, TensorSpec, model_signature
+from workflow.dtypes import DTYPES
+
+SIGNATURE = "serving_default"
+
+
+class Network(Protocol):
+    """What an export needs of a network.
+
+    Attributes:
+        signature: its named inputs and outputs.
+        variables: its weights, as far as another array can stand in for them in a call.
+        frozen_bytes: the size of the others.
+    """
+
+    signature: ModelSignature
+    variables: Sequence[Any]
+    frozen_bytes: int
+
+    def call(self, **tensors: Any) -> dict[str, Any]:
+        """The outputs, by name, in inference mode. Can be traced."""
+
+    def state(self) -> Any:
+        """What a SavedModel that calls it has to hold."""
+
+    def save(self, path: Path) -> None:
+        """Write it as a SavedModel of the signature `serving_default`."""
+
+
+class KerasNetwork:
+    """A Keras model that is in memory.
+
+    Raises:
+        TrainingError: its inputs or outputs cannot be served under names.
+    """
+
+    frozen_bytes = 0
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+        self.signature = model_signature(model)
+        self.variables: Sequence[Any] = model.variables
+        self._function = network_function(model, self.signature)
+
+    def call(self, **tensors: Any) -> dict[str, Any]:
+        """The outputs, by name, in inference mode."""
+        return self._function(**tensors)
+
+    def state(self) -> Any:
+        """Each of its variables once, and its tables."""
+        return network_state(self._model)
+
+    def save(self, path: Path) -> None:
+        """Write it as a SavedModel."""
+        save_model(self._model, path, signature=SIGNATURE)
+
+
+class SavedNetwork:
+    """A SavedModel that lies on disk, whatever wrote it.
+
+    It is no Keras model any more, but has what a proof of parity needs of one: `inputs`, `input`
+    and `predict_on_batch`.
+
+    Args:
+        path: its folder.
+
+    Raises:
+        ExportError: TensorFlow cannot load it, it has no signature `serving_default`, or that
+            one's tensors cannot be served.
+    """
+
+    variables: Sequence[Any] = ()
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.frozen_bytes = sum(f.stat().st_size for f in (path / "variables").glob("*"))
+        try:
+            self._loaded = tf.saved_model.load(str(path))
+        except Exception as error:  # TensorFlow raises whatever it meets
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ExportError(f"Expected a SavedModel in {path}. Received: {line}.") from error
+        signatures = self._loaded.signatures
+        if SIGNATURE not in signatures:
+            raise ExportError(
+                f"Expected the signature {SIGNATURE!r} in {path}. "
+                f"Received: {', '.join(signatures) or 'none'}. Save the model with that one."
+            )
+        self._function = signatures[SIGNATURE]
+        given, made = (
+            self._function.structured_input_signature[1],
+            self._function.structured_outputs,
+        )
+        self.signature = ModelSignature(
+            tuple(_spec("input", name, spec) for name, spec in given.items()),
+            tuple(_spec("output", name, spec) for name, spec in made.items()),
+        )
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """Its inputs, each with name and shape."""
+        return self.signature.inputs
+
+    @cached_property
+    def input(self) -> dict[str, TensorSpec]:
+        """The structure of what `predict_on_batch` takes."""
+        return {spec.name: spec for spec in self.inputs}
+
+    def predict_on_batch(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs for arrays (N, k), by name."""
+        given = {
+            name: tf.constant(np.asarray(tensors[name]).astype(DTYPES[spec.dtype].numpy))
+            for name, spec in self.input.items()
+        }
+        return {name: tensor.numpy() for name, tensor in self.call(**given).items()}
+
+    def call(self, **tensors: Any) -> dict[str, Any]:
+        """The outputs, by name."""
+        return dict(self._function(**{name: tensors[name] for name in self.input}))
+
+    def state(self) -> Any:
+        """What was loaded."""
+        module = tf.Module()
+        module.loaded = self._loaded
+        return module
+
+    def save(self, path: Path) -> None:
+        """Copy it as it is."""
+        shutil.copytree(self._path, path)
+
+
+def _spec(side: str, name: str, tensor: Any) -> TensorSpec:
+    shape = tuple(tensor.shape) if tensor.shape.rank is not None else ()
+    if len(shape) != 2 or shape[0] is not None or shape[1] is None:
+        raise ExportError(
+            f"Expected the {side} {name!r} of the SavedModel of shape (None, k): any number of "
+            f"rows, k columns. Received: {tensor.shape}. Save the model with such tensors."
+        )
+    if tensor.dtype.name not in DTYPES:
+        raise ExportError(
+            f"Expected the {side} {name!r} of the SavedModel of a dtype among {', '.join(DTYPES)}. "
+            f"Received: {tensor.dtype.name}. Cast it in the model."
+        )
+    return TensorSpec(name, tensor.dtype.name, shape)
+
+
+def as_network(model: Any) -> Network:
+    """A network of what a user has: a Keras model, or the path of a model.
+
+    Raises:
+        ExportError: there is no model at the path, or a SavedModel that cannot be served.
+        TrainingError: a Keras model that cannot be served.
+    """
+    if isinstance(model, str | os.PathLike):
+        model = load_network(Path(model))
+    return model if isinstance(model, SavedNetwork) else KerasNetwork(model)
+
+
+def load_network(path: Path) -> Any:
+    """The Keras model of a `.keras` file, or the SavedModel of a folder.
+
+    Raises:
+        ExportError: there is neither, or it cannot be read.
+    """
+    if (path / "saved_model.pb").is_file():
+        return SavedNetwork(path)
+    if path.suffix != ".keras" or not path.is_file():
+        received = (
+            "no such file" if not path.exists() else "a folder" if path.is_dir() else "a file"
+        )
+        raise ExportError(
+            f"Expected a Keras model in {path}, written by model.save('model.keras'), or the folder "
+            f"of a SavedModel. Received: {received}."
+        )
+    try:
+        return keras.saving.load_model(path)
+    except (ValueError, TypeError, OSError, TrainingError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ExportError(f"Expected a Keras model in {path}. Received: {line}") from error

@@ -1,0 +1,88 @@
+"""Conversions of single operations that tf2onnx lacks, or does wrongly.
+
+Each is a function of tf2onnx's graph, the node to convert, its name, and nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+
+def _replace(graph: Any, node: Any, operator: str, inputs: list[str], **attributes: Any) -> None:
+    """Let another operation make what the node makes."""
+    output = node.output[0]
+    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
+    graph.remove_node(node.name)
+    graph.make_node(
+        operator, inputs, attr=attributes, outputs=[output], shapes=[shape], dtypes=[dtype]
+    )
+
+
+def _add(graph: Any, operator: str, *inputs: str, **attributes: Any) -> str:
+    return str(graph.make_node(operator, list(inputs), attr=attributes).output[0])
+
+
+def _is_whole(graph: Any, name: str) -> bool:
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(name))).kind in "iu"
+
+
+def _floor_mod(graph: Any, node: Any, *_: Any) -> None:
+    """The remainder with the sign of the divisor; tf2onnx's has that of the dividend."""
+    x, y = node.input
+    if _is_whole(graph, x):
+        _replace(graph, node, "Mod", [x, y])
+        return
+    whole = _add(graph, "Mul", _add(graph, "Floor", _add(graph, "Div", x, y)), y)
+    _replace(graph, node, "Sub", [x, whole])
+
+
+def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
+    """The quotient rounded down; tf2onnx's of whole numbers is rounded towards zero."""
+    x, y = node.input
+    if _is_whole(graph, x):
+        _replace(graph, node, "Div", [_add(graph, "Sub", x, _add(graph, "Mod", x, y)), y])
+    else:
+        _replace(graph, node, "Floor", [_add(graph, "Div", x, y)])
+
+
+def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
+    """1 - erf(x), which the gelu activation needs."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
+    erf = _add(graph, "Erf", node.input[0])
+    one = graph.make_const(f"{name}/one", np.ones(1, dtype)).output[0]
+    _replace(graph, node, "Sub", [one, erf])
+
+
+def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The rows of `data` that `indices` name, added up by segment, as a scatter onto zeros.
+
+    tf2onnx's own takes no empty lists.
+    """
+    data, indices, segments, count = node.input
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
+
+    def vector(label: str, *values: int) -> str:
+        return str(graph.make_const(f"{name}/{label}", np.array(values, np.int64)).output[0])
+
+    as_int64 = {"to": onnx.TensorProto.INT64}
+    rows = _add(graph, "Reshape", _add(graph, "Cast", count, **as_int64), vector("one", 1))
+    shape = _add(graph, "Shape", data)
+    width = _add(graph, "Slice", shape, vector("from", 1), vector("to", 2**31))
+    zero = graph.make_const(f"{name}/zero", np.zeros(1, dtype)).output[0]
+    zeros = _add(graph, "Expand", zero, _add(graph, "Concat", rows, width, axis=0))
+    column = _add(graph, "Cast", segments, **as_int64)
+    places = _add(graph, "Reshape", column, vector("column", -1, 1))
+    added = _add(graph, "Gather", data, _add(graph, "Cast", indices, **as_int64))
+    _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
+
+
+# By TensorFlow's names.
+HANDLERS: dict[str, tuple[Any, list[str]]] = {
+    "Erfc": (_erfc, []),
+    "FloorDiv": (_floor_divide, []),
+    "FloorMod": (_floor_mod, []),
+    "SparseSegmentSumWithNumSegments": (_sum_segments, []),
+}

@@ -1,0 +1,43 @@
+"""Lists that the network takes as one input of a fixed width."""
+
+import keras
+import pytest
+from small_export import configs, rows
+
+from exporter import ExportError, ServingOptions
+from exporter.options import RUNTIMES
+from workflow import Workflow, ops
+
+
+def fixed_network(width):
+    genres = keras.Input((width,), name="genres", dtype="int64")
+    vectors = keras.layers.Embedding(16, 4)(genres)
+    score = keras.layers.Dense(1, name="score")(keras.layers.Flatten()(vectors))
+    return keras.Model({"genres": genres}, score)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_list_of_a_fixed_width_is_sent_cut(runtime, export):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=64)
+    report = export(
+        fixed_network(3), pipeline, labels=[], sparse_max={"genres": 3}, serving=options
+    )
+    (column,) = report.plan.pipeline.client_columns
+    assert (column.layout, column.width) == ("padded", 3)
+    (tensor, _) = configs(report)["movies"].input
+    assert (list(tensor.dims), tensor.allow_ragged_batch) == ([3], False)
+
+
+@pytest.mark.parametrize(
+    ("sparse_max", "reason"),
+    [
+        ({"genres": 4}, "Expected sparse_max of 'genres' to be 3.*Received: 4"),
+        ({"userId": 3}, r"Received: 'userId'.*keras.Input\(\(3,\), name='userId'\)"),
+    ],
+)
+def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export, tmp_path):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    with pytest.raises(ExportError, match=reason):
+        export(fixed_network(3), pipeline, labels=[], sparse_max=sparse_max)
+    assert not (tmp_path / "models").exists()

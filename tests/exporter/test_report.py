@@ -1,0 +1,76 @@
+"""The report as a page: everything that the plan says, readable as HTML, and nothing from outside."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from small_export import rows
+
+from exporter import ServingOptions
+from serving.parity import OutputParity, ParityReport
+from workflow import Workflow, ops
+
+
+def text_of(page):
+    """The text of a page, which has to be as strict as XML once its head is cut off."""
+    body = page[page.index("<body>") : page.index("</body>")] + "</body>"
+    return " ".join(" ".join(ET.fromstring(body).itertext()).split())  # noqa: S314
+
+
+def test_the_page_says_what_the_plan_says(export):
+    options = ServingOptions(max_batch_size=32, response_cache=True, max_rows=9)
+    report = export(serving=options)
+    page = report.to_html()
+    text = text_of(page)
+    for name, word in report.settings.items():
+        assert f"{name} {word}" in text
+    for model in report.plan.models:
+        for tensor in (*model.inputs, *model.outputs):
+            assert f"{tensor.name} {tensor.dtype} {tensor.shape}" in text
+    for words in (
+        "Ensemble movies",
+        report.generation,
+        "userId: int64 -> int32",
+        "labels, not served rating",
+        "ensemble serve",
+        "--load-model=movies",
+        "--cache-config=local",
+    ):
+        assert words in text
+    assert re.search(r"movies_tf : tensorflow, [\d.]+ kB", text)
+    assert "<svg" in page
+
+
+def test_the_page_needs_no_other_file(export):
+    links = re.findall(r"""(?:src|href|url|@import)\b.{20}""", export().to_html())
+    assert not links
+
+
+def test_the_proof_can_stand_in_the_page(export):
+    report = export(serving=ServingOptions(runtime="fused_onnx"))
+    assert "Not checked in this page" in text_of(report.to_html())
+    parity = ParityReport(
+        "movies", "g", 4, 1e-5, (OutputParity("output", "prediction", 4, 1, 0.5, 2),)
+    )
+    text = text_of(report.to_html(parity))
+    assert "Parity failed : movies, 4 rows" in text
+    assert "Model movies" in text
+
+
+def test_a_notebook_shows_a_part_of_a_page(export):
+    part = export()._repr_html_()
+    assert part.startswith("<div")
+    assert "<body" not in part
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+def test_names_are_never_markup(runtime, export):
+    data = rows().rename({"price": "<b>&price"})
+    workflow = Workflow(["<b>&price"] >> ops.FillMissing(0.0) >> ops.Rename(name="price"))
+    import keras
+
+    price = keras.Input((1,), name="price")
+    network = keras.Model({"price": price}, keras.layers.Dense(1, name="score")(price))
+    report = export(network, workflow.fit(data), labels=[], serving=ServingOptions(runtime))
+    assert "<b>" not in report.to_html()
+    assert "<b>&price float64 [N, 1]" in text_of(report.to_html())

@@ -1,0 +1,132 @@
+"""Networks that lie on disk are exported as those in memory are."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_export import rows, tree
+
+from exporter import ExportError, ServingOptions, onnx_network, verify
+from exporter.network import SavedNetwork
+from exporter.options import RUNTIMES
+from serving import EnsembleClient, TritonServer, check_parity
+from training import save_model
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("networks")
+    save_model(model, path / "saved")
+    model.save(path / "model.keras")
+    return path
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("batch", [0, 8])
+def test_a_saved_model_is_planned_as_the_keras_model_is(runtime, batch, folder, export):
+    options = ServingOptions(runtime=runtime, max_batch_size=batch)
+    ours, theirs = export(serving=options), export(folder / "saved", name="saved", serving=options)
+    # A SavedModel does not keep the order of its inputs.
+    for one, other in zip(ours.plan.models, theirs.plan.models, strict=True):
+        assert set(one.inputs) == set(other.inputs)
+        assert set(one.outputs) == set(other.outputs)
+    assert verify(theirs.repository, "saved") == theirs.generation
+
+
+def test_a_saved_model_that_fits_is_copied_to_the_byte(folder, export):
+    report = export(folder / "saved")
+    assert tree(report.paths["movies_tf"] / "model.savedmodel") == tree(folder / "saved")
+
+
+def test_it_is_proven_against_the_folder_and_the_model(folder, model, workflow, export, tmp_path):
+    """A server of Triton, two steps that are packed and joined; the proof takes either."""
+    options = ServingOptions(max_batch_size=8)
+    export(str(folder / "saved"), serving=options)
+    export(folder / "model.keras", name="from_file", serving=ServingOptions(runtime="fused_onnx"))
+    export(folder / "saved", name="fused", serving=ServingOptions(runtime="fused_onnx"))
+    with TritonServer(tmp_path / "models") as server:
+        for name in ("movies", "from_file", "fused"):
+            with EnsembleClient(server.grpc_url, name) as client:
+                for network in (model, SavedNetwork(folder / "saved")):
+                    report = check_parity(client, workflow, network, rows())
+                    assert report.passed, f"\n{report}"
+
+
+class Named(tf.Module):
+    """A function of TensorFlow alone, with tensors of some shapes and dtypes."""
+
+    def __init__(self, shape, dtype, answer):
+        super().__init__()
+        specs = {"userId": tf.TensorSpec(shape, dtype, name="userId")}
+        self.serve = tf.function(lambda userId: {"y": answer(userId)}).get_concrete_function(  # noqa: N803
+            **specs
+        )
+
+
+UNFIT = {
+    "another signature": (
+        lambda path: tf.saved_model.save(
+            module := Named([None, 1], "int64", tf.identity),
+            str(path),
+            signatures={"mine": module.serve},
+        ),
+        "Expected the signature 'serving_default'.*Received: mine",
+    ),
+    "three dimensions": (
+        lambda path: served(path, Named([None, 1, 2], "int64", tf.identity)),
+        r"input 'userId' of the SavedModel of shape \(None, k\).*Received: \(None, 1, 2\)",
+    ),
+    "any width": (
+        lambda path: served(path, Named([None, None], "int64", tf.identity)),
+        r"input 'userId'.*shape \(None, k\)",
+    ),
+    "a dtype that Triton has not": (
+        lambda path: served(path, Named([None, 1], "int64", lambda x: tf.cast(x, tf.complex64))),
+        "output 'y'.*Received: complex64",
+    ),
+    "damaged": (lambda path: (path.mkdir(), (path / "saved_model.pb").write_bytes(b"x")), "SavedM"),
+    "no model": (lambda path: path.mkdir(), "Expected a Keras model in .* Received: a folder"),
+    "nothing": (lambda _: None, "Received: no such file"),
+}
+
+
+def served(path, module):
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_is_no_network_is_refused_before_anything_is_written(case, export, tmp_path):
+    make, reason = UNFIT[case]
+    make(tmp_path / "network")
+    with pytest.raises(ExportError, match=reason):
+        export(tmp_path / "network")
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+def test_a_large_saved_model_is_not_converted_for_minutes(
+    runtime, folder, export, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(onnx_network, "MOST_FROZEN", 100)
+    options = ServingOptions(runtime=runtime)
+    with pytest.raises(ExportError, match=r"weights up to 0 MB.*its \.keras file, or use runtime"):
+        export(folder / "saved", serving=options)
+    assert not (tmp_path / "models").exists()
+    export(folder / "model.keras", serving=options)
+
+
+def test_a_keras_file_that_is_damaged(folder, export, tmp_path):
+    shutil.copyfile(folder / "model.keras", tmp_path / "model.keras")
+    content = bytearray((tmp_path / "model.keras").read_bytes())
+    content[len(content) // 2 :] = b"0" * 10
+    (tmp_path / "model.keras").write_bytes(content)
+    with pytest.raises(ExportError, match=r"Expected a Keras model in .*model\.keras"):
+        export(tmp_path / "model.keras")
+
+
+def test_what_is_called_as_keras_would_be_is_cast(folder):
+    network = SavedNetwork(folder / "saved")
+    tensors = {spec.name: np.ones((2, 1), np.int64) for spec in network.inputs}
+    answer = network.predict_on_batch(tensors)
+    assert {name: array.dtype for name, array in answer.items()} == {"output": np.float32}

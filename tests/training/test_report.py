@@ -1,0 +1,111 @@
+"""What a run shows: while it goes on, at its end, and in TensorBoard."""
+
+import io
+import xml.etree.ElementTree as ET
+
+import polars as pl
+import pytest
+import tensorflow as tf
+from rich.console import Console
+
+from training import TrainingReport, train
+from training.chart import line_chart
+from training.run.progress import EpochLines
+from training.run.watch import Watch
+
+
+@pytest.fixture
+def report():
+    history = {"auc": (0.5, 0.75), "loss": (0.7, 0.6)}
+    return TrainingReport(1000, 2.0, (0.8, 0.7, 0.6, 0.5), history)
+
+
+def test_it_is_a_table_in_80_columns(report):
+    assert str(report).splitlines() == [
+        "1,000 samples in 2.0 s, 500 samples/s",
+        "auc   0.5000  0.7500",
+        "loss  0.7000  0.6000",
+    ]
+    many = TrainingReport(1, 1.0, (), {"val_accuracy": tuple(n / 100 for n in range(50))})
+    last = str(many).splitlines()[-1]
+    assert last.endswith("0.4800  0.4900")
+    assert len(last) <= 80
+
+
+def test_its_repr_is_one_line_and_its_history_a_frame(report):
+    assert repr(report) == "TrainingReport(samples=1000, seconds=2.0, auc=0.7500, loss=0.6000)"
+    assert pl.DataFrame(report.history)["auc"].to_list() == [0.5, 0.75]
+
+
+def test_its_curve_is_a_picture(report):
+    drawn = ET.fromstring(report.to_svg())  # noqa: S314 - our own
+    lines = [part.get("points") for part in drawn if part.tag.endswith("polyline")]
+    curve = next(points for points in lines if len(points.split()) == 4)
+    heights = [float(point.split(",")[1]) for point in curve.split()]
+    assert heights == sorted(heights)  # a falling loss, and SVG counts from above
+    assert "<svg" in report._repr_html_()
+
+
+@pytest.mark.parametrize("points", [[], [(0, 1)], [(0, 1), (1, float("nan"))], [(1, 2), (1, 2)]])
+def test_a_chart_of_next_to_nothing(points):
+    assert ET.fromstring(line_chart({"a < b": points}, "t & u", "x", "y")) is not None  # noqa: S314
+
+
+def test_the_axis_holds_every_point():
+    drawn = ET.fromstring(line_chart({"a": [(0, -3.2), (7, 1234.5)]}, "", "", ""))  # noqa: S314
+    for part in drawn:
+        if part.tag.endswith("polyline"):
+            for x, y in (map(float, point.split(",")) for point in part.get("points").split()):
+                assert 0 <= x <= 640
+                assert 0 <= y <= 360
+
+
+def test_progress_is_a_line_for_each_epoch(model, batches, capsys):
+    train(model, batches(128, 64), batches(64, 64), epochs=2, verbose=True)
+    header, *epochs = capsys.readouterr().out.splitlines()
+    titles = "epoch    seconds  samples/s        auc       loss    val_auc   val_loss"
+    assert header.split() == titles.split()
+    assert [line.split()[0] for line in epochs] == ["1/2", "2/2"]
+    assert all(len(line) <= 80 for line in (header, *epochs))
+
+
+def test_progress_in_a_terminal_is_a_bar_that_goes_away(model, batches):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80)
+    watch = Watch(None, stop_on_nan=True, saved=False)
+    model.compile("sgd", "binary_crossentropy")
+    data = batches(256, 64)
+    model.fit(data, callbacks=[watch, EpochLines(watch, console)], verbose=0, shuffle=False)
+    assert "4/4" in file.getvalue()
+    assert file.getvalue().splitlines()[-1].split()[0] == "1/1"
+
+
+def events(folder):
+    """Tag -> (step, value) of the event files, and the plugin that shows them."""
+    found, plugins = {}, set()
+    for path in sorted(folder.glob("events.*")):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                found.setdefault(value.tag, []).append((event.step, number))
+                plugins.add(value.metadata.plugin_data.plugin_name)
+    return found, plugins
+
+
+def test_tensorboard_finds_curves(model, batches, tmp_path):
+    report = train(
+        model, batches(250 * 4, 4), batches(64, 64), epochs=2, tensorboard=tmp_path, optimizer="sgd"
+    )
+    curves, plugins = events(tmp_path / "train")
+    assert plugins == {"scalars"}
+    assert [step for step, _ in curves["batch_loss"]] == [99, 199, 349, 449]
+    assert curves["epoch_auc"] == [
+        (epoch, pytest.approx(auc)) for epoch, auc in enumerate(report.history["auc"])
+    ]
+    assert curves["epoch_learning_rate"] == [(0, pytest.approx(0.01)), (1, pytest.approx(0.01))]
+    assert curves["epoch_samples_per_second"][0][1] > 0
+    validation, _ = events(tmp_path / "validation")
+    assert [value for _, value in validation["epoch_loss"]] == pytest.approx(
+        report.history["val_loss"]
+    )

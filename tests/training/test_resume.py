@@ -1,0 +1,119 @@
+"""A run that was killed goes on as if it had not been."""
+
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+
+from loader import KerasSequenceLoader, LoaderCheckpoint
+from training import TrainingError, models, train
+
+# 30 steps an epoch; shuffled, dropped out, with a schedule: all of it has to be where it was.
+PROGRAM = """
+import os, signal, sys
+import keras, numpy as np
+from loader import KerasSequenceLoader, LoaderCheckpoint
+from training import models, train
+
+folder, die_at = sys.argv[1], int(sys.argv[2])
+
+class Killer(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+keras.utils.set_random_seed(7)
+loader = KerasSequenceLoader(
+    folder + "/data", batch_size=32, label_names=["label"], cat_names=["userId"],
+    cont_names=["age"], seed=3, parts_per_chunk=2,
+)
+model = models.mlp({"userId": (50, 8)}, ["age"], hidden=(16, 8), dropout=0.3)
+schedule = keras.optimizers.schedules.CosineDecay(0.05, 60)
+train(
+    model, loader, epochs=2, optimizer=keras.optimizers.Adam(schedule), callbacks=[Killer()],
+    checkpoint=LoaderCheckpoint(loader, folder + "/checkpoint", save_freq=4),
+)
+np.savez(folder + "/weights.npz", *model.get_weights())
+"""
+
+
+def write(folder, rows=960):
+    random = np.random.default_rng(0)
+    user, age = random.integers(0, 50, rows).astype("int32"), random.normal(size=rows)
+    label = (user % 2 + age > 0.5).astype("int8")
+    frame = pl.DataFrame({"userId": user, "age": age.astype("float32"), "label": label})
+    folder.mkdir()
+    frame.write_parquet(folder / "rows.parquet", row_group_size=96)
+    return folder
+
+
+def start(folder, die_at):
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, folder, str(die_at)])
+
+
+def test_killed_it_ends_with_the_same_weights(tmp_path):
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "data")
+    # One of them dies in the midst of its second epoch, between two checkpoints.
+    processes = start(tmp_path / "whole", -1), start(tmp_path / "killed", 43)
+    assert [process.wait() for process in processes] == [0, -signal.SIGKILL]
+    assert start(tmp_path / "killed", -1).wait() == 0
+    whole, killed = (np.load(tmp_path / name / "weights.npz") for name in ("whole", "killed"))
+    for part in whole.files:
+        np.testing.assert_allclose(killed[part], whole[part], rtol=1e-4, atol=1e-6)
+
+
+def make(folder):
+    keras.utils.set_random_seed(0)
+    loader = KerasSequenceLoader(
+        folder, batch_size=64, label_names=["label"], cat_names=["userId"], cont_names=["age"]
+    )
+    return models.mlp({"userId": (50, 8)}, ["age"], hidden=(8,)), loader
+
+
+def test_a_folder_is_a_checkpoint_after_each_epoch(tmp_path):
+    data = write(tmp_path / "data", 200)
+    for epochs, samples in ((1, 200), (3, 400)):
+        model, loader = make(data)
+        report = train(model, loader, epochs=epochs, checkpoint=tmp_path / "checkpoint")
+        assert report.samples == samples  # since the checkpoint alone
+
+
+def test_of_a_run_that_was_finished_nothing_is_left_to_train(tmp_path):
+    """The same program, started again after its last epoch, gets its model back."""
+    data = write(tmp_path / "data", 200)
+    model, loader = make(data)
+    before = train(model, loader, loader, epochs=2, checkpoint=tmp_path / "checkpoint")
+    again, loader = make(data)
+    report = train(again, loader, loader, epochs=2, checkpoint=tmp_path / "checkpoint")
+    assert (report.samples, report.samples_per_second) == (0, 0)
+    assert "Nothing was left to train" in str(report)
+    assert report.val_auc == pytest.approx(before.val_auc, abs=1e-6)
+    for own, other in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+def test_a_mapped_loader_has_its_checkpoint_too(tmp_path):
+    model, loader = make(write(tmp_path / "data", 200))
+    mapped = loader.map(lambda x, y: (x, 1 - y))
+    saver = LoaderCheckpoint(loader, tmp_path / "checkpoint")
+    assert train(model, mapped, checkpoint=saver).samples == 200
+    with pytest.raises(TrainingError, match=r"KerasSequenceLoader.*checkpoint=LoaderCheckpoint"):
+        train(model, mapped, checkpoint=tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("save_freq", ["epoch", 1])
+def test_no_checkpoint_is_made_of_nan(tmp_path, save_freq):
+    model, loader = make(write(tmp_path / "data", 200))
+    saver = LoaderCheckpoint(loader, tmp_path / "checkpoint", save_freq=save_freq)
+    with pytest.raises(TrainingError, match="loss to stay a number"):
+        train(model, loader, optimizer=keras.optimizers.SGD(1e30), epochs=2, checkpoint=saver)
+    fresh, loader = make(tmp_path / "data")
+    fresh.compile("sgd", "binary_crossentropy")
+    LoaderCheckpoint(loader, tmp_path / "checkpoint").restore(fresh)
+    assert all(np.isfinite(weights).all() for weights in fresh.get_weights())

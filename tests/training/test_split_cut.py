@@ -1,0 +1,158 @@
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError, compile_model, layers, models, optimizers
+from training.split.cut import cut
+
+
+def test_tables_stay_outside_and_arithmetic_inside(sizes):
+    parts = cut(models.wide_and_deep(sizes, ["age"]))
+    outside = {tuple(weight.shape) for weight in parts.lookup.trainable_variables}
+    assert {(51, 8), (41, 12), (23, 4)} <= outside
+    assert all(len(weight.shape) < 2 or weight.shape[0] > 1 for weight in parts.tower.weights)
+    assert {tuple(w.shape) for w in parts.tower.trainable_variables} == {
+        (25, 1024), (1024,), (1024, 512), (512,), (512, 256), (256,), (256, 1), (1,)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda sizes: models.wide_and_deep(sizes, ["age"], hidden=(8,)),
+        lambda sizes: models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,)),
+        lambda sizes: models.dcn(sizes, ["age"], hidden=(8,)),
+        lambda sizes: models.two_tower(
+            sizes, ["age"], query=["userId", "age"], candidate=["movieId", "genres"], hidden=(8,)
+        ),
+    ],
+)
+def test_every_model_trains_alike_with_it(sizes, batches, make, losses):
+    def with_age(x, y):
+        return {**x, "age": tf.cast(x["userId"], tf.float32) / 50}, y
+
+    dataset = batches(256, 64).map(with_age)
+    results = []
+    for compiled in (
+        lambda model: model.compile(
+            keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False
+        ),
+        lambda model: compile_model(model, optimizers.SGD(0.1), xla=True),
+    ):
+        keras.utils.set_random_seed(0)
+        model = make(sizes)
+        compiled(model)
+        results.append(losses(model, dataset))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4)
+
+
+def test_keras_own_embedding_is_a_lookup_too(batches, losses):
+    def with_embedding():
+        keras.utils.set_random_seed(0)
+        user = keras.Input((1,), name="userId", dtype="int32")
+        x = keras.layers.Flatten()(keras.layers.Embedding(50, 8)(user))
+        return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+    dataset = batches(256, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    plain, split = with_embedding(), with_embedding()
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    compile_model(split, optimizers.SGD(0.1), xla=True)
+    np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
+    assert [tuple(w.shape) for w in cut(split).lookup.trainable_variables] == [(50, 8)]
+
+
+def subclassed():
+    class Model(keras.Model):
+        def call(self, x):
+            return x
+
+    return Model()
+
+
+def regularized():
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = keras.layers.Embedding(50, 8, embeddings_regularizer="l2")(user)
+    return keras.Model(user, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+
+
+def without_weights():
+    user = keras.Input((1,), name="userId", dtype="int32")
+    return keras.Model(user, layers.EmbeddingBag(50, 1)(user))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (subclassed, "functional model.*Received.*split=False"),
+        (regularized, "without a regularizer.*embeddings.*split=False"),
+        (without_weights, "dense layers after its lookups"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(make, message):
+    with pytest.raises(TrainingError, match=message):
+        compile_model(make())
+
+
+def test_losses_of_lookups_are_refused(batches):
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = layers.EmbeddingBag(50, 4, activity_regularizer="l2")(user)
+    model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+    compile_model(model)
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    with pytest.raises(TrainingError, match=r"no losses.*Received: 1\. Use split=False"):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+
+def test_ids_that_are_to_be_checked_are_checked_with_xla_too(batches):
+    user = keras.Input((1,), name="userId", dtype="int32")
+    table = layers.EmbeddingBag(10, 4)  # the data's ids go up to 49
+    model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(table(user)))
+    compile_model(model, xla=True)
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    model.fit(dataset, verbose=0, shuffle=False)  # unknown ones share a vector
+    table.validate_ids = True
+    model.train_function = None
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Expected ids of column .* 0 \.\. 9"):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+
+def test_columns_that_the_model_does_not_take_do_no_harm(batches, losses):
+    def model():
+        keras.utils.set_random_seed(0)
+        user = keras.Input((1,), name="userId", dtype="int32")
+        x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
+        return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+    alone = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    # Lists, for whose lengths XLA would compile anew, and text, which it knows nothing of.
+    more = batches(192, 64).map(lambda x, y: ({**x, "name": tf.as_string(x["userId"])}, y))
+    one, other = model(), model()
+    for each in (one, other):
+        compile_model(each, optimizers.SGD(0.1), xla=True)
+    np.testing.assert_allclose(losses(other, more), losses(one, alone), rtol=1e-6)
+
+
+def test_a_table_may_be_on_another_device():
+    program = """
+import keras, numpy as np, tensorflow as tf
+from training import compile_model, layers, optimizers
+
+two = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+table = layers.EmbeddingBag(50, 4)
+with tf.device("/cpu:1"):
+    table.build()
+user = keras.Input((1,), name="userId", dtype="int32")
+model = keras.Model(user, keras.layers.Dense(1, "sigmoid")(table(user)))
+compile_model(model, optimizers.SGD(0.1), xla=True)
+before = table.table.numpy()
+model.fit(np.full((8, 1), 7), np.ones((8, 1)), verbose=0)
+print(np.unique(np.nonzero(table.table.numpy() - before)[0]), table.embeddings.value.device[-5:])
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout.strip().endswith("[7] CPU:1"), done.stderr[-2000:]

@@ -1,0 +1,60 @@
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training import compile_model, layers, optimizers
+
+
+def test_several_steps_a_call_are_the_same_steps(batches, built):
+    dataset = batches(10 * 64 + 7, 64)
+    one, many = built(), built()
+    compile_model(one, optimizers.SGD(0.1), xla=True)
+    compile_model(many, optimizers.SGD(0.1), xla=True, steps_per_execution=4)
+    for model in (one, many):
+        model.fit(dataset, verbose=0, shuffle=False, epochs=2)
+    for own, other in zip(many.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+
+
+def test_xla_is_for_the_full_batch_alone(batches, built):
+    model = built()
+    compile_model(model, xla=True)
+    step = model.train_step
+    calls = {name: tf.Variable(0) for name in ("_compiled", "_plain")}
+
+    def counted(name, function):
+        def call(*arguments):
+            calls[name].assign_add(1)
+            return function(*arguments)
+
+        return call
+
+    for name in calls:
+        setattr(step, name, counted(name, getattr(step, name)))
+    for rows in (4 * 64 + 10, 2 * 64 + 33):
+        model.fit(batches(rows, 64), verbose=0, shuffle=False)
+    assert {name: int(count) for name, count in calls.items()} == {"_compiled": 6, "_plain": 2}
+
+
+def test_a_call_takes_no_batch_that_it_does_not_train_on(batches, built):
+    one, many = built(), built()
+    for model, together in ((one, 1), (many, 4)):
+        compile_model(model, optimizers.SGD(0.1), steps_per_execution=together)
+        # 16 steps in two epochs of two calls, from 7 batches that differ, over and over.
+        model.fit(
+            batches(7 * 64, 64).repeat(), steps_per_epoch=8, epochs=2, verbose=0, shuffle=False
+        )
+    for own, other in zip(many.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_are_taken_as_well(rows):
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
+    model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+    compile_model(model, optimizers.Adagrad(0.5), steps_per_execution=3)
+    data = rows(500)
+    losses = model.fit(
+        {"userId": data.features["userId"]}, data.label, batch_size=64, epochs=8, verbose=0
+    ).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]

@@ -1,0 +1,72 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError, compile_model, layers, models, optimizers
+from training.split.cut import cut
+from training.split.precision import faster
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_sixteen_bits_learn_as_well_and_leave_the_model_as_it_is(batches, precision, built, losses):
+    dataset = batches(10 * 64, 64)
+    plain, split = built(), built()
+    config = split.get_config()
+    for model, options in ((plain, {}), (split, {"precision": precision, "xla": True})):
+        compile_model(model, optimizers.Adam(0.02), **options)
+    exact, rounded = losses(plain, dataset, 4), losses(split, dataset, 4)
+    assert exact[-1] < 0.5 * exact[0]
+    np.testing.assert_allclose(rounded[-5:].mean(), exact[-5:].mean(), atol=0.03)
+    assert not np.allclose(rounded, exact, rtol=1e-6)  # it is no float32
+    assert split.get_config() == config
+    assert {weight.dtype for weight in split.weights} == {"float32"}
+    assert split(next(iter(dataset))[0]).dtype == tf.float32
+
+
+def test_float16_scales_the_loss(batches, built):
+    model = built()
+    compile_model(model, "adagrad", precision="float16")
+    assert isinstance(model.optimizer, optimizers.LossScaleOptimizer)
+    assert isinstance(model.optimizer.inner_optimizer, optimizers.Adagrad)
+    model.fit(batches(128, 64), verbose=0, shuffle=False)
+    assert model.optimizer.inner_optimizer.iterations.numpy() == 2
+
+
+def test_the_last_layers_keep_float32(sizes):
+    def policies(model):
+        copy = faster(cut(model).tower, "mixed_bfloat16", aligned=False)
+        return {layer.name: layer.compute_dtype for layer in copy.layers if layer.weights}, copy
+
+    computed, copy = policies(models.mlp(sizes, hidden=(16, 8), output_name="click"))
+    assert computed.pop("click") == "float32"
+    assert set(computed.values()) == {"bfloat16"}
+    assert {weight.dtype for weight in copy.weights} == {"float32"}
+    model = models.wide_and_deep(sizes, ["age"], hidden=(16, 8))
+    computed, copy = policies(model)
+    # The logit of the deep part, the sum and the probability.
+    assert [layer.compute_dtype for layer in copy.layers][-3:] == ["float32"] * 3
+    assert sorted(computed.values()) == ["bfloat16", "bfloat16", "float32"]
+    assert {layer.compute_dtype for layer in model.layers} == {"float32"}
+
+
+def test_a_layer_that_cannot_be_made_anew_is_told_of():
+    class Odd(keras.layers.Dense):
+        def __init__(self, size, **options):
+            super().__init__(size, **options)
+
+        def get_config(self):
+            return {"name": self.name}
+
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = Odd(4)(layers.EmbeddingBag(50, 4)(user))
+    model = keras.Model(user, keras.layers.Dense(1)(x))
+    with pytest.raises(TrainingError, match=r"get_config.*set_dtype_policy"):
+        compile_model(model, precision="bfloat16")
+
+
+def test_an_unknown_precision_is_refused(built):
+    with pytest.raises(TrainingError, match=r"float32, bfloat16, float16\. Received: 'half'"):
+        compile_model(built(), precision="half")
+    with pytest.raises(TrainingError, match="split=True"):
+        compile_model(built(), precision="bfloat16", split=False)

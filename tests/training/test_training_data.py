@@ -1,0 +1,163 @@
+"""Data that is not what the model takes is told apart before a step is taken."""
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+
+from loader import KerasSequenceLoader, LoaderError
+from training import TrainingError, models, train
+
+
+def changed(**columns):
+    """Features and labels with other columns than the model's."""
+    return lambda x, y: ({k: v for k, v in {**x, **columns}.items() if v is not None}, y)
+
+
+MISTAKES = {
+    r"missing: movieId\. Name them in": changed(movieId=None),
+    r"'userId' of train_data to be of int32.*Received: float32": lambda x, y: (
+        {**x, "userId": tf.cast(x["userId"], tf.float32)},
+        y,
+    ),
+    r"'userId' of train_data to be of int32.*Received: string": lambda x, y: (
+        {**x, "userId": tf.as_string(x["userId"])},
+        y,
+    ),
+    r"the values of column 'genres'.*of int64.*Received: float32": lambda x, y: (
+        {**x, "genres": (tf.cast(x["genres"][0], tf.float32), x["genres"][1])},
+        y,
+    ),
+    r"Expected a list in column 'genres'.*Received: single values": lambda x, y: (
+        {**x, "genres": x["genres"][1]},
+        y,
+    ),
+    r"Expected single values in column 'userId'.*Received: a list": lambda x, y: (
+        {**x, "userId": x["genres"]},
+        y,
+    ),
+    r"'userId' of train_data of shape \(rows, 1\).*Received: \(rows, 3\)": lambda x, y: (
+        {**x, "userId": tf.tile(x["userId"], [1, 3])},
+        y,
+    ),
+    r"features and labels.*label_names": lambda x, _: x,
+    r"numbers as labels.*Received: strings": lambda x, y: (x, tf.as_string(y)),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_is_named(message, model, batches):
+    before = [weights.copy() for weights in model.get_weights()]
+    with pytest.raises(TrainingError, match=message):
+        train(model, batches(64, 64).map(MISTAKES[message]))
+    for own, other in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+def test_validation_data_is_looked_at_as_well(model, batches):
+    with pytest.raises(TrainingError, match=r"in validation_data.*missing: userId"):
+        train(model, batches(64, 64), batches(64, 64).map(changed(userId=None)))
+
+
+@pytest.mark.parametrize("data", [None, "train/*.parquet", 5])
+def test_what_is_no_data_is_refused(model, data):
+    with pytest.raises(TrainingError, match=r"KerasSequenceLoader.*Received"):
+        train(model, data)
+
+
+class Squares(keras.utils.PyDataset):
+    num_batches = 2
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def __getitem__(self, number):
+        return {"userId": np.full((4, 1), number, self.dtype)}, np.ones((4, 1))
+
+
+def test_other_kinds_of_data_are_looked_at_too():
+    model = models.mlp({"userId": (50, 4)}, hidden=(4,))
+    assert train(model, Squares("int64")).samples == 8
+    with pytest.raises(TrainingError, match="Received: float32"):
+        train(model, Squares("float32"))
+    with pytest.raises(TrainingError, match="Received: float64"):
+        train(model, ({"userId": np.ones((4, 1))}, np.ones((4, 1))))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": "adm"}, r"optimizer.*'adm'.*Adam"),
+        ({"loss": "binary_cross_entropy"}, r"loss.*Did you mean binary_crossentropy"),
+        ({"metrics": ["auc", "acurracy"]}, r"metric.*'acurracy'.*Did you mean accuracy"),
+    ],
+)
+def test_a_name_that_keras_does_not_know(model, batches, options, message):
+    with pytest.raises(TrainingError, match=message):
+        train(model, batches(64, 64), **options)
+
+
+def test_ratings_are_no_labels_for_cross_entropy(model, batches):
+    """Stars as they are: the loss falls below zero, and nothing else would tell."""
+    stars = batches(640, 64).map(lambda x, y: (x, 1 + 4 * y))
+    with pytest.raises(TrainingError, match=r"labels from 0 to 1.*rating > 3"):
+        train(model, stars, epochs=3, optimizer=keras.optimizers.Adam(0.03))
+
+
+def test_metrics_by_name(model, batches):
+    report = train(model, batches(64, 64), metrics=["auc", "accuracy"])
+    assert set(report.history) == {"auc", "accuracy", "loss"}
+
+
+def test_rare_positives_can_count_for_more(model, batches, rows):
+    """With one label in twenty positive, a weight of 20 lifts the mean prediction to a half."""
+    generator = tf.random.Generator.from_seed(0)
+    rare = batches(2000, 100).map(
+        lambda x, y: (x, tf.cast(generator.uniform(tf.shape(y)) < 0.05, tf.float32))
+    )
+    means = []
+    for class_weight in (None, {0: 1.0, 1: 19.0}):
+        network = keras.models.clone_model(model)
+        train(
+            network,
+            rare,
+            epochs=3,
+            optimizer=keras.optimizers.Adam(0.01),
+            class_weight=class_weight,
+        )
+        features = tf.nest.map_structure(tf.constant, rows(500).features)
+        means.append(float(tf.reduce_mean(network(features))))
+    assert means[0] < 0.15
+    assert 0.35 < means[1] < 0.65
+
+
+@pytest.mark.parametrize("class_weight", [{}, {1: -2.0}, {"yes": 2.0}])
+def test_weights_that_make_no_sense(model, batches, class_weight):
+    with pytest.raises(TrainingError, match="class_weight as a dictionary"):
+        train(model, batches(64, 64), class_weight=class_weight)
+
+
+def test_weights_for_rows_that_have_some(model, batches):
+    weighted = batches(64, 64).map(lambda x, y: (x, y, y))
+    with pytest.raises(TrainingError, match="weights of their own"):
+        train(model, weighted, class_weight={1: 2.0})
+
+
+def test_a_damaged_file_is_the_loaders_error(tmp_path):
+    path = tmp_path / "rows.parquet"
+    count = 20_000
+    user = np.random.default_rng(0).integers(0, 50, count).astype("int32")
+    pl.DataFrame({"userId": user, "label": (user % 2).astype("int8")}).write_parquet(
+        path, row_group_size=2000
+    )
+    loader = KerasSequenceLoader(
+        path, 500, ["label"], cat_names=["userId"], cont_names=[], shuffle=False, buffer_size=20_000
+    )
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 500] = b"\x07" * 500
+    path.write_bytes(content)
+    with pytest.raises(LoaderError, match=r"row group \d+.*rows\.parquet|rows\.parquet.*row group"):
+        train(models.mlp({"userId": (50, 4)}, hidden=(4,)), loader)

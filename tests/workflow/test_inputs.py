@@ -1,0 +1,102 @@
+"""What transform takes for a column that fit has seen: the same values, as other types have them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+
+DATA = {"user": [7, 7, 9, 2**53], "price": [1.5, 2.0, None, 4.0], "clicks": [[1, 2], [], None, [2]]}
+
+
+@pytest.fixture
+def workflow() -> Workflow:
+    return Workflow((["user", "clicks"] >> ops.Categorify()) + "price").fit(DATA)
+
+
+def ways(workflow, data, tmp_path):
+    """The rows by each way from data to outputs."""
+    yield workflow.transform(data).collect()
+    yield pl.read_parquet(workflow.transform_to_parquet(data, tmp_path / "memory"))
+    frame = pl.DataFrame(pl.from_pandas(data)) if isinstance(data, pd.DataFrame) else data
+    pl.DataFrame(frame).write_parquet(tmp_path / "in.parquet")
+    file = tmp_path / "in.parquet"
+    yield workflow.transform(file).collect()
+    yield pl.read_parquet(workflow.transform_to_parquet(file, tmp_path / "files"))
+
+
+def test_integers_that_pandas_made_floats_are_integers(workflow, tmp_path):
+    """One missing value is enough for pandas to make floats of a column of ids."""
+    floats = pd.DataFrame(
+        {"user": [7, None, 2**53], "price": [1, 2, 3], "clicks": [[1.0], [], [2.0]]}
+    )
+    assert floats["user"].dtype == np.float64
+    want = {"user": [3, 1, 5], "clicks": [[4], [], [3]], "price": [1.0, 2.0, 3.0]}
+    for made in ways(workflow, floats, tmp_path):
+        assert made.to_dict(as_series=False) == want
+
+
+def test_nan_of_a_column_of_integers_is_null(workflow):
+    nan = {"user": [math.nan, 7.0], "price": [0.5, 1.0], "clicks": [[math.nan, 1.0], [None]]}
+    made = workflow.transform(nan).collect()
+    assert made["user"].to_list() == [1, 3]
+    assert made["clicks"].to_list() == [[1, 4], [1]]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("user", [7.0, None, 7.5], r"'user' as int64\?.*Received: 7\.5 in row 2"),
+        ("user", [math.inf, 7.0, 7.0], r"Received: inf in row 0"),
+        ("user", [7.0, 2.0**60, 7.0], r"up to 9007199254740992\. Received: 1\.15.* in row 1"),
+        ("user", pl.Series([1, 2**25, 0], dtype=pl.Float32), r"up to 16777216\..* in row 1"),
+        ("clicks", [[1.0], [2.5, None], []], r"'clicks' as list\[int64\]\?.* in row 1"),
+    ],
+)
+def test_floats_that_are_no_integers_are_refused_with_their_row(workflow, column, values, message):
+    data = {"user": [7] * 3, "price": [0.5] * 3, "clicks": [[1]] * 3, column: values}
+    with pytest.raises(WorkflowError, match=message):
+        workflow.transform(pl.DataFrame(data))
+
+
+@pytest.mark.parametrize("number", [-129, 128, 2**40])
+def test_integers_beyond_the_dtype_of_fit_are_refused(number, tmp_path):
+    workflow = Workflow("age").fit({"age": pl.Series([7], dtype=pl.Int8)})
+    pl.DataFrame({"age": [7, number]}).write_parquet(tmp_path / "a.parquet")
+    for data in ({"age": [7, None, number]}, {"age": [7.0, number]}, tmp_path / "a.parquet"):
+        with pytest.raises(WorkflowError, match=f"'age' as int8\\?, as in fit. Received: {number}"):
+            workflow.transform(data)
+
+
+def test_keys_of_an_external_table_may_be_floats_that_are_integers():
+    movies = pd.DataFrame({"movie": [10, None, 20], "year": [1999, 2001, 2003]})
+    years = Workflow(["movie"] >> ops.JoinExternal(movies, on="movie"))
+    made = years.fit_transform({"movie": [20, 10, 30]}).collect()
+    assert made["year"].to_list() == [2003, 1999, None]
+    with pytest.raises(WorkflowError, match=r"'movie' as int64\?.*Received: 10\.5 in row 0"):
+        Workflow(["movie"] >> ops.JoinExternal({"movie": [10.5]}, on="movie")).fit({"movie": [1]})
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("user", ["7"]),
+        ("user", [True]),
+        ("user", [[7]]),
+        ("price", ["1.5"]),
+        ("price", [True]),
+        ("clicks", [1]),
+        ("user", pl.Series([0], dtype=pl.Datetime("us"))),
+        ("user", pl.Series([{"a": 1}])),
+        ("user", pl.Series([7], dtype=pl.Decimal(10, 2))),
+    ],
+)
+def test_another_kind_of_values_is_refused(workflow, column, values):
+    data = {"user": [7], "price": [0.5], "clicks": [[1]], column: values}
+    with pytest.raises(WorkflowError, match=f"Expected column '{column}' as .*Received: "):
+        workflow.transform(pl.DataFrame(data))

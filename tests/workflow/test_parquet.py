@@ -1,0 +1,141 @@
+"""Parquet that goes in: files that cannot be read are named, and their types need not agree."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+from damaged import damage_rows
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.parquet import common_type
+
+IDS = ["userId"] >> ops.Categorify()
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two files of one schema; what a test does to the second one has to be found."""
+    for name in ("a", "b"):
+        rows = {"userId": list(range(500)), "price": [0.5] * 500}
+        pl.DataFrame(rows).write_parquet(tmp_path / f"{name}.parquet", row_group_size=250)
+    return tmp_path
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+SPOILT = {
+    "b.parquet cannot be read as parquet: it is empty.": lambda file: file.write_bytes(b""),
+    "b.parquet cannot be read as parquet: it is no parquet file.": lambda file: file.write_text(
+        "userId,price\n1,2.5\n"
+    ),
+    "b.parquet cannot be read as parquet: it ends after": cut,
+    "b.parquet cannot be read as parquet: its footer is damaged.": lambda file: file.write_bytes(
+        b"PAR1" + b"\0" * 40 + b"\x14\0\0\0PAR1"
+    ),
+    "b.parquet is damaged in row group 0.": damage_rows,
+}
+
+
+@pytest.mark.parametrize("message", SPOILT)
+def test_a_file_that_cannot_be_read_is_named(two, message):
+    fitted = Workflow(IDS).fit(two)
+    SPOILT[message](two / "b.parquet")
+    with pytest.raises(WorkflowError, match=re.escape(message)) as fit:
+        Workflow(IDS).fit(two)
+    with pytest.raises(WorkflowError, match=re.escape(message)) as transform:
+        fitted.transform_to_parquet(two, two / "out")
+    for error in (fit, transform):
+        assert error.value.__cause__ is not None
+        assert "\n" not in str(error.value)
+
+
+def test_a_link_to_nowhere_is_named(two):
+    (two / "b.parquet").unlink()
+    (two / "b.parquet").symlink_to(two / "nowhere")
+    with pytest.raises(WorkflowError, match=r"b\.parquet cannot be read.*No such file"):
+        Workflow(IDS).fit(two)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        (pl.Int32(), pl.Int64(), pl.Int64()),
+        (pl.UInt32(), pl.Int32(), pl.Int64()),
+        (pl.UInt64(), pl.Int8(), None),
+        (pl.Float32(), pl.Float64(), pl.Float64()),
+        (pl.Int32(), pl.Float32(), pl.Float64()),
+        (pl.Int16(), pl.Float32(), pl.Float32()),
+        (pl.Int64(), pl.Float64(), None),
+        (pl.Boolean(), pl.Int8(), None),
+        (pl.String(), pl.Int64(), None),
+        (pl.String(), pl.Categorical(), pl.String()),
+        (pl.Null(), pl.String(), pl.String()),
+        (pl.Date(), pl.Datetime("ns", "UTC"), pl.Datetime("us")),
+        (pl.Datetime("us"), pl.Int64(), None),
+        (pl.List(pl.Int8), pl.List(pl.Int16), pl.List(pl.Int16)),
+        (pl.List(pl.Null), pl.List(pl.String), pl.List(pl.String)),
+        (pl.List(pl.Int8), pl.Int8(), None),
+        (pl.Struct({"a": pl.Int8}), pl.Int8(), None),
+    ],
+    ids=str,
+)
+def test_the_type_of_two_types_loses_nothing(one, other, common):
+    assert common_type(one, other) == common_type(other, one) == common
+
+
+def test_files_with_narrower_types_are_one_table(tmp_path):
+    parts = [
+        {"id": pl.Series([1, 2], dtype=pl.Int32), "note": pl.Series([None, None], dtype=pl.Null)},
+        {"note": ["x", None], "id": pl.Series([2, 2**40], dtype=pl.Int64)},
+    ]
+    for number, part in enumerate(parts):
+        pl.DataFrame(part).write_parquet(tmp_path / f"{number}.parquet")
+    whole = {"id": [1, 2, 2, 2**40], "note": [None, None, "x", None]}
+    want = Workflow(["id", "note"] >> ops.Categorify()).fit(whole).transform(whole).collect()
+    workflow = Workflow(["id", "note"] >> ops.Categorify()).fit(tmp_path)
+    assert workflow.transform(tmp_path).collect().equals(want)
+    files = workflow.transform_to_parquet(tmp_path, tmp_path / "out")
+    assert pl.read_parquet(files).equals(want)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"userId": ["x"], "price": [0.5]},
+            r"'userId' is Int64 in .*a\.parquet and String in .*b\.p",
+        ),
+        ({"price": [0.5]}, r"b\.parquet has no column 'userId', which .*a\.parquet has"),
+    ],
+)
+def test_files_that_are_no_one_table_are_named_with_the_column(two, other, message, tmp_path):
+    fitted = Workflow(IDS).fit(two)
+    pl.DataFrame(other).write_parquet(two / "b.parquet")
+    uses = (
+        lambda: Workflow(IDS).fit(two),
+        lambda: Workflow("*" >> ops.FillMissing()).fit(two),
+        lambda: fitted.transform(two),
+        lambda: fitted.transform_to_parquet(two, tmp_path / "out"),
+        lambda: fitted.fit_transform(two),
+    )
+    for use in uses:
+        with pytest.raises(WorkflowError, match=message):
+            use()
+
+
+def test_columns_that_are_not_read_may_differ(two):
+    pl.DataFrame({"userId": [1], "price": ["cheap"], "more": [1]}).write_parquet(two / "b.parquet")
+    made = Workflow(IDS).fit_transform(two).collect()
+    assert made.height == 501
+
+
+def test_an_error_of_polars_comes_without_its_hints(ratings):
+    lazy = ratings.lazy().with_columns(userId=pl.col("genres").cast(pl.List(pl.Int64)).list.first())
+    with pytest.raises(WorkflowError, match="The data cannot be fitted to") as error:
+        Workflow(IDS).fit(lazy)
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value.__cause__, pl.exceptions.PolarsError)

@@ -1,0 +1,1 @@
+"""What `train` puts around `model.fit`: checks before it, watching during it."""

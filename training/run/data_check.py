@@ -1,0 +1,169 @@
+"""Whether data is what a model takes, seen before a step is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from loader import KerasSequenceLoader
+from training.errors import TrainingError
+
+
+def check_data(model: keras.Model, data: Any, argument: str) -> None:
+    """Holds batches to the model's named inputs: columns, dtypes, shapes, and a label.
+
+    Keras would find a missing column as well, but casts ids of a float dtype to integers without
+    a word. Nothing is read of a `tf.data.Dataset`; data whose columns have no names, and the
+    inputs of a model that has no dictionary of them, are left to Keras.
+
+    Args:
+        model: what will be trained.
+        data: as for `train`.
+        argument: what the caller names the data.
+
+    Raises:
+        TrainingError: data of no known kind, without a label, or that does not fit the inputs.
+
+    Example:
+        >>> model = keras.Model({"age": (age := keras.Input((1,), name="age"))}, age)
+        >>> check_data(model, ({"age": np.zeros((5, 1))}, np.zeros(5)), "train_data")
+    """
+    batch = _first_batch(data, argument)
+    if batch is None:
+        return
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    if y is None:
+        raise TrainingError(
+            f"Expected {argument} of features and labels. Received: features alone. Name the "
+            'label: KerasSequenceLoader(..., label_names=["rating"]), or give pairs (x, y).'
+        )
+    if any(_kind(label) == "string" for label in keras.tree.flatten(y)):
+        raise TrainingError(
+            f"Expected numbers as labels in {argument}. Received: strings. Make them 0 and 1 in "
+            "the workflow: ops.LambdaOp(lambda label: (label == 'yes').cast('int8'))."
+        )
+    inputs = getattr(model, "input", None)
+    if isinstance(inputs, Mapping) and isinstance(x, Mapping):
+        _check_columns(inputs, x, argument)
+
+
+def columns_with_nan(data: Any) -> list[str]:
+    """Of the first batch, the columns that hold NaN or infinity, and "the label" if it does.
+
+    Example:
+        >>> data = tf.data.Dataset.from_tensors(({"age": [[31.0], [float("nan")]]}, [[0], [1]]))
+        >>> columns_with_nan(data)
+        ["column 'age'"]
+    """
+    if isinstance(data, KerasSequenceLoader):
+        batch = data.peek()  # which leaves its position alone
+    elif isinstance(data, (tuple, list)):
+        batch = tuple(data)
+    else:
+        batch = next(iter(data), None)
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    named = {f"column {name!r}": x[name] for name in x} if isinstance(x, Mapping) else {"x": x}
+    return [name for name, value in {**named, "the label": y}.items() if _has_nan(value)]
+
+
+def _has_nan(value: Any) -> bool:
+    arrays = [np.asarray(part) for part in keras.tree.flatten(value)]
+    return any(not np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
+
+
+def _first_batch(data: Any, argument: str) -> Any:
+    """What a batch holds, as arrays or as symbols; None where that cannot be told beforehand."""
+    if isinstance(data, tf.data.Dataset):
+        return _symbols(data)
+    if isinstance(data, keras.utils.PyDataset):
+        return data[0] if data.num_batches != 0 else None
+    if isinstance(data, (tuple, list)):
+        return keras.tree.map_structure(np.asarray, tuple(data))
+    if data is None or isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
+        raise TrainingError(
+            f"Expected {argument} as a KerasSequenceLoader, a tf.data.Dataset, a "
+            f"keras.utils.PyDataset or a tuple of arrays (x, y). Received: {data!r}. "
+            f"For files: KerasSequenceLoader(paths, batch_size=65536, label_names=[...])."
+        )
+    return None
+
+
+def _symbols(data: tf.data.Dataset) -> Any:
+    """A batch as a step sees it: on a GPU what crosses into the step is no batch yet."""
+    seen: list[Any] = []
+
+    def step(batches: Any) -> None:
+        seen.append(batches.get_next())
+
+    # An iterator and not a batch: a batch of the GPU loader is made where it is taken.
+    batches = tf.data.IteratorSpec(data.element_spec)
+    tf.function(step, autograph=False).get_concrete_function(batches)
+    return seen[0]
+
+
+def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: str) -> None:
+    missing = [name for name in inputs if name not in x]
+    if missing:
+        raise TrainingError(
+            f"Expected the columns {', '.join(inputs)} in {argument}, as the model does. "
+            f"Received: {', '.join(x)}; missing: {', '.join(missing)}. "
+            "Name them in the loader's cat_names or cont_names."
+        )
+    for name, expected in inputs.items():
+        if _is_pair(expected) != _is_pair(x[name]):
+            wanted, given = (
+                "a list" if _is_pair(e) else "single values" for e in (expected, x[name])
+            )
+            raise TrainingError(
+                f"Expected {wanted} in column {name!r} of {argument}, as the model does. "
+                f"Received: {given}. A list is a pair (values, row lengths)."
+            )
+        for what, (wanted, given) in _parts(name, expected, x[name]):
+            _check_tensor(what, wanted, given, argument)
+
+
+def _is_pair(column: Any) -> bool:
+    return isinstance(column, (tuple, list))
+
+
+def _parts(name: str, expected: Any, given: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    if not _is_pair(expected):
+        yield f"column {name!r}", (expected, given)
+        return
+    for what, pair in zip(
+        ("values", "row lengths"), zip(expected, given, strict=True), strict=True
+    ):
+        yield f"the {what} of column {name!r}", pair
+
+
+def _check_tensor(what: str, expected: Any, given: Any, argument: str) -> None:
+    wanted, received = _kind(expected), _kind(given)
+    # A whole number may stand for a real one, but an id is never a fraction.
+    if received != wanted and (wanted, received) != ("float", "integer"):
+        raise TrainingError(
+            f"Expected {what} of {argument} to be of {_dtype(expected)}, as the model does. "
+            f"Received: {_dtype(given)}. Cast it where the data is made "
+            f"(workflow.output_dtypes), or give the model an input of that dtype."
+        )
+    columns = tuple(expected.shape)[1:]
+    if len(columns) == 1 and columns[0] is not None:
+        width = tuple(given.shape)[1:]
+        if width and width != columns and None not in width:
+            raise TrainingError(
+                f"Expected {what} of {argument} of shape (rows, {columns[0]}), as the model does. "
+                f"Received: (rows, {', '.join(map(str, width))})."
+            )
+
+
+def _dtype(tensor: Any) -> str:
+    return str(keras.backend.standardize_dtype(tensor.dtype))
+
+
+def _kind(tensor: Any) -> str:
+    """Integer, float, string or bool."""
+    kind = _dtype(tensor).rstrip("0123456789")
+    return {"int": "integer", "uint": "integer", "bfloat": "float"}.get(kind, kind)

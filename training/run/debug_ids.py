@@ -1,0 +1,82 @@
+"""Ids and row lengths checked in every step, and what the checks find as a user's mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.errors import TrainingError
+from training.layers import EmbeddingBag, EmbeddingCollection
+
+
+@contextmanager
+def checked_ids(model: keras.Model) -> Iterator[None]:
+    """Checks while the block runs; the model is as before when it ends.
+
+    Raises:
+        TrainingError: ids out of a column's range, or lengths that do not add up.
+    """
+    lookups = [
+        layer
+        for layer in model._flatten_layers()  # noqa: SLF001 - layers inside of layers, too
+        if isinstance(layer, (EmbeddingBag, EmbeddingCollection))
+    ]
+    before = [layer.validate_ids for layer in lookups]
+    for layer in lookups:
+        layer.validate_ids = True
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(r"assertion failed: \[(Expected .*?)\] \[(.*?)\] \[(.*?)\]", str(error))
+        if found is None:
+            raise
+        raise TrainingError(f"{found[1]} {found[2]} .. {found[3]}") from error
+    finally:
+        for layer, value in zip(lookups, before, strict=True):
+            layer.validate_ids = value
+        # They were traced with the checks.
+        model.train_function = model.test_function = None
+
+
+def uncast(model: keras.Model, data: Any) -> Any:
+    """The data, with ids checked that Keras would cast to a narrower dtype of the model's input.
+
+    An int64 id beyond int32 comes out of the cast as some other id, of which no layer can tell.
+    Data that is no `tf.data.Dataset` is given back as it is.
+
+    Args:
+        model: what will be trained.
+        data: as for `train`.
+    """
+    inputs = getattr(model, "input", None)
+    if not (isinstance(data, tf.data.Dataset) and isinstance(inputs, Mapping)):
+        return data
+
+    @tf.autograph.experimental.do_not_convert
+    def check(x: Any, *rest: Any) -> tuple[Any, ...]:
+        return {name: _fitting(name, inputs.get(name), x[name]) for name in x}, *rest
+
+    return data.map(check)
+
+
+def _fitting(column: str, expected: Any, given: Any) -> Any:
+    if isinstance(given, (tuple, list)) and isinstance(expected, (tuple, list)):
+        return tuple(_fitting(column, *pair) for pair in zip(expected, given, strict=True))
+    if expected is None or not isinstance(given, tf.Tensor) or not given.dtype.is_integer:
+        return given
+    wanted = tf.as_dtype(expected.dtype)
+    if not wanted.is_integer or wanted.max >= given.dtype.max:
+        return given
+    fits = tf.reduce_all((given <= wanted.max) & (given >= wanted.min))
+    message = (
+        f"Expected ids of column {column} that fit into the model's {wanted.name}. Mend it: number "
+        "them from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model. Received:"
+    )
+    check = tf.debugging.Assert(fits, [message, tf.reduce_min(given), tf.reduce_max(given)])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(given)

@@ -1,0 +1,46 @@
+"""What goes wrong inside of TensorFlow's steps, told as what a user can mend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import keras
+import tensorflow as tf
+
+from loader import LoaderError
+from training.errors import TrainingError
+
+
+@contextmanager
+def explained(model: keras.Model) -> Iterator[None]:
+    """Turns errors of the block's steps into those of the loader and of training.
+
+    Raises:
+        LoaderError: the data could not be read; the text is the loader's own.
+        TrainingError: no memory for the model, its optimizer or a batch.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(
+            r"(?:LoaderError|DamagedError): (.*?)(?=\n(?:Traceback|\n|\t)|$)", str(error), re.DOTALL
+        )
+        if found is None:
+            raise
+        raise LoaderError(found[1]) from error
+    except tf.errors.ResourceExhaustedError as error:
+        own, optimizers = (_gigabytes(part) for part in (model, model.optimizer))
+        raise TrainingError(
+            f"Expected room to train {model.name!r}: its weights take {own:.2f} GB, the state of "
+            f"{model.optimizer.name!r} {optimizers:.2f} GB, and a batch's vectors and gradients "
+            f"come to that. Received: out of memory. Take a smaller batch, narrower vectors "
+            "(max_embedding_dim), fewer ids (ops.Categorify(max_size=...), ops.HashBucket) or an "
+            "optimizer with less state (SGD none, Adagrad as much as the weights, Adam twice)."
+        ) from error
+
+
+def _gigabytes(owner: keras.Model | keras.optimizers.Optimizer) -> float:
+    sizes = (tf.size(v.value, tf.int64) * v.value.dtype.size for v in owner.variables)
+    return float(sum(sizes)) / 1e9

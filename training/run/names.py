@@ -1,0 +1,50 @@
+"""Optimizers, losses and metrics by name, checked before Keras looks for them in a step."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+
+# Those that Keras chooses by the shapes of labels and predictions.
+_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
+
+
+def check_names(optimizer: Any, loss: Any, metrics: Sequence[Any] | None) -> list[Any]:
+    """The metrics, AUC when None, after all names were seen to be Keras'.
+
+    Raises:
+        TrainingError: a name that Keras does not know; it says which ones are like it.
+
+    Example:
+        >>> check_names("adam", "binary_crossentropy", ["auc", "accuracy"])
+        ['auc', 'accuracy']
+    """
+    _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
+    _check("loss", loss, keras.losses.get, keras.losses)
+    if metrics is None:
+        return [keras.metrics.AUC(name="auc")]
+    for metric in metrics:
+        if metric not in _BY_SHAPE:
+            _check("metric", metric, keras.metrics.get, keras.metrics)
+    return list(metrics)
+
+
+def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType) -> None:
+    if not isinstance(given, str):
+        return
+    try:
+        find(given)
+    except ValueError as error:
+        known = [name for name in dir(module) if not name.startswith("_")] + list(_BY_SHAPE)
+        alike = difflib.get_close_matches(given, known, n=3, cutoff=0.4)
+        hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
+        raise TrainingError(
+            f"Expected the {what} as an object of Keras or one of its names. "
+            f"Received: {given!r}.{hint}"
+        ) from error

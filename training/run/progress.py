@@ -1,0 +1,81 @@
+"""Training as one sees it in a terminal and in a log: a line for each epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from training.run.watch import Watch
+
+_WIDTH = 80
+
+
+class EpochLines(keras.callbacks.Callback):
+    """Prints a table of 80 columns, a row when an epoch is over; in a terminal a bar until then.
+
+    Args:
+        watch: knows rows and seconds; it comes before this among the callbacks.
+        console: where to print.
+    """
+
+    async_safe = True
+
+    def __init__(self, watch: Watch, console: Console | None = None) -> None:
+        super().__init__()
+        self._watch = watch
+        self._console = console or Console()
+        self._titles: list[str] = []
+        self._bar: Progress | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Shows the bar."""
+        if self._console.is_terminal:
+            columns = (BarColumn(30), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(
+                TextColumn(f"epoch {epoch + 1}"), *columns, console=self._console, transient=True
+            )
+            self._bar.add_task("", total=self.params["steps"])
+            self._bar.start()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Moves the bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=batch + 1)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Prints the row, after a header where there is none of these columns yet."""
+        self._hide()
+        seconds, samples = self._watch.epoch_seconds, self._watch.epoch_samples
+        cells = {
+            "epoch": f"{epoch + 1}/{self.params['epochs']}",
+            "seconds": f"{seconds:.1f}",
+            "samples/s": f"{samples / seconds:,.0f}" if seconds else "",
+        }
+        # Losses and AUC first: they are what is left where not all fits.
+        names = sorted(logs or {}, key=lambda name: (not name.endswith(("loss", "auc")), name))
+        cells |= {name: f"{(logs or {})[name]:.4f}" for name in names}
+        if list(cells) != self._titles:
+            self._titles = list(cells)
+            self._print(self._titles)
+        self._print(list(cells.values()))
+
+    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Leaves no bar behind."""
+        self._hide()
+
+    def _hide(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _print(self, cells: list[str]) -> None:
+        line = ""
+        for title, cell in zip(self._titles, cells, strict=True):
+            more = f"{cell:>{max(len(title), 9)}}  "
+            if len(line) + len(more.rstrip()) > _WIDTH:
+                break
+            line += more
+        self._console.print(line.rstrip(), highlight=False, soft_wrap=True)

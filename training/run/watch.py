@@ -1,0 +1,146 @@
+"""What looks on while Keras trains."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.errors import TrainingError
+from training.run.data_check import columns_with_nan
+from training.run.rows import RowCount
+
+_CURVE_POINTS = 50
+_LARGE = 1 << 24  # values: a table, which would take long to read
+
+
+class Watch(keras.callbacks.Callback):
+    """Times the training alone, counts its rows, keeps the loss curve, and notices NaN.
+
+    It comes before whatever saves the model, so that no NaN is saved.
+
+    Attributes:
+        rows: what counts, while its `counting` goes on.
+        samples: rows trained on so far.
+        seconds: that this took.
+        epoch_samples: rows of the last epoch, known before it is validated.
+        epoch_seconds: that it took.
+
+    Args:
+        data: what is trained on, to look into when something is no number.
+        stop_on_nan: whether a loss or a weight that is no number ends the run.
+        saved: whether the model is saved while it trains: then the run ends within the step.
+    """
+
+    # Keras then runs it beside the steps, so reading the loss does not stall a GPU.
+    async_safe = True
+
+    def __init__(self, data: Any, *, stop_on_nan: bool, saved: bool) -> None:
+        super().__init__()
+        self.rows = RowCount()
+        self.samples = 0
+        self.seconds = 0.0
+        self.epoch_samples = 0
+        self.epoch_seconds = 0.0
+        self._data = data
+        self._stop_on_nan = stop_on_nan
+        self._saved = saved
+        self._losses: dict[int, dict[int, float]] = {}
+        self._epoch = 0
+        self._started: float | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Starts the clock."""
+        self._epoch = epoch
+        self._losses[epoch] = {}
+        self.rows.take()
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keeps the loss, and stops at one that is no number."""
+        value = float((logs or {}).get("loss", 0.0))
+        self._losses[self._epoch][batch] = value
+        if self._stop_on_nan and not math.isfinite(value):
+            self.model.stop_training = True
+            if self._saved:
+                self._check_losses()
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Stops the clock."""
+        self._end_of_training()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Stops the clock, if nothing was validated, and sees the last of the losses."""
+        self._end_of_training()
+        self._check_losses()
+
+    def _end_of_training(self) -> None:
+        """Closes an epoch, before it is validated and saved; only once."""
+        if self._started is None:
+            return
+        self.epoch_seconds = time.perf_counter() - self._started
+        self.epoch_samples = self.rows.take()
+        self.seconds += self.epoch_seconds
+        self.samples += self.epoch_samples
+        self._started = None
+        self._check_losses()
+        self._check_weights()
+
+    def _check_losses(self) -> None:
+        """Raises TrainingError at the first that is no number, or that labels beyond 0 .. 1 make."""
+        entropy = self.model.loss == "binary_crossentropy"
+        lowest = min(min(losses.values(), default=0.0) for losses in self._losses.values())
+        if entropy and lowest < 0:
+            raise TrainingError(
+                "Expected labels from 0 to 1 for binary_crossentropy. Received: a loss of "
+                f"{lowest:.4f}, which only others give. Make them 0 and 1 in the workflow: "
+                "ops.LambdaOp(lambda rating: (rating > 3).cast('int8')); or take another loss."
+            )
+        if not self._stop_on_nan:
+            return
+        for epoch, losses in self._losses.items():
+            # Steps are reported from several threads, so in any order.
+            for step in sorted(losses):
+                if not math.isfinite(losses[step]):
+                    raise TrainingError(
+                        f"Expected the loss to stay a number. Received: {losses[step]} at step "
+                        f"{step + 1} of epoch {epoch + 1}. {self._advice()}"
+                    )
+
+    def _check_weights(self) -> None:
+        """Raises TrainingError where one of a layer is no number."""
+        if not self._stop_on_nan:
+            return
+        # A relu on a CPU gives 0 for NaN: then the loss looks well, and the weights are lost.
+        for variable in self.model.trainable_variables:
+            if math.prod(variable.shape) < _LARGE and not np.isfinite(variable.numpy()).all():
+                raise TrainingError(
+                    f"Expected weights to stay numbers. Received: NaN or infinity in "
+                    f"{variable.path!r} after epoch {self._epoch + 1}. {self._advice()}"
+                )
+
+    def _advice(self) -> str:
+        found = columns_with_nan(self._data)
+        if found:
+            return (
+                f"There is NaN or infinity in the first batch, in {', '.join(found)}: a null of a "
+                "float column arrives as NaN. Fill it in the workflow (ops.FillMissing), clip it "
+                "(ops.Clip), or leave the column out."
+            )
+        return (
+            "Lower the learning rate, clip the gradients (clipnorm=1.0), and look for NaN or very "
+            "large values in the inputs."
+        )
+
+    def loss_curve(self) -> tuple[float, ...]:
+        """Means of equal stretches, from the running means that Keras logs."""
+        steps: list[float] = []
+        for epoch in self._losses.values():
+            totals = [(step + 1) * epoch[step] for step in sorted(epoch)]
+            steps += [total - before for total, before in zip(totals, [0.0, *totals], strict=False)]
+        size = max(1, math.ceil(len(steps) / _CURVE_POINTS))
+        stretches = [steps[start : start + size] for start in range(0, len(steps), size)]
+        return tuple(sum(part) / len(part) for part in stretches)

@@ -1,0 +1,101 @@
+"""The verbs in Polars expressions for cuDF's engine, where it lacks or gets wrong the usual ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from .column import Column, Strings
+from .cuckoo import as_int64
+from .polars import VERBS
+from .program import Step
+from .series import polars_dtype, to_series
+from .types import Type, promote
+
+_INT64_MAX = 2**63 - 1
+
+
+def modulo(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`modulo` by way of the quotient: what cuDF computes of large integers is of wrapped sums."""
+    dtype = polars_dtype(promote(step.verb, types))
+    a, b = (operand.cast(dtype) for operand in operands)
+    return a - (a // b) * b
+
+
+def divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`divide`: cuDF divides by one value as by many, and needs nothing to keep it from doing else."""
+    a, b = (operand.cast(polars_dtype(step.type.dtype)) for operand in operands)
+    return a / b
+
+
+def log1p(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`log1p` with its digits near 0, where cuDF takes the logarithm of a rounded sum.
+
+    Source: Kahan, in the manual of the HP-15C, 1982: what the sum lost, the quotient puts back.
+    """
+    value = operands[0].cast(pl.Float64)
+    total = value + 1.0
+    near = total.log() * (value / (total - 1.0))
+    made = pl.when(total == 1.0).then(value).when(total == np.inf).then(total).otherwise(near)
+    return made.cast(polars_dtype(step.type.dtype))
+
+
+def gather(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`gather`; where there is no row of lists it takes one that is empty, as cuDF fills no lists."""
+    table: Column = step.parameters["table"]
+    if not table.is_list:
+        return VERBS["gather"](step, types, operands)
+    (position,), lists = operands, to_series(table)
+    inside = (position >= 0) & (position < table.rows)
+    row = pl.when(inside).then(position.cast(pl.Int64)).otherwise(table.rows)
+    return pl.lit(pl.concat([lists, pl.Series([[]], dtype=lists.dtype)])).gather(row)
+
+
+def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`lookup` by a binary search, for which least goes to the GPU: it takes literals anew each time."""
+    keys, value = step.parameters["keys"], operands[0]
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    small = max(abs(first) + keys.rows, abs(missing)) < 2**31
+    positions = np.arange(first, first + keys.rows, dtype=np.int32 if small else np.int64)
+    if isinstance(keys.values, Strings):
+        known = to_series(keys)
+    else:
+        value, kept = _as_int64(value, types[0], keys.values)
+        known, positions = pl.Series(as_int64(keys.values[kept])), positions[kept]
+    found = find(value, known, pl.Series(positions), missing)
+    return pl.when(operands[0].is_not_null()).then(found.cast(pl.Int64))
+
+
+def find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
+    """The result for the key that each value is, or `missing`. Null is no key.
+
+    A join needs its keys as a list, of which cudf-polars makes Python objects.
+
+    Args:
+        value: of the keys' type.
+        keys: distinct, and not null.
+        results: of each key.
+        missing: of a value that is no key.
+    """
+    if len(keys) == 0:
+        return pl.lit(missing, results.dtype)
+    order = keys.arg_sort()
+    keys, results = keys.gather(order), results.gather(order)
+    place = pl.lit(keys).search_sorted(value, side="left").clip(None, len(keys) - 1)
+    hit = pl.lit(keys).gather(place) == value
+    return pl.when(hit).then(pl.lit(results).gather(place)).otherwise(missing)
+
+
+def _as_int64(
+    value: pl.Expr, type_: Type, keys: np.ndarray[tuple[int], np.dtype[np.generic]]
+) -> tuple[pl.Expr, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """The values as int64, null where they can be no key, and which of the keys they can be."""
+    every = np.ones(len(keys), bool)
+    wide, wide_keys = type_.dtype == "uint64", keys.dtype == np.uint64
+    if wide and wide_keys:
+        return value.reinterpret(signed=True), every
+    if wide:  # cuDF's cast wraps round, and never makes a null
+        return pl.when(value <= _INT64_MAX).then(value).cast(pl.Int64), every
+    return value.cast(pl.Int64), every if not wide_keys else keys <= np.uint64(_INT64_MAX)

@@ -1,0 +1,137 @@
+"""A graph of operators with what they have learnt, and the program that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+from .errors import WorkflowError
+from .expressions.program import Program
+from .feature import Feature, Features
+from .graph import Node
+from .operator import Operator, State
+from .operator_node import OperatorNode
+from .output_dtypes import OutputDtypes
+from .resolution import resolve_graph
+from .rows import Resolved
+from .schema import Schema
+
+
+class FittedGraph:
+    """What a workflow is once its operators have learnt, however they did.
+
+    Args:
+        nodes: the graph, parents before children.
+
+    Attributes:
+        nodes: the same.
+        input_schema: the columns of the data that it reads.
+        output_dtypes: the dtype of each output, which the user may change.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["price"] >> ops.FillMissing(0)).fit({"price": [1.5, None]})
+        >>> [step.verb for step in workflow.program.steps]
+        ['constant', 'source', 'fill_null']
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = list(nodes)
+        self.input_schema = Schema()
+        self.output_dtypes = OutputDtypes(self)
+        self._states: dict[int, State] | None = None
+        self._made: dict[Node, Resolved] | None = None
+        self._program: Program | None = None
+
+    def learn(self, input_schema: Schema, states: dict[int, State]) -> None:
+        """Take what the operators have learnt of some columns, in place of what they had before."""
+        self.input_schema, self._states = input_schema, states
+        self._made = self._program = None
+
+    def restore(
+        self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
+    ) -> Self:
+        """Take what a saved workflow had learnt."""
+        self.learn(input_schema, states)
+        self.output_dtypes.update(dtypes)
+        return self
+
+    def forget_program(self) -> None:
+        """Build the program anew at its next use, because an output's dtype changed."""
+        self._program = None
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators, in the order of the nodes."""
+        return [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the operators have learnt what they need."""
+        return self._states is not None
+
+    @property
+    def states(self) -> dict[int, State]:
+        """What each node's operator has learnt, by the node's number.
+
+        Raises:
+            WorkflowError: the workflow is not fitted.
+        """
+        if self._states is None:
+            raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
+        return self._states
+
+    @property
+    def made(self) -> dict[Node, Resolved]:
+        """What every node makes: its columns as expressions, and of which rows."""
+        if self._made is None:
+            self._made = resolve_graph(self.nodes, self.states, self.input_schema)
+        return self._made
+
+    def features(self) -> dict[Node, Features]:
+        """The columns of every node, as expressions over those of the data (see `made`)."""
+        return {node: made.columns for node, made in self.made.items()}
+
+    def outputs(self) -> Features:
+        """The columns that the workflow makes, before an assigned dtype casts them."""
+        return self.made[self.nodes[-1]].columns
+
+    def served(self, names: Iterable[str]) -> Features:
+        """Some of the outputs, which a server can make of one row at a time.
+
+        Raises:
+            WorkflowError: one of them needs more rows; names the operator and what to do.
+        """
+        chosen = {name: self.outputs()[name] for name in names}
+        rows = self.made[self.nodes[-1]].rows
+        rows.expect_row_by_row(rows.program(chosen.values()))
+        return chosen
+
+    @property
+    def program(self) -> Program:
+        """The whole workflow as steps over arrays: what every interpreter runs, row by row.
+
+        Raises:
+            WorkflowError: an output needs more than one row.
+        """
+        self.made[self.nodes[-1]].rows.expect_row_by_row(self.steps)
+        return self.steps
+
+    @property
+    def steps(self) -> Program:
+        """The outputs over the sources of their rows, which are not those of the data in any case."""
+        if self._program is None:
+            self._program = self.steps_of(self.made[self.nodes[-1]])
+        return self._program
+
+    def steps_of(self, output: Resolved) -> Program:
+        """The steps to what the last node makes, cast to the dtypes that are assigned."""
+        return output.rows.program(
+            Feature(f.expression, f.schema.with_(dtype=self.output_dtypes[name]))
+            for name, f in output.columns.items()
+        )
+
+    @property
+    def output_schema(self) -> Schema:
+        """The columns that the workflow makes, with tags, cardinalities and domains."""
+        return self.steps.output_schema

@@ -1,0 +1,31 @@
+"""Settings that are functions from a column's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workflow.config import settled
+from workflow.errors import WorkflowError
+
+
+def of_name(label: str, setting: str, function: Callable[[str], Any], name: str, hint: Any) -> Any:
+    """What a user's function gives for a column, held to an annotation.
+
+    Args:
+        label: the operator's name, for messages.
+        setting: the setting's name.
+        function: the function.
+        name: the column's name.
+        hint: the annotation.
+
+    Raises:
+        WorkflowError: the function fails, or gives something else.
+    """
+    try:
+        made = function(name)
+    except Exception as error:
+        raise WorkflowError(
+            f"{label}'s function fails for {name!r}: {type(error).__name__}: {error}."
+        ) from error
+    return settled(label, f"{setting}({name!r})", made, hint)
