@@ -31,7 +31,7 @@ def our_mlp(shape: Shape, ids: str) -> keras.Model:
 
 
 def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.Model:
-    """As with feature columns: each column by itself, lists as sparse tensors.
+    """As with feature columns: each column by itself, lists as sparse tensors, linear weights 0.
 
     `hashed` makes ids of values in the model, as `categorical_column_with_hash_bucket` does.
     """
@@ -43,16 +43,18 @@ def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.M
     wide, deep = [], []
     for name, rows in shape.scalars.items():
         column = HashBucket(rows)(scalars[name]) if hashed else scalars[name]
-        wide.append(keras.layers.Flatten()(keras.layers.Embedding(rows, 1)(column)))
+        weights = keras.layers.Embedding(rows, 1, embeddings_initializer="zeros")(column)
+        wide.append(keras.layers.Flatten()(weights))
         deep.append(keras.layers.Flatten()(keras.layers.Embedding(rows, shape.width)(column)))
     for name, rows in shape.multi.items():
         values, lengths = pairs[name]
         pair = (HashBucket(rows)(values) if hashed else values, lengths)
-        wide.append(SparseLookup(rows, 1, "sum")(pair))
-        deep.append(SparseLookup(rows, shape.width, "mean")(pair))
+        wide.append(SparseLookup(rows, 1, "sum", "zeros")(pair))
+        deep.append(SparseLookup(rows, shape.width, "mean", "uniform")(pair))
     x = keras.layers.Concatenate()([*deep, *numbers.values()])
     x = keras.layers.Dense(1)(_dense(x, shape))
-    linear = keras.layers.Dense(1)(keras.layers.Concatenate()(list(numbers.values())))
+    together = keras.layers.Concatenate()(list(numbers.values()))
+    linear = keras.layers.Dense(1, kernel_initializer="zeros")(together)
     logit = keras.layers.Add()([x, linear, *wide])
     output = keras.layers.Activation("sigmoid", dtype="float32")(logit)
     return keras.Model({**numbers, **scalars, **pairs}, output)
@@ -89,9 +91,9 @@ class HashBucket(keras.layers.Layer):
 class SparseLookup(keras.layers.Layer):
     """What `DenseFeatures` of feature columns did for a list: a sparse tensor, looked up."""
 
-    def __init__(self, rows: int, width: int, combiner: str) -> None:
+    def __init__(self, rows: int, width: int, combiner: str, initializer: str) -> None:
         super().__init__()
-        self.table = self.add_weight(shape=(rows, width), initializer="uniform", autocast=False)
+        self.table = self.add_weight(shape=(rows, width), initializer=initializer, autocast=False)
         self.combiner = combiner
         # A sparse tensor of unknown size is nothing that XLA compiles.
         self.supports_jit = False

@@ -51,7 +51,8 @@ class Decoder:
 
         Raises:
             DamagedError: a file that cannot be decoded, or a null where no tensor can hold one.
-            LoaderError: a list longer than its padded width, or too little memory.
+            LoaderError: a list longer than its padded width, too little memory, or a damaged page
+                that ended this process's use of the GPU, which nothing can skip.
         """
         use_device(self._number)
         for piece in pieces:
@@ -81,8 +82,8 @@ class Decoder:
                 f"Received: {error}. Lower buffer_size, or what TensorFlow takes, with "
                 "configure_tensorflow."
             ) from error
-        except (RuntimeError, OSError):
-            pass  # one of them is damaged: read them one by one
+        except (RuntimeError, OSError) as error:  # one of them is damaged: read them one by one
+            check_gpu_lives(error, pieces)
         tables = [self._read_alone(piece) for piece in pieces]
         if len(tables) == 1:
             return tables[0]
@@ -104,6 +105,7 @@ class Decoder:
         try:
             table = self._plc.io.parquet.read_parquet(options, stream=self.stream).tbl
         except (RuntimeError, OSError) as error:
+            check_gpu_lives(error, [piece])
             raise unreadable(piece, error) from error
         if table.num_rows() != piece.rows:
             raise unreadable(piece, f"{table.num_rows()} rows where the footer promised others")
@@ -187,6 +189,17 @@ class SkippingDecoder:
         """
         table, _ = self._stand_ins.read(self._decoder.read, pieces)
         return table
+
+
+def check_gpu_lives(error: Exception, pieces: Sequence[Piece]) -> None:
+    """A kernel that reads outside of memory takes the process's whole CUDA context with it."""
+    if any(sign in str(error) for sign in ("Fatal CUDA error", "cudaErrorIllegalAddress")):
+        first, last = (f"{p.path}, row group {p.row_group}" for p in (pieces[0], pieces[-1]))
+        where = first if first == last else f"{len(pieces)} row groups from {first} to {last}"
+        raise LoaderError(
+            f"Expected parquet that cuDF can decode in {where}. Received: {error}. After "
+            'that the GPU works again only in a new process. device="cpu" finds what is damaged.'
+        ) from error
 
 
 def _elements(column: BatchColumn, data: Any) -> Any:

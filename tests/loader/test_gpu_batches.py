@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 import tensorflow as tf
 
-from loader.errors import LoaderError
+from loader.errors import DamagedError, LoaderError
 from loader.files import ColumnType
 from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.gpu.batch_spec import MappedDataset
 from loader.gpu.blocks import DeviceBlocks
+from loader.gpu.decoder import check_gpu_lives
 from loader.gpu.packing import Packing, Rows, carrier, widened
 from loader.gpu.transport import DeviceTransport
 from loader.layout import BatchColumn, Layout
@@ -289,3 +290,12 @@ def test_train_sees_its_columns(device_dataset):
     model = keras.Model({"age": age}, keras.layers.Dense(1, "sigmoid")(age))
     with pytest.raises(TrainingError, match=r"Received: small, id, .*; missing: age"):
         train(model, device_dataset)
+
+
+def test_an_error_that_ends_the_gpu_is_no_damage_to_skip():
+    pieces = [Piece("a.parquet", group, 0, 10, 0) for group in (3, 4)]
+    check_gpu_lives(RuntimeError("CUDF failure at: reader_impl.cu:241: Parquet"), pieces)
+    fatal = RuntimeError("Fatal CUDA error encountered at: error.hpp: illegal memory access")
+    with pytest.raises(LoaderError, match=r"2 row groups from a\.parquet, row group 3") as caught:
+        check_gpu_lives(fatal, pieces)
+    assert not isinstance(caught.value, DamagedError)
