@@ -31,6 +31,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks.loader_data import CATS, CONTS, make_data
+from benchmarks.rounds import ratio
 from benchmarks.training_data import CRITEO
 from benchmarks.training_models import keras_mlp
 from loader import KerasSequenceLoader
@@ -111,17 +112,13 @@ def race(build: Callable[[], keras.Model], files: list[Path], rounds: int) -> st
     for _ in range(rounds):
         resident()
         loaded()
-    elapsed = _ratio(resident.times, loaded.times)
-    work = _ratio(*([each.total() for each in run.work] for run in (resident, loaded)))
+    elapsed = ratio(resident.times, loaded.times)
+    work = ratio(*([each.total() for each in run.work] for run in (resident, loaded)))
     shares = ", ".join(f"{who} {loaded.mean(who, steps):.1f}" for who in ("training", *_OWNERS))
     return (
         f"{elapsed:.2f} of the same steps on a batch in memory, {work:.2f} by processor time "
         f"({resident.mean('training', steps):.1f} ms a step; fed by the loader: {shares})"
     )
-
-
-def _ratio(base: list[Any], other: list[Any]) -> float:
-    return statistics.median(a / b for a, b in zip(base, other, strict=True))
 
 
 def main() -> None:

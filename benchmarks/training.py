@@ -32,6 +32,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks import training_auc, training_fit
+from benchmarks.rounds import ratio
 from benchmarks.training_data import CRITEO, WIDE_AND_DEEP, Shape, make_batch
 from benchmarks.training_models import (
     keras_mlp,
@@ -180,13 +181,9 @@ def race(contestants: list[Contestant], options: Any, show: Callable[[str], None
         seconds = statistics.median(contestant.times)
         show(
             f"{contestant.name:<34} {seconds * 1e3:10.1f} {options.batch / seconds:11,.0f} "
-            f"{_ratio(base.times, contestant.times):6.2f}x "
-            f"{_ratio(base.work, contestant.work):6.2f}x {contestant.loss:8.4f}"
+            f"{ratio(base.times, contestant.times):6.2f}x "
+            f"{ratio(base.work, contestant.work):6.2f}x {contestant.loss:8.4f}"
         )
-
-
-def _ratio(base: list[float], other: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(base, other, strict=True))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from benchmarks.loader_peers import (
     prebatched,
     windowed,
 )
+from benchmarks.rounds import ratio
 from loader import KerasSequenceLoader
 from training import compile_model, models
 
@@ -111,10 +112,6 @@ def compare(folder: Path, rows: int, rounds: int) -> None:
     for feed in feeds:
         print(
             f"{feed.name:<34} {BATCH * STEPS / statistics.median(feed.times):11,.0f} "
-            f"{_ratio(feeds[0].times, feed.times):6.2f}x {_ratio(feeds[0].work, feed.work):6.2f}x "
+            f"{ratio(feeds[0].times, feed.times):6.2f}x {ratio(feeds[0].work, feed.work):6.2f}x "
             f"{feed.bytes_per_row:12,.0f} {feed.bytes_per_row / parquet:6.2f}x"
         )
-
-
-def _ratio(base: list[float], other: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(base, other, strict=True))

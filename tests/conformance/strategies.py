@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.verb_cases import make_column
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program, build
@@ -55,18 +56,6 @@ def values(dtype: str) -> st.SearchStrategy[Any]:
         return special | st.floats(width=32 if dtype == "float32" else 64)
     limits = np.iinfo(info.numpy)
     return special | st.integers(int(limits.min), int(limits.max))
-
-
-def make_column(dtype: str, rows: Sequence[Any], *, is_list: bool) -> Column:
-    """A column of Python values, None for null."""
-    if is_list:
-        elements = make_column(dtype, [e for row in rows for e in row or ()], is_list=False)
-        lengths = np.array([len(row or ()) for row in rows], np.int64)
-        return Column(elements.values, elements.valid, lengths)
-    array = np.empty(len(rows), DTYPES[dtype].numpy)
-    array[:] = [({"string": ""}.get(dtype, 0) if v is None else v) for v in rows]
-    valid = np.array([v is not None for v in rows], bool)
-    return Column(array, None if valid.all() else valid)
 
 
 @st.composite

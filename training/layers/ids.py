@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -55,9 +56,7 @@ def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:
         f"Expected ids of column {column} in 0 .. {cardinality - 1}. Mend it: take the cardinality from "
         "workflow.get_embedding_sizes, and transform the data with that same workflow. Received:"
     )
-    check = tf.debugging.Assert(known, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.identity(ids)
+    return seen(ids, known, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
 
 
 def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -72,6 +71,20 @@ def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tens
     message = (
         f"Expected row lengths of column {column} that add up to its number of values. Received:"
     )
-    check = tf.debugging.Assert(valid, [message, total, size])
+    return seen(lengths, valid, [message, total, size])
+
+
+def seen(tensor: tf.Tensor, condition: tf.Tensor, told: Sequence[Any]) -> tf.Tensor:
+    """The tensor, once a condition is seen to hold.
+
+    Args:
+        tensor: what is given on.
+        condition: a bool, shape ().
+        told: the error's message, and the tensors that it shows.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when the graph runs, on any device.
+    """
+    check = tf.debugging.Assert(condition, told)
     with tf.control_dependencies([] if check is None else [check]):
-        return tf.identity(lengths)
+        return tf.identity(tensor)
