@@ -3,7 +3,8 @@
     python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3]
 
 The floor sends tensors that were made once with tritonclient. The other ways take a table of any
-kind and give one back. They take turns of some calls, so that all meet the same load.
+kind and give one back. They take turns of some calls, so that all meet the same load. What this
+process takes of the processor, gRPC's threads included, says what a way costs on a busy machine too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tritonclient import grpc as tritonclient
@@ -33,17 +34,35 @@ FLOOR = "tritonclient, tensors made once"
 Call = Callable[[], Any]
 
 
-def medians_ms(calls: Mapping[str, Call], seconds: float) -> dict[str, float]:
-    """The median time of each call, taking turns for so many seconds each."""
+class Taken(NamedTuple):
+    """Medians of a call.
+
+    Attributes:
+        milliseconds: until the answer is there.
+        processor_us: microseconds of the processor, in this process.
+    """
+
+    milliseconds: float
+    processor_us: float
+
+
+def medians(calls: Mapping[str, Call], seconds: float) -> dict[str, Taken]:
+    """What each call takes, taking turns for so many seconds each."""
     times: dict[str, list[float]] = {name: [] for name in calls}
+    processor: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds * len(calls)
     while time.perf_counter() < end:
         for name, call in calls.items():
+            begin = time.process_time()
             for _ in range(TURN):
                 start = time.perf_counter()
                 call()
                 times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(taken) * 1e3 for name, taken in times.items()}
+            processor[name].append((time.process_time() - begin) / TURN)
+    return {
+        name: Taken(statistics.median(times[name]) * 1e3, statistics.median(processor[name]) * 1e6)
+        for name in calls
+    }
 
 
 def floor(client: tritonclient.InferenceServerClient, model: str, feed: Mapping[str, Any]) -> Call:
@@ -90,9 +109,14 @@ def measure(name: str, seconds: float) -> list[dict[Any, Any]]:
                     "Polars, shared memory": partial(shared.predict, frame),
                     "Polars, HTTP": partial(over_http.predict, frame),
                 }
-                for way, milliseconds in medians_ms(calls, seconds).items():
-                    rows.setdefault(way, {"way": way})[size] = milliseconds
-    return [row | {"over the floor at 1": row[1] - rows[FLOOR][1]} for row in rows.values()]
+                for way, taken in medians(calls, seconds).items():
+                    rows.setdefault(way, {"way": way})[size] = taken.milliseconds
+                    if size == 1:
+                        rows[way]["µs"] = taken.processor_us
+    return [
+        row | {"ms over": row[1] - rows[FLOOR][1], "µs over": row["µs"] - rows[FLOOR]["µs"]}
+        for row in rows.values()
+    ]
 
 
 def ways(client: EnsembleClient, frame: Any, feed: Mapping[str, Any]) -> dict[str, Call]:
@@ -117,7 +141,7 @@ def main() -> None:
     for name in arguments.pipelines:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             rows = pool.apply(measure, (name, arguments.seconds))
-        show(f"{name}: median ms by rows", rows)
+        show(f"{name}: median ms by rows; processor µs of one row; over the floor at one row", rows)
 
 
 if __name__ == "__main__":

@@ -1,43 +1,26 @@
-"""What the loader does with damaged files: told, replaced, or not noticed.
-
-    python -m benchmarks.gpu_loader_damage FOLDER DEVICE SECONDS
-
-tries random damage to the pages of one row group, and tells how often it was an error, other
-values or nothing. It runs in a process of its own: a decoder may end it.
-"""
+"""What the loader does with files that are damaged, gone or others: told, or replaced."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_GPU_ALLOCATOR", "cuda_malloc_async")
-
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
+import tensorflow as tf
 
+from benchmarks.gpu_loader_fuzz import extent
 from loader import KerasSequenceLoader, LoaderError
 
-SECONDS = 4  # for each codec
-GROUP = 2_000
-COLUMNS: dict[str, Any] = {"label_names": ["label"], "cat_names": ["id", "long"]}
+PART = 3_000  # rows of each of six files
 
 
 def check_errors(folder: Path, frame: pl.DataFrame, device: Any, settings: dict[str, Any]) -> None:
     """Nulls, files cut short or gone, and rows too long are named; or replaced, with "skip"."""
-    bad = folder / "bad"
-    bad.mkdir(exist_ok=True)
-    file = bad / "a.parquet"
+    file = folder / "a.parquet"
     rows = pl.int_range(pl.len())
     with_nulls = frame[:20_000].with_columns(
         pl.when(rows != 15_000).then("id"), pl.when(rows != 15_001).then("flag")
@@ -45,7 +28,7 @@ def check_errors(folder: Path, frame: pl.DataFrame, device: Any, settings: dict[
 
     def read(**more: Any) -> list[Any]:
         given = {"device": device, "shuffle": False} | settings | more
-        return [x["id"].numpy() for x, _ in KerasSequenceLoader(bad, 1000, **given)]
+        return [x["id"].numpy() for x, _ in KerasSequenceLoader(file, 1000, **given)]
 
     def write(part: pl.DataFrame) -> None:
         part.write_parquet(file, row_group_size=7_000)
@@ -55,7 +38,7 @@ def check_errors(folder: Path, frame: pl.DataFrame, device: Any, settings: dict[
     _expect_skipped(frame, lambda: read(on_bad_files="skip"))
     write(frame[:20_000])
     _expect(["at most 2", "row group 0"], lambda: read(sparse_max={"tags": 2}))
-    loader = KerasSequenceLoader(bad, 1000, device=device, shuffle=False, **settings)
+    loader = KerasSequenceLoader(file, 1000, device=device, shuffle=False, **settings)
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     _expect(["a.parquet, row group 0"], lambda: list(loader))
@@ -71,20 +54,9 @@ def _break_pages(file: Path, data: bytes, row_group: int) -> None:
     """Write the file with the pages of a row group overwritten."""
     file.write_bytes(data)
     broken = bytearray(data)
-    start, stop = _extent(file, row_group)
+    start, stop = extent(file, row_group)
     broken[start:stop] = b"\xff" * (stop - start)
     file.write_bytes(broken)
-
-
-def _extent(file: Path, row_group: int) -> tuple[int, int]:
-    """Where the pages of a row group begin and end in its file."""
-    group = pq.read_metadata(file).row_group(row_group)
-    chunks = [group.column(number) for number in range(group.num_columns)]
-    starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
-    ends = [
-        start + chunk.total_compressed_size for start, chunk in zip(starts, chunks, strict=True)
-    ]
-    return min(starts), max(ends)
 
 
 def _expect(texts: list[str], function: Callable[[], Any]) -> None:
@@ -110,67 +82,75 @@ def _expect_skipped(frame: pl.DataFrame, read: Callable[[], list[Any]]) -> None:
     print(f"  skipped: {told[0][:140]}", flush=True)
 
 
-def check_damage(folder: Path, device: str) -> None:
-    """Random damage with each codec."""
-    rows = np.arange(3 * GROUP)
-    random = np.random.default_rng(2)
-    part = pl.DataFrame(
-        {
-            "id": (random.zipf(1.2, len(rows)) % 10_000).astype(np.int32),
-            "long": 1_700_000_000_000 + rows // 3 * 1_000,  # as times
-            "label": random.integers(0, 2, len(rows)).astype(np.int32),
-        }
-    )
-    for codec in ("snappy", "zstd", "uncompressed"):
-        place = folder / codec
-        place.mkdir(exist_ok=True)
-        part.write_parquet(place / "good.parquet", compression=codec, row_group_size=GROUP)
-        program = [sys.executable, "-m", "benchmarks.gpu_loader_damage"]
-        done = subprocess.run(
-            [*program, str(place), device, str(SECONDS)],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS + 60,
-            check=False,
+def check_skip(folder: Path, frame: pl.DataFrame, device: Any, settings: dict[str, Any]) -> None:
+    """Six files, four of them unusable: the same rows as on the CPU, in several epochs."""
+    for spoil_first, shuffle, dense in (
+        (True, False, True),
+        (False, False, False),
+        (False, True, True),
+    ):
+        given = settings | {"shuffle": shuffle, "sparse_as_dense": dense}
+        expected, found = (
+            _epochs_of_spoilt(folder, frame, spoil_first, where, given) for where in ("cpu", device)
         )
-        found = (done.stdout.splitlines() or ["nothing"])[-1]
-        end = "" if done.returncode == 0 else f"; ended by {done.returncode} {done.stderr[-200:]}"
-        print(f"damage: {codec}, {device}: {found}{end}", flush=True)
+        assert found == expected  # noqa: S101
+        when = "before" if spoil_first else "after"
+        print(f"  spoilt {when} opening, {shuffle=}, {dense=}: the CPU's rows", flush=True)
+    count = len(tf.config.list_physical_devices("GPU"))
+    _expect(
+        [f"Received: 'gpu:{count}'"],
+        lambda: KerasSequenceLoader(folder / "0.parquet", 64, device=f"gpu:{count}", **settings),
+    )
 
 
-def try_damage(folder: Path, device: str, seconds: float) -> None:
-    """Flip a bit, or zero 64 bytes, of the second row group's pages, again and again."""
-    good = (folder / "good.parquet").read_bytes()
-    start, stop = _extent(folder / "good.parquet", 1)
-    tried = folder / f"tried-{device.replace(':', '')}"
-    tried.mkdir(exist_ok=True)
-    expected = _read(folder / "good.parquet", device)
-    random = np.random.default_rng(0)
-    found: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        data, kind = bytearray(good), ("bit", "64 bytes")[int(random.integers(2))]
-        place = int(random.integers(start, stop - 64))
-        if kind == "bit":
-            data[place] ^= 1 << int(random.integers(8))
-        else:
-            data[place : place + 64] = bytes(64)
-        (tried / "bad.parquet").write_bytes(data)
-        try:
-            same = np.array_equal(_read(tried / "bad.parquet", device), expected)
-            outcome = "no difference" if same else "other values"
-        except LoaderError as error:
-            outcome = "error" if "row group 1" in str(error) else f"wrong error: {error}"[:200]
-        found[f"{kind}: {outcome}"] += 1
-        print(json.dumps(dict(sorted(found.items()))), flush=True)
+def _epochs_of_spoilt(
+    folder: Path, frame: pl.DataFrame, spoil_first: bool, device: Any, settings: dict[str, Any]
+) -> list[tuple[int, Counter[bytes], int]]:
+    """For each epoch its batches, its rows and the number of row groups that were replaced."""
+    for number in range(6):
+        part = frame[number * PART : (number + 1) * PART]
+        part.write_parquet(folder / f"{number}.parquet", row_group_size=700)
+    epochs = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if spoil_first:
+            _spoil(folder)
+        loader = KerasSequenceLoader(
+            folder, 512, device=device, on_bad_files="skip", seed=5, **settings
+        )
+        (folder / "4.parquet").unlink()
+        if not spoil_first:
+            _spoil(folder)
+        for _ in range(3):
+            batches = list(loader)
+            assert len(batches) == len(loader)  # noqa: S101
+            told = [each for each in caught if "could not be read" in str(each.message)]
+            epochs.append((len(batches), _rows_of(batches), len(told)))
+    assert len(loader.skipped_files) == 4, loader.skipped_files  # noqa: S101
+    return epochs
 
 
-def _read(file: Path, device: str) -> Any:
-    loader = KerasSequenceLoader(file, 3 * GROUP, device=device, shuffle=False, **COLUMNS)
-    ((x, y),) = loader
-    return np.concatenate([x["id"].numpy(), x["long"].numpy(), y.numpy()], dtype=np.int64)
+def _spoil(folder: Path) -> None:
+    """One file cut short, one of other bytes, one with other columns."""
+    data = (folder / "1.parquet").read_bytes()
+    (folder / "1.parquet").write_bytes(data[: len(data) // 2])
+    (folder / "2.parquet").write_bytes(bytes(len(data)))
+    other = pl.read_parquet(folder / "3.parquet").drop("id").with_columns(flag=pl.lit(1.5))
+    other.write_parquet(folder / "3.parquet")
 
 
-if __name__ == "__main__":
-    folder, device, seconds = sys.argv[1:]
-    try_damage(Path(folder), device, float(seconds))
+def _rows_of(batches: Iterable[Any]) -> Counter[bytes]:
+    """Each row's values, side by side, and how often it came."""
+    rows: Counter[bytes] = Counter()
+    for x, y in batches:
+        parts = [_bytes_of(column) for column in [*x.values(), y]]
+        rows.update(b"|".join(row) for row in zip(*parts, strict=True))
+    return rows
+
+
+def _bytes_of(column: Any) -> list[bytes]:
+    if isinstance(column, tuple):
+        values, lengths = (half.numpy()[:, 0] for half in column)
+        return [part.tobytes() for part in np.split(values, np.cumsum(lengths)[:-1])]
+    dense = tf.sparse.to_dense(column) if isinstance(column, tf.SparseTensor) else column
+    return [row.tobytes() for row in np.nan_to_num(dense.numpy())]

@@ -7,7 +7,8 @@ by 32 at once; requests are made once and sent as the bytes they are, so that th
 little. What a one-row request of 32 clients takes of the processor is shown as well, since on a
 busy machine that says more than the number of them. There are two floors: an ensemble of two
 Python models that do nothing with the same tensors, and the fused graph in onnxruntime, called in
-this process. `--large` measures time and memory of exporting a network with a table of so many
+this process. All take turns in rounds, so that what else the machine does falls on each of them.
+`--large` measures time and memory of exporting a network with a table of so many
 gigabytes instead.
 """
 
@@ -19,6 +20,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,21 +41,23 @@ from workflow.wire import encode
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
+ROUNDS = 5
 EMPTY = "empty"
 Call = Callable[[], Any]
 Row = dict[Any, Any]
+Key = tuple[str, int]
 
 
-def median_ms(call: Call, seconds: float) -> float:
-    """The median time of a call, over so many seconds."""
+def times_ms(call: Call, seconds: float) -> list[float]:
+    """The times of a call, over so many seconds."""
     call()
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
+    while time.perf_counter() < end or len(times) < 2:
         start = time.perf_counter()
         call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
 
 
 def tensors_of(client: EnsembleClient, rows: pl.DataFrame) -> dict[str, Any]:
@@ -99,36 +103,55 @@ def measure(name: str, seconds: float) -> list[Row]:
         with TritonServer(folder, startup_timeout=300) as server:
             with EnsembleClient(server.grpc_url, f"{name}_fused_onnx") as client:
                 feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
-            rows = [
-                {"runtime": runtime, **ask(server.grpc_url, f"{name}_{runtime}", feeds, seconds)}
+            requests = {
+                (runtime, n): request_of(f"{name}_{runtime}", feed)
                 for runtime in RUNTIMES
-            ]
+                for n, feed in feeds.items()
+            }
             # It answers with one row.
-            one = ask(server.grpc_url, f"{name}_{EMPTY}", {1: feeds[1]}, seconds)
-            rows.append({"runtime": "two empty Python steps", **one})
-        graph = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
-        rows.append({"runtime": "onnxruntime in process", **in_process(graph, feeds, seconds)})
-    return rows
+            requests["two empty Python steps", 1] = request_of(f"{name}_{EMPTY}", feeds[1])
+            graph = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
+            return ask(server.grpc_url, requests, in_process(graph, feeds), seconds)
 
 
-def ask(url: str, model: str, feeds: dict[int, dict[str, Any]], seconds: float) -> Row:
-    """Median milliseconds by the rows of a request, and what many clients get."""
-    requests = {rows: request_of(model, feed) for rows, feed in feeds.items()}
+def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: float) -> list[Row]:
+    """Median milliseconds by the rows of a request, and what many clients get, all in turns.
+
+    Args:
+        url: the server's gRPC address.
+        requests: what is sent, by what answers and its rows.
+        own: what is called in this process, by the same.
+        seconds: for how long each is asked.
+    """
     options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
     options.append(("grpc.max_receive_message_length", -1))
+    times: dict[Key, list[float]] = defaultdict(list)
+    loads: dict[str, list[Row]] = defaultdict(list)
     with grpc.insecure_channel(url, options) as channel:
-        times: Row = {n: median_ms(sender(channel, r), seconds) for n, r in requests.items()}
-    return times | load(url, requests[1], CLIENTS, seconds)
+        calls = {key: sender(channel, request) for key, request in requests.items()} | own
+        for _ in range(ROUNDS):
+            for key, call in calls.items():
+                times[key] += times_ms(call, seconds / ROUNDS)
+            for (name, rows), request in requests.items():
+                if rows == 1:
+                    loads[name].append(load(url, request, CLIENTS, seconds / ROUNDS))
+    made: dict[str, Row] = {name: {"runtime": name} for name, _ in calls}
+    for (name, rows), taken in times.items():
+        made[name][rows] = statistics.median(taken)
+    for name, parts in loads.items():
+        made[name] |= {what: statistics.median(part[what] for part in parts) for what in parts[0]}
+    return list(made.values())
 
 
-def in_process(model: Path, feeds: dict[int, dict[str, Any]], seconds: float) -> Row:
+def in_process(model: Path, feeds: dict[int, dict[str, Any]]) -> dict[Key, Call]:
     """The fused graph without a server."""
     import onnxruntime  # noqa: PLC0415 - not needed by the parent
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return {n: median_ms(partial(session.run, None, feed), seconds) for n, feed in feeds.items()}
+    name = "onnxruntime in process"
+    return {(name, n): partial(session.run, None, feed) for n, feed in feeds.items()}
 
 
 def large(gigabytes: float, runtime: str) -> list[Row]:

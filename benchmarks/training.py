@@ -7,7 +7,8 @@ numbers, 26 embeddings of width 16 of 10 to a million ids, three dense layers. T
 memory, so that the step is measured and no loader. All contestants take turns, round by round,
 since machines are noisy: the ratio is taken within a round to Keras' own layers with the same
 optimizer, and medians are shown. The loss after the same steps from the same seed says how alike
-they train. `CPU` is the processor time of all threads, which a busy machine changes less.
+they train. `CPU` is the processor time of all threads, which a busy machine changes less. The last
+line with SGD is the floor: the matrix products of the model's dense layers alone.
 
 wide: Wide & Deep of the seeds' columns, against an embedding for each column and sparse tensors.
 feed: `model.fit` from parquet and from TFRecord: see `benchmarks.training_fit`.
@@ -19,8 +20,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,9 @@ import tensorflow as tf
 
 from benchmarks import training_auc, training_fit
 from benchmarks.rounds import ratio
+from benchmarks.training_clock import Clock
 from benchmarks.training_data import CRITEO, WIDE_AND_DEEP, Shape, make_batch
+from benchmarks.training_floor import Products
 from benchmarks.training_models import (
     keras_mlp,
     naive_wide_and_deep,
@@ -42,7 +44,7 @@ from benchmarks.training_models import (
 )
 from training import compile_model, optimizers
 
-STEPS = 10
+FIRST, STEPS = 2, 10
 # The first of each pair is what the second is compared with.
 PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "SGD": (partial(keras.optimizers.SGD, 0.05), partial(optimizers.SGD, 0.05)),
@@ -69,13 +71,19 @@ class Contestant:
 
     def run(self) -> None:
         """Train for some steps more, and keep the time."""
-        start, work = time.perf_counter(), time.process_time()
-        self.loss = self._fit()
-        self.times.append((time.perf_counter() - start) / STEPS)
-        self.work.append((time.process_time() - work) / STEPS)
+        clock = Clock(FIRST)
+        self.loss = self._fit(clock)
+        self.times.append(clock.seconds / STEPS)
+        self.work.append(clock.work / STEPS)
 
-    def _fit(self) -> float:
-        history = self._model.fit(self._data, steps_per_epoch=STEPS, verbose=0, shuffle=False)
+    def _fit(self, *callbacks: keras.callbacks.Callback) -> float:
+        history = self._model.fit(
+            self._data,
+            steps_per_epoch=FIRST + STEPS,
+            callbacks=[*callbacks],
+            verbose=0,
+            shuffle=False,
+        )
         return float(history.history["loss"][0])
 
 
@@ -154,11 +162,14 @@ def main() -> None:
         data = repeated(shape, options.batch)
         head(options)
         for optimizer in PAIRS:
-            race(contestants(shape, data, optimizer), options, print)
+            racers: list[Contestant | Products] = [*contestants(shape, data, optimizer)]
+            if optimizer == "SGD":
+                racers.append(Products("floor: matrix products alone", shape, options.batch, STEPS))
+            race(racers, options)
     if "wide" in parts:
         shape = replace(WIDE_AND_DEEP, hidden=(256, 128, 64), width=16).shrunk(8 * options.shrink)
         head(options)
-        race(wide_contestants(shape, repeated(shape, options.batch)), options, print)
+        race(wide_contestants(shape, repeated(shape, options.batch)), options)
     if "feed" in parts:
         training_fit.compare(options.data, options.rows, options.rounds)
     if "auc" in parts:
@@ -171,7 +182,7 @@ def head(options: Any) -> None:
     print(f"{'':<34} {'ms a step':>10} {'samples/s':>11} {'ratio':>7} {'CPU':>7} {'loss':>8}")
 
 
-def race(contestants: list[Contestant], options: Any, show: Callable[[str], None]) -> None:
+def race(contestants: Sequence[Contestant | Products], options: Any) -> None:
     """Let them take turns, and show a line for each."""
     for _ in range(options.rounds):
         for contestant in contestants:
@@ -179,7 +190,7 @@ def race(contestants: list[Contestant], options: Any, show: Callable[[str], None
     base = contestants[0]
     for contestant in contestants:
         seconds = statistics.median(contestant.times)
-        show(
+        print(
             f"{contestant.name:<34} {seconds * 1e3:10.1f} {options.batch / seconds:11,.0f} "
             f"{ratio(base.times, contestant.times):6.2f}x "
             f"{ratio(base.work, contestant.work):6.2f}x {contestant.loss:8.4f}"

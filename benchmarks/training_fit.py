@@ -8,7 +8,6 @@ which are only as good as the shuffle that was made when they were written.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from benchmarks.loader_peers import (
     windowed,
 )
 from benchmarks.rounds import ratio
+from benchmarks.training_clock import Clock
 from loader import KerasSequenceLoader
 from training import compile_model, models
 
@@ -51,26 +51,15 @@ class Feed:
 
     def run(self) -> None:
         """Trains for some steps, and keeps the time of all but the first, which fill buffers."""
-        clock = Clock()
+        clock = Clock(FIRST)
         self._fit(FIRST + STEPS, clock)
-        self.times.append(time.perf_counter() - clock.start)
-        self.work.append(time.process_time() - clock.work)
+        self.times.append(clock.seconds)
+        self.work.append(clock.work)
 
     def _fit(self, steps: int, *callbacks: keras.callbacks.Callback) -> None:
         self._model.fit(
             self._data, steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[*callbacks]
         )
-
-
-class Clock(keras.callbacks.Callback):
-    """Starts after the first steps."""
-
-    start = work = 0.0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Starts."""
-        if batch + 1 == FIRST:
-            self.start, self.work = time.perf_counter(), time.process_time()
 
 
 def make_model() -> keras.Model:

@@ -238,9 +238,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the demo; 0 when parity is proven."""
+    """Run the demo; 0 when parity is proven, 1 when it is not, 2 when there is no data for it."""
     progress = Progress(Console(width=80))
-    result = run(parse(), progress)
+    try:
+        result = run(parse(), progress)
+    except movielens_data.DataError as error:
+        print(f"\nerror: {error}", file=sys.stderr)
+        return 2
     show(result, progress)
     return 0 if result.parity.passed else 1
 

@@ -176,10 +176,14 @@ def read(folder: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _read_csv(path: Path, columns: dict[str, Any]) -> pl.DataFrame:
     try:
         frame = pl.read_csv(path, schema_overrides=columns)
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except FileNotFoundError as error:
         raise DataError(
-            f"Expected a CSV file of MovieLens, ml-25m or later, at {path}. Received: {error}"
+            f"Expected {path} of MovieLens, ml-25m or later. Received: no such file. "
+            "Get it from https://grouplens.org/datasets/movielens."
         ) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"Expected {path} as a CSV file. Received: {reason}") from error
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise DataError(

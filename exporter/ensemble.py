@@ -59,9 +59,9 @@ def export_tensorflow_ensemble(
     the workflow are not changed.
 
     Args:
-        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel
-            (to ONNX up to 64 MB); a list column `x` is the pair of inputs `x__values` and
-            `x__nnzs`. Its inputs decide the dtypes that are served.
+        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel;
+            a list column `x` is the pair of inputs `x__values` and `x__nnzs`. Its inputs decide
+            the dtypes that are served.
         workflow: fitted; outputs that the network does not take are left out.
         name: the ensemble's name.
         model_path: the model repository; made if missing.

@@ -138,11 +138,11 @@ def _wanted_columns(signature: ModelSignature, produced: Schema) -> list[WireCol
     if missing:
         raise ExportError(
             f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
-            f"It makes {', '.join(produced)}."
+            f"It makes {', '.join(produced)}. "
             + (
-                " Give the inputs names: keras.Input(..., name=...)."
+                "Give the inputs names: keras.Input(..., name=...)."
                 if _are_made_up(missing)
-                else ""
+                else "Name the inputs after its columns, or let it make them."
             )
         )
     return list(columns.values())
@@ -187,9 +187,14 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
 def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
     have, want = made.info, DTYPES[wire.dtype]
     if made.is_list != wire.is_list:
-        kind = "a list" if made.is_list else "one value a row"
+        name = made.name
+        kind, other = "a list", "one value a row"
+        advice = f"the inputs {name}{VALUES} and {name}{NNZS} of one column, or {name} of the list's width"
+        if not made.is_list:
+            kind, other, advice = other, kind, f"one input {name} of one column"
         raise ExportError(
-            f"Column {made.name!r} is {kind} in the workflow and is not in the network's inputs."
+            f"Column {name!r} is {kind} in the workflow and {other} in the network. "
+            f"Give the network {advice}, or change the workflow."
         )
     if (have.kind == "string") != (want.kind == "string") or (
         have.kind == "float" and want.kind != "float"

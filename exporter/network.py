@@ -27,13 +27,9 @@ class Network(Protocol):
 
     Attributes:
         signature: its named inputs and outputs.
-        variables: its weights, as far as another array can stand in for them in a call.
-        frozen_bytes: the size of the others.
     """
 
     signature: ModelSignature
-    variables: Sequence[Any]
-    frozen_bytes: int
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name, in inference mode. Can be traced."""
@@ -52,12 +48,9 @@ class KerasNetwork:
         TrainingError: its inputs or outputs cannot be served under names.
     """
 
-    frozen_bytes = 0
-
     def __init__(self, model: keras.Model) -> None:
         self._model = model
         self.signature = model_signature(model)
-        self.variables: Sequence[Any] = model.variables
         self._function = network_function(model, self.signature)
 
     def call(self, **tensors: Any) -> dict[str, Any]:
@@ -87,11 +80,8 @@ class SavedNetwork:
             one's tensors cannot be served.
     """
 
-    variables: Sequence[Any] = ()
-
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.frozen_bytes = sum(f.stat().st_size for f in (path / "variables").glob("*"))
         try:
             self._loaded = tf.saved_model.load(str(path))
         except Exception as error:  # TensorFlow raises whatever it meets

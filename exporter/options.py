@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from exporter.errors import ExportError
@@ -103,6 +103,21 @@ class ServingOptions:
         return Queue(self.max_queue_delay_us, self.max_queue_size, self.queue_timeout_us)
 
     @property
+    def applicable(self) -> tuple[str, ...]:
+        """The names of the options that mean something beside the others."""
+        idle = {
+            "preprocess_instances": self.is_fused,
+            "golden_rows": not self.warm_up,
+            **dict.fromkeys(_BATCHED, not self.max_batch_size),
+        }
+        return tuple(each.name for each in fields(self) if not idle.get(each.name))
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether preprocessing and network are one model."""
+        return self.runtime.startswith("fused")
+
+    @property
     def limits(self) -> dict[str, int]:
         """The limits of a request that are set, by name."""
         named = {name: getattr(self, name) for name in LIMITS}
@@ -129,7 +144,7 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
             f"others are refused. Received: {options.queue_timeout_us} and "
             f"{options.max_queue_delay_us}."
         )
-    if options.runtime.startswith("fused") and options.preprocess_instances > 1:
+    if options.is_fused and options.preprocess_instances > 1:
         yield (
             f'Expected no preprocess_instances: runtime="{options.runtime}" is one model. '
             f"Received: {options.preprocess_instances}. Use network_instances."

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from exporter.model_spec import Tensor
-from exporter.specs import even, tensors_of
+from exporter.specs import tensors_of
 from workflow.wire import WireColumn
 
 # With so many tensors of one dtype it is faster to join them, and to cut them apart again.
-PACKED_FROM = 4
+PACKED_FROM = 2
 
 
 def pack_columns(
@@ -29,7 +29,7 @@ def pack_columns(
         >>> str(travelling[0]), packing["packed_int64"][:2]
         ('packed_int64 int64[N, 9]', ['x0', 'x1'])
     """
-    tensors = even(tensors_of(columns))
+    tensors = tensors_of(columns)
     # The values of a flat list have other rows than the rest.
     elements = {column.values_name for column in columns if column.layout == "flat"}
     by_dtype: dict[str, list[str]] = {}

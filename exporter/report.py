@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,13 +64,12 @@ class ExportReport:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Every option of the plan, in words."""
+        """Every option of the plan that applies to it, in words."""
         options, rows = self.plan.pipeline.options, len(self.plan.models[0].warm_up)
         given = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
         return {
-            field.name: _word(options, field.name) if field.name != "golden_rows" else given
-            for field in fields(options)
-            if field.name != "golden_rows" or options.warm_up
+            name: _word(options, name) if name != "golden_rows" else given
+            for name in options.applicable
         }
 
     @property

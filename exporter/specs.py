@@ -11,10 +11,10 @@ from training.signature import TensorSpec
 from workflow.wire import WireColumn, dump_columns
 
 
-def tensors_of(columns: Iterable[WireColumn], *, suffix: str = "") -> tuple[Tensor, ...]:
+def tensors_of(columns: Iterable[WireColumn]) -> tuple[Tensor, ...]:
     """The tensors that carry some columns; those of padded lists of any width are ragged."""
     return tuple(
-        Tensor(name + suffix, dtype, dims := column.shapes[name], dims[1] < 0)
+        Tensor(name, dtype, dims := column.shapes[name], dims[1] < 0)
         for column in columns
         for name, dtype in column.tensors.items()
     )

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ import keras
 from loader.arguments import check_counts
 from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
+from loader.workers import replicas_of_worker
 
 _FORMAT = 1
 _POINTER = "checkpoint.json"
@@ -29,14 +29,17 @@ class LoaderCheckpoint(keras.callbacks.Callback):
     position. The position is that of the batches the model was trained on, also where Keras
     reads ahead (with `class_weight`, or on several devices). Put it first among the callbacks.
 
+    `fit` with `steps_per_epoch` has to train on `loader.repeat()`, as it is or mapped: its epochs
+    are not the loader's, and it goes on in the midst of both.
+
     Args:
-        loader: what `fit` trains on, as it is or mapped.
+        loader: what `fit` trains on, as it is, mapped, repeated or distributed.
         folder: where to write; made if need be.
         save_freq: "epoch", or a number of batches after which to save as well.
 
     Raises:
-        LoaderError: a `save_freq` that makes no sense. In `fit`: `steps_per_epoch`, or other
-            data than the loader's, for then epochs of Keras are not epochs of the loader.
+        LoaderError: a `save_freq` that makes no sense. In `fit`: other data than the loader's, or
+            `steps_per_epoch` without `repeat()`, where Keras cuts epochs where the data ends.
 
     Example:
         The same program begins and, after it was killed, goes on:
@@ -60,10 +63,13 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._folder = Path(folder)
         self._every = None if save_freq == "epoch" else save_freq
         self._since_saved = 0
-        self._epoch = 0
-        self._batches = 0
         self._ended_early = False
-        self._state_after: Callable[[int], dict[str, Any]] = loader.follow()
+        self._restored: dict[str, Any] | None = None
+        self._epoch = 0
+        self._steps_before = 0  # of the epoch that is gone on with
+        self._steps = 0  # of this epoch, since `fit` began it
+        self._batches = 0  # since there is this trail
+        self._trail = loader.follow()
 
     def restore(self, model: keras.Model) -> int:
         """Load what was saved last into a built, compiled model and the loader.
@@ -93,32 +99,35 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
         self._loader.set_state(content["loader"])
+        self._restored, self._steps_before = content["loader"], content["steps"]
         return int(content["epoch"])
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Refuse epochs that are not the loader's."""
+        """Go on where the checkpoint was, whatever was read since."""
         del logs
-        if self.params["steps"] != len(self._loader):
-            raise LoaderError(
-                f"Expected epochs of {len(self._loader)} steps, which is len(loader). "
-                f"Received: {self.params['steps']} in fit. Leave steps_per_epoch out; "
-                "save_freq saves within epochs."
-            )
+        if self._restored is not None:
+            # On several devices Keras takes a batch to build the model by, and drops the rest.
+            self._loader.set_state(self._restored)
+            self._restored = None
+        self._trail = self._loader.follow()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Count batches from here."""
         del logs
-        self._epoch, self._batches = epoch, 0
-        self._state_after = self._loader.follow()
+        self._epoch, self._steps = epoch, 0
+        if not self._trail.repeats:  # else Keras keeps the iterator, which may be ahead
+            self._trail, self._batches = self._loader.follow(), 0
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Save, if it is time to."""
         del logs
-        self._since_saved += batch + 1 - self._batches
-        self._batches = batch + 1
+        taken = batch + 1 - self._steps
+        self._steps += taken
+        self._batches += taken * self._batches_a_step()
+        self._since_saved += taken
         # Keras expects a whole epoch where the rest of one is resumed. A step without data would
         # fail, but count in the optimizer all the same; so the epoch is ended before it.
-        if self._batches < self.params["steps"] and self._epochs_done():
+        if self._steps < self.params["steps"] and self._is_epoch_done():
             self._ended_early = self.model.stop_training = True
         if self._every is not None and self._since_saved >= self._every:
             self._save()
@@ -129,10 +138,32 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         if self._ended_early:
             self._ended_early = self.model.stop_training = False
         self._save()
+        self._steps_before = 0
 
-    def _epochs_done(self) -> int:
-        """Epochs of the loader that have ended since Keras's began: 1 after the last batch."""
-        return int(self._state_after(self._batches)["epoch"] - self._state_after(0)["epoch"])
+    def _batches_a_step(self) -> int:
+        """One; or one a replica, where `loader.distribute` gives each its own.
+
+        Raises:
+            LoaderError: epochs that Keras would cut where the data ends.
+        """
+        steps, usual = self.params["steps"], len(self._loader)
+        if steps == usual or (steps is not None and self._trail.repeats):
+            return 1
+        workers = self._loader.get_state()["workers"]
+        replicas = replicas_of_worker(self.model.distribute_strategy, workers)
+        if steps == -(-usual // replicas):
+            return replicas
+        raise LoaderError(
+            f"Expected epochs of {usual} steps, which is len(loader), or loader.repeat() with "
+            f"steps_per_epoch. Received: steps={steps} in fit. Pass loader.repeat(), mapped after "
+            "that if at all, or leave steps_per_epoch out: save_freq saves within epochs."
+        )
+
+    def _is_epoch_done(self) -> bool:
+        """Whether Keras's epoch has ended with the last batch: one of the loader, or some steps."""
+        if self._trail.repeats:
+            return bool(self._steps_before + self._steps >= self.params["steps"])
+        return bool(self._trail(self._batches)["epoch"] > self._trail(0)["epoch"])
 
     def _save(self) -> None:
         self._since_saved = 0
@@ -140,12 +171,14 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         weights = self._folder / f"{secrets.token_hex(8)}{_WEIGHTS}"
         self.model.save_weights(weights)
         _sync(weights)
+        done = self._is_epoch_done()
         content = {
             "format": _FORMAT,
-            "epoch": self._epoch + self._epochs_done(),
+            "epoch": self._epoch + done,
+            "steps": 0 if done else self._steps_before + self._steps,
             "weights": weights.name,
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
-            "loader": self._state_after(self._batches),
+            "loader": self._trail(self._batches),
         }
         partial = self._folder / f"{_POINTER}.partial"
         partial.write_text(json.dumps(content))
@@ -169,7 +202,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error}. Remove the folder to start anew."
         ) from error
-    keys = {"format", "epoch", "weights", "seeds", "loader"}
+    keys = {"format", "epoch", "steps", "weights", "seeds", "loader"}
     if not isinstance(content, dict) or set(content) != keys or content["format"] != _FORMAT:
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r}. "

@@ -1,23 +1,32 @@
-"""What `on_bad_files="skip"` does with row groups that turn out to be damaged while reading."""
+"""Files that changed, and what `on_bad_files="skip"` does with row groups that are damaged."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import polars as pl
 
-from loader.chunks import ChunkReader
+from loader.chunks import unreadable
 from loader.errors import DamagedError, LoaderError
 from loader.files import RowGroup, Skipped
 from loader.plan import Piece
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class StandIns:
-    """Which rows are read in the place of damaged ones.
+class PieceReader(Protocol[T_co]):
+    """Reads pieces, all at once; raises `DamagedError` at the first that is damaged."""
+
+    def read(self, pieces: Sequence[Piece]) -> T_co:
+        """What the pieces hold."""
+
+
+class SkippingReader(Generic[T]):
+    """Reads as another reader does, and other rows in the place of damaged ones.
 
     Leaving rows out would give workers different numbers of steps, and those with more would
     wait for the others for ever. So a damaged row group is replaced with as many rows of those
@@ -25,36 +34,42 @@ class StandIns:
     number of batches, and a position means the same rows after an interruption.
 
     Args:
+        reader: what reads.
         row_groups: all row groups there are.
         skipped: where to write down what was replaced.
+        regroup: puts together what was read in the place of each piece, from all that was read
+            and the number of pieces in each place. Default: for a reader that gives one thing for
+            all pieces.
     """
 
-    def __init__(self, row_groups: Sequence[RowGroup], skipped: Skipped) -> None:
+    def __init__(
+        self,
+        reader: PieceReader[T],
+        row_groups: Sequence[RowGroup],
+        skipped: Skipped,
+        regroup: Callable[[T, Sequence[int]], T] = lambda found, _: found,
+    ) -> None:
+        self._reader = reader
         self._row_groups = row_groups
         self._skipped = skipped
+        self._regroup = regroup
         self._damaged: dict[tuple[str, int], DamagedError] = {}
 
-    def read(
-        self, read: Callable[[Sequence[Piece]], T], pieces: Sequence[Piece]
-    ) -> tuple[T, list[int]]:
+    def read(self, pieces: Sequence[Piece]) -> T:
         """Read pieces, again for as long as a damaged one is found among them.
-
-        Args:
-            read: reads pieces; raises `DamagedError`.
-            pieces: what is wanted.
-
-        Returns:
-            What `read` gave, and by how many pieces each one of `pieces` was read.
 
         Raises:
             LoaderError: when not one row group can be read.
         """
         while True:
-            found = [self._instead_of(piece) for piece in pieces]
+            places = [self._instead_of(piece) for piece in pieces]
             try:
-                return read(list(itertools.chain.from_iterable(found))), list(map(len, found))
+                found = self._reader.read(list(itertools.chain.from_iterable(places)))
             except DamagedError as error:
-                self._damaged[error.where] = error
+                # Without its traceback, which would keep what was read before it, GPU memory too.
+                self._damaged[error.where] = DamagedError(str(error), error.where)
+            else:
+                return self._regroup(found, list(map(len, places)))
 
     def _instead_of(self, piece: Piece) -> list[Piece]:
         error = self._damaged.get((piece.path, piece.row_group))
@@ -85,24 +100,45 @@ class StandIns:
         return found
 
 
-class SkippingReader:
-    """Reads as another reader does, and other rows in the place of damaged ones.
+class UnchangedReader(Generic[T]):
+    """Reads as another reader does, and no file that has grown, shrunk or gone since.
+
+    Row groups are known from the footers of the beginning. Other rows would be found at their
+    places in a file that was written anew, and nobody would notice.
 
     Args:
         reader: what reads.
-        stand_ins: what it reads instead.
+        row_groups: all row groups there are.
     """
 
-    def __init__(self, reader: ChunkReader, stand_ins: StandIns) -> None:
+    def __init__(self, reader: PieceReader[T], row_groups: Sequence[RowGroup]) -> None:
         self._reader = reader
-        self._stand_ins = stand_ins
+        self._sizes = {path: _size(path) for path in {group.path for group in row_groups}}
 
-    def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
-        """One frame a piece.
+    def read(self, pieces: Sequence[Piece]) -> T:
+        """Read pieces.
 
         Raises:
-            LoaderError: when not one row group can be read.
+            DamagedError: a file has changed, or what reads finds it damaged.
         """
-        frames, counts = self._stand_ins.read(self._reader.read, pieces)
-        rest = iter(frames)
-        return [pl.concat(itertools.islice(rest, count)) for count in counts]
+        for piece in pieces:
+            size, expected = _size(piece.path), self._sizes[piece.path]
+            if size is None:
+                raise unreadable(piece, "no such file")
+            if size != expected:
+                raise unreadable(piece, f"{size} bytes where it had {expected}")
+        return self._reader.read(pieces)
+
+
+def _size(path: str) -> int | None:
+    """The bytes of a file; None where there is none."""
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return None
+
+
+def one_frame_each(frames: Sequence[pl.DataFrame], counts: Sequence[int]) -> list[pl.DataFrame]:
+    """Frames joined by consecutive runs of `counts`: how a `ChunkReader` is regrouped."""
+    rest = iter(frames)
+    return [pl.concat(itertools.islice(rest, count)) for count in counts]

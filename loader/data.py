@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from loader.chunks import ChunkReader, FrameReader, ParquetReader
-from loader.damage import SkippingReader, StandIns
+from loader.damage import SkippingReader, UnchangedReader, one_frame_each
 from loader.errors import LoaderError
 from loader.files import (
     ColumnType,
@@ -43,7 +43,8 @@ class ParquetData:
         self, layout: Layout, options: Mapping[str, Any] | None, source: Source
     ) -> ChunkReader:
         """What reads the files; raises `LoaderError` at options that it does not take."""
-        return _skipping(ParquetReader(layout, check_reader_options(options)), source)
+        reader = ParquetReader(layout, check_reader_options(options))
+        return _skipping(UnchangedReader(reader, source.row_groups), source)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class FrameData:
 def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
     if source.skipped is None:
         return reader
-    return SkippingReader(reader, StandIns(source.row_groups, source.skipped))
+    return SkippingReader(reader, source.row_groups, source.skipped, one_frame_each)
 
 
 def open_data(paths_or_dataset: Any, schema: Schema | None) -> ParquetData | FrameData:

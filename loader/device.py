@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from loader.arguments import Budget
 from loader.batches import BlockSource, HostBlocks
-from loader.damage import StandIns
+from loader.damage import PieceReader, SkippingReader, UnchangedReader
 from loader.data import FrameData, ParquetData
 from loader.errors import LoaderError
 from loader.files import Source
@@ -52,8 +52,9 @@ def open_device(
     """The device that `device` names.
 
     Args:
-        device: "cpu"; the number of a GPU; or None for the first GPU, where there is one, cuDF is
-            installed, the data is in files and its columns are numbers, and else for the CPU.
+        device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None for the first
+            GPU that TensorFlow may use, where there is one, cuDF is installed, the data is in
+            files and its columns are numbers, and else for the CPU.
         data: what is read.
         source: its row groups.
         layout: the columns of a batch.
@@ -68,14 +69,14 @@ def open_device(
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
         return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=6))
-    return _open_gpu(_gpu_number(device), data, source, layout, reader_kwargs)
+    return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs)
 
 
 def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:
     return (
         isinstance(data, ParquetData)
         and _has_cudf()
-        and bool(tf.config.list_physical_devices("GPU"))
+        and bool(gpus_of_tensorflow())
         and all(map(carries, layout.columns))
     )
 
@@ -84,17 +85,30 @@ def _has_cudf() -> bool:
     return importlib.util.find_spec("pylibcudf") is not None
 
 
-def _gpu_number(device: Any) -> int:
-    if device is None:
-        return 0
-    number = device
+def gpus_of_tensorflow() -> dict[int, str]:
+    """TensorFlow's names of the GPUs that it may use, by the numbers that CUDA has for them.
+
+    They differ where some are hidden from TensorFlow, as by `configure_tensorflow`.
+    """
+    all_of_them = tf.config.list_physical_devices("GPU")
+    visible = tf.config.get_visible_devices("GPU")
+    return {all_of_them.index(gpu): f"/gpu:{place}" for place, gpu in enumerate(visible)}
+
+
+def gpu_number(device: Any) -> int:
+    """CUDA's number of the GPU that a loader's argument `device` means.
+
+    Raises:
+        LoaderError: TensorFlow may use no such GPU, or cuDF is not installed.
+    """
+    numbers = list(gpus_of_tensorflow())
+    number = numbers[0] if device is None else device
     if isinstance(device, str) and (found := re.fullmatch(r"gpu(?::(\d+))?", device)):
         number = int(found[1] or 0)
-    count = len(tf.config.list_physical_devices("GPU"))
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+    if type(number) is not int or number not in numbers:
         raise LoaderError(
-            f'Expected device as "cpu", None, or one of the {count} GPUs that TensorFlow sees as '
-            f'its number or "gpu:<number>". Received: {device!r}.'
+            'Expected device as "cpu", None, or a GPU that TensorFlow may use, as its number or '
+            f'"gpu:<number>", among {numbers}. Received: {device!r}.'
         )
     if not _has_cudf():
         raise LoaderError(
@@ -121,18 +135,18 @@ def _open_gpu(
             'Leave them out, or pass device="cpu".'
         )
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
-    from loader.gpu.decoder import Decoder, SkippingDecoder, TableReader  # noqa: PLC0415
+    from loader.gpu.decoder import Decoder  # noqa: PLC0415
     from loader.gpu.reader import DeviceReader  # noqa: PLC0415
     from loader.gpu.runtime import prepare_memory  # noqa: PLC0415
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
 
     packing = Packing(layout)
-    transport = DeviceTransport(packing, f"/gpu:{number}")
-    memory = prepare_memory()
+    transport = DeviceTransport(packing, gpus_of_tensorflow()[number])
+    memory = prepare_memory(number)
     decoder = Decoder(layout, source.row_groups, number)
-    tables: TableReader = decoder
+    tables: PieceReader[Any] = UnchangedReader(decoder, source.row_groups)
     if source.skipped is not None:
-        tables = SkippingDecoder(decoder, StandIns(source.row_groups, source.skipped))
+        tables = SkippingReader(tables, source.row_groups, source.skipped)
     reader = DeviceReader(tables, packing, decoder.stream, transport.device)
     # A chunk at its largest: compressed, decoded, gathered, side by side, that copied for
     # TensorFlow, joined with the rows before, cut, one block waiting and one in use.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import weakref
@@ -25,7 +26,7 @@ from loader.plan import (
     share_of,
     take_rows,
 )
-from loader.position import Position, Progress, read_state, write_state
+from loader.position import Pass, Position, Progress, Trail, read_state, write_state
 from loader.prefetch import Prefetcher
 from loader.stream import Stream
 
@@ -91,12 +92,17 @@ class Epochs:
         self._seed = settings.seed
         self._next = self._start_of(0)
         self._progress = Progress()
-        self._trail: list[Position] = []
+        self._trail = Trail(self._state_after)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
-    def stream(self) -> Stream:
-        """A new iterator over batches; its epoch is decided when its first batch is asked for."""
-        stream = Stream(self._begin, self.settings.batch_size, self._end)
+    def stream(self, epochs: int | None = 1) -> Stream:
+        """A new iterator over batches; an epoch is decided when its first batch is asked for.
+
+        Args:
+            epochs: how many, one after another; None for no end of them.
+        """
+        reading = Pass(repeats=epochs != 1)
+        stream = Stream(lambda: self._begin(reading), self.settings.batch_size, self._end, epochs)
         self._streams.add(stream)
         return stream
 
@@ -111,12 +117,12 @@ class Epochs:
             self._next = position = self._with_seed(self._next)
         return Stream(lambda: self._open(position), self.settings.batch_size)
 
-    def _begin(self) -> tuple[Progress, Prefetcher[Any]]:
+    def _begin(self, reading: Pass) -> tuple[Progress, Prefetcher[Any]]:
         """Take the next epoch, and follow the position in it from now on."""
         with self._lock:
             position = self._with_seed(self._next)
             self._next = self._start_of(position.epoch + 1)
-            self._trail.append(position)
+            self._trail.begun.append((reading, position))
             self._progress, reader = self._open(position)
             return self._progress, reader
 
@@ -152,28 +158,27 @@ class Epochs:
         with self._lock:
             return self._state(self._progress.position or self._next)
 
-    def follow(self) -> Callable[[int], dict[str, Any]]:
+    def follow(self) -> Trail:
         """Count from here on: what it returns tells the state after so many batches."""
         with self._lock:
-            trail = self._trail = []
+            self._trail = Trail(self._state_after)
+            return self._trail
 
-        def state(batches: int) -> dict[str, Any]:
-            with self._lock:
-                return self._state(self._after(trail, batches))
+    def _state_after(self, begun: Sequence[Position], batches: int) -> dict[str, Any]:
+        with self._lock:
+            return self._state(self._after(begun, batches))
 
-        return state
-
-    def _after(self, trail: Sequence[Position], batches: int) -> Position:
+    def _after(self, begun: Sequence[Position], batches: int) -> Position:
         """Where one is after some batches of epochs that were begun one after another."""
-        for position in trail:
+        for position in begun:
             left = self._steps(position.legs, self.settings.share.size) - position.batch
             if batches < left:
                 return replace(position, batch=position.batch + batches)
             batches -= left
-        return self._start_of(trail[-1].epoch + 1) if trail else self._next
+        return self._start_of(begun[-1].epoch + 1) if begun else self._next
 
     def _state(self, position: Position) -> dict[str, Any]:
-        return write_state(position, self.settings.share.size, self._fingerprint())
+        return write_state(position, self.settings.share.size, self._fingerprint)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next stream go on at a position.
@@ -183,7 +188,7 @@ class Epochs:
         """
         workers = self.settings.share.size
         position = read_state(
-            state, workers, self._fingerprint(), lambda old, size: self._steps(old.legs, size)
+            state, workers, self._fingerprint, lambda old, size: self._steps(old.legs, size)
         )
         if not self._steps(position.legs, workers):  # less than a batch for each is left
             position = self._start_of(position.epoch + 1)
@@ -200,6 +205,7 @@ class Epochs:
             return position
         return replace(position, seed=call_seed_fn(self.settings.seed_fn))
 
+    @functools.cached_property
     def _fingerprint(self) -> int:
         """A number that differs when the same position would mean other rows."""
         settings = self.settings

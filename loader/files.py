@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loader.errors import LoaderError
+from workflow.data import SCHEMA_FILE
 from workflow.dtypes import DTYPES, SchemaError
 from workflow.schema import Schema
 
-SCHEMA_FILE = "schema.json"
 _ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
 
 
@@ -150,7 +150,7 @@ def read_schema(files: Sequence[str]) -> Schema | None:
     """The schema that a workflow wrote beside the first file, or None.
 
     Raises:
-        LoaderError: when `schema.json` is there and cannot be understood.
+        LoaderError: when `_schema.json` is there and cannot be understood.
     """
     path = Path(files[0]).parent / SCHEMA_FILE
     if not path.is_file():

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
-import tensorflow as tf
-
 from loader.arguments import check_choices, check_counts, make_seed, make_share, rows_in_buffer
-from loader.batch_iterator import BatchIterator
 from loader.data import open_data
 from loader.device import open_device
+from loader.epoch_dataset import EpochDataset
 from loader.epochs import Epochs, Settings
-from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.plan import split_row_groups
-from loader.sized_dataset import SizedDataset
+from loader.position import Trail
 from loader.sparse import SparseTransport
 from loader.tensors import Transport
 from workflow.schema import Schema
 
 
-class KerasSequenceLoader(SizedDataset):
+class KerasSequenceLoader(EpochDataset):
     """Batches of a parquet data set, read in the background, for Keras or a loop of your own.
 
     It is a `tf.data.Dataset`, so `model.fit`, `evaluate`, `predict` and `validation_data` take it
@@ -45,7 +42,7 @@ class KerasSequenceLoader(SizedDataset):
         batch_size: rows in a batch. Multiples of 64 are handed to TensorFlow without a copy.
         label_names: target columns. Default: those tagged as target in the schema; `[]`: none.
         feature_columns: `tf.feature_column` objects whose source columns are the features,
-            instead of `cat_names` and `cont_names`.
+            instead of `cat_names` and `cont_names`. `[]` is none.
         cat_names: categorical features, scalars or lists.
         cont_names: continuous features. Default for both: by the schema's tags.
         engine: "parquet" or None.
@@ -72,14 +69,15 @@ class KerasSequenceLoader(SizedDataset):
         sparse_max: the maximum for each of `sparse_names`. Default: the `value_count` that the
             schema tells, as after `ListSlice` or `ValueCount`.
         sparse_as_dense: whether they become dense tensors instead, filled up with 0 (or "").
-        schema: names and tags of the columns. Default: `schema.json` beside the first file.
+        schema: names and tags of the columns. Default: `_schema.json` beside the first file.
         seed: for the order of rows. Default: a new one each time.
         on_bad_files: "raise", or "skip" to pass over what cannot be read, which `skipped_files`
             lists. A file is left out with a warning if its footer cannot be read or its columns
             differ from those of the first file that can. Row groups that turn out to be damaged
             while reading, or to hold nulls, are replaced with rows that follow them in the files:
             so every epoch and every worker keeps its number of batches. A warning at the end of
-            the epoch counts them.
+            the epoch counts them. On a GPU some damage costs the process its use of the GPU, which
+            is an error in any case.
 
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns that differ between
@@ -131,7 +129,9 @@ class KerasSequenceLoader(SizedDataset):
         unseeded = shuffle and seed is None and seed_fn is None
         share = make_share(global_size, global_rank, unseeded=unseeded)
         data = open_data(paths_or_dataset, schema)
-        names = resolve_names(cat_names, cont_names, label_names, feature_columns, data.schema)
+        names = resolve_names(
+            cat_names, cont_names, label_names, feature_columns or None, data.schema
+        )
         source = data.describe(names, skip_bad=on_bad_files == "skip")
         widths = fixed_widths(sparse_names, sparse_max, data.schema)
         layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
@@ -148,24 +148,12 @@ class KerasSequenceLoader(SizedDataset):
         )
         self._skipped = source.skipped
         self.input_schema = batch_schema(layout, names, data.schema)
-        self.device = where.name
-        self._transport: Transport = where.transport
+        transport: Transport = where.transport
         if widths and not sparse_as_dense:
-            self._transport = SparseTransport(where.transport, layout)
+            transport = SparseTransport(where.transport, layout)
         pieces = split_row_groups(source.row_groups, settings.max_rows)
-        self._epochs = Epochs(pieces, where.source, settings, source.skipped)
-        self._generator = GeneratorFunctions(StreamRegistry(self._epochs.stream), self._transport)
-        super().__init__(self._make_dataset(), self._epochs.steps)
-
-    def _make_dataset(self) -> tf.data.Dataset:
-        dataset = self._transport.finish(self._generator.dataset())
-        if self._epochs.settings.share.size > 1:  # tf.distribute must not share it out again
-            options = tf.data.Options()
-            options.experimental_distribute.auto_shard_policy = (
-                tf.data.experimental.AutoShardPolicy.OFF
-            )
-            dataset = dataset.with_options(options)
-        return dataset
+        epochs = Epochs(pieces, where.source, settings, source.skipped)
+        super().__init__(epochs, transport, where.name)
 
     @property
     def skipped_files(self) -> list[str]:
@@ -176,56 +164,6 @@ class KerasSequenceLoader(SizedDataset):
     def batch_size(self) -> int:
         """Rows in a batch; an epoch's last may have fewer."""
         return self._epochs.settings.batch_size
-
-    def __iter__(self) -> BatchIterator:
-        """One epoch, as an iterator over batches of eager tensors."""
-        return BatchIterator(self, self._epochs.stream(), self._transport)
-
-    def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
-        """As `tf.data.Dataset.map`, keeping the length.
-
-        On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
-
-        Args:
-            map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
-                `(x, y, sample_weight)`.
-            *args: of `tf.data.Dataset.map`; ignored on a GPU.
-            **kwargs: of `tf.data.Dataset.map`; ignored on a GPU.
-
-        Example:
-            >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
-        """
-        if self.device == "cpu":
-            return super().map(map_func, *args, **kwargs)
-        from loader.gpu.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
-
-        return MappedDataset(self, len(self), self._transport.device, map_func)
-
-    def as_dataset(self) -> tf.data.Dataset:
-        """The loader as a mere `tf.data.Dataset` of known length.
-
-        Example:
-            >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
-        """
-        return SizedDataset(self, len(self))
-
-    def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
-        """Batches for the replicas of a strategy: in each step every replica takes one.
-
-        `fit` and `strategy.experimental_distribute_dataset` would cut each batch in as many parts
-        as there are replicas, which is right for scalars and padded lists, and wrong for pairs of
-        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica.
-
-        Args:
-            strategy: where the model's variables were made.
-
-        Example:
-            >>> model.fit(train.distribute(strategy))  # doctest: +SKIP
-        """
-        workers = self._epochs.settings.share.size
-        replicas = max(strategy.num_replicas_in_sync // workers, 1)
-        dataset = SizedDataset(self, -(-len(self) // replicas))
-        return strategy.distribute_datasets_from_function(lambda _: dataset)
 
     def close(self) -> None:
         """End what is being read in the background; iterators are at their end then.
@@ -263,11 +201,8 @@ class KerasSequenceLoader(SizedDataset):
         """
         return self._epochs.get_state()
 
-    def follow(self) -> Callable[[int], dict[str, Any]]:
-        """Count batches from here on, whoever reads ahead of whoever uses them.
-
-        Returns:
-            A function that takes a number of batches and gives the state after them.
+    def follow(self) -> Trail:
+        """What tells the state after any number of batches from here on, whoever reads ahead.
 
         Example:
             >>> state_after = train.follow()  # doctest: +SKIP
@@ -284,8 +219,7 @@ class KerasSequenceLoader(SizedDataset):
         in the optimizer, and goes on with the next epoch. `LoaderCheckpoint` avoids both.
 
         The number of workers may be another one. All of them take the state of any one, and share
-        what is left of the epoch anew; each row still comes once in the epoch. Their batches
-        differ then from those that the former workers would have had.
+        what is left of the epoch anew, in other batches; each row still comes once in the epoch.
 
         Args:
             state: of a loader over the same files with the same settings.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from loader.errors import LoaderError
@@ -27,12 +28,12 @@ class BatchColumn:
     width: int | None = None
     is_sparse: bool = False
 
-    @property
+    @cached_property
     def is_ragged(self) -> bool:
         """Whether the column is read as a pair of values and row lengths."""
         return self.type.is_list and not self.is_padded
 
-    @property
+    @cached_property
     def is_padded(self) -> bool:
         """Whether the column is read as a dense tensor of shape (N, width)."""
         return self.width is not None and not self.is_sparse
@@ -210,12 +211,19 @@ def fixed_widths(
         schema: where `sparse_max` says nothing, its `value_count` does.
 
     Raises:
-        LoaderError: a name without a maximum, or a maximum below 1.
+        LoaderError: a name without a maximum, a maximum below 1, or one without its name.
     """
     if not isinstance(sparse_max, Mapping | None):
         raise LoaderError(f"Expected sparse_max as a dict, by column. Received: {sparse_max!r}.")
+    names = _listed(sparse_names)
+    others = [name for name in sparse_max or () if name not in names]
+    if others:
+        raise LoaderError(
+            f"Expected sparse_max for columns of sparse_names alone, which is {names}. Received: "
+            f"{others[0]!r} as well. Add it to sparse_names, or leave it out of both."
+        )
     widths = {}
-    for name in _listed(sparse_names):
+    for name in names:
         known = schema[name].properties if schema is not None and name in schema else {}
         width = (sparse_max or {}).get(name, known.get("value_count", {}).get("max"))
         if not isinstance(width, int) or width < 1:

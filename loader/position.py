@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loader.errors import LoaderError
@@ -48,6 +48,41 @@ class Progress:
             self.position = None
         else:
             self.position = replace(self.position, batch=self.position.batch + 1)
+
+
+@dataclass(eq=False)
+class Pass:
+    """One reading of epochs by one iterator.
+
+    Attributes:
+        repeats: whether more than one epoch may come of it.
+    """
+
+    repeats: bool = False
+
+
+@dataclass
+class Trail:
+    """Where the batches of the iterator end that begins first from now on.
+
+    The iterator itself may be ahead, as read by who has not used it yet.
+
+    Args:
+        tell: gives the state after some batches of epochs that begin at positions.
+    """
+
+    tell: Callable[[Sequence[Position], int], dict[str, Any]]
+    begun: list[tuple[Pass, Position]] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the iterator goes on after an epoch, as that of `repeat` does."""
+        return bool(self.begun) and self.begun[0][0].repeats
+
+    def __call__(self, batches: int) -> dict[str, Any]:
+        """The state after so many batches."""
+        # Others may read the same data in between, for example to evaluate.
+        return self.tell([each for by, each in self.begun if by is self.begun[0][0]], batches)
 
 
 def write_state(position: Position, workers: int, order: int) -> dict[str, Any]:

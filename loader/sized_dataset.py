@@ -17,11 +17,13 @@ class SizedDataset(tf.data.Dataset):
 
     Args:
         dataset: gives the elements.
-        size: their number in one pass.
+        size: their number in one pass; `tf.data.INFINITE_CARDINALITY` if there is no end.
+        keep: what has to live for as long as the dataset does.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, size: int) -> None:
+    def __init__(self, dataset: tf.data.Dataset, size: int, keep: object = None) -> None:
         self._dataset = dataset
+        self._keep = keep
         self._size = size
         super().__init__(dataset._variant_tensor)  # noqa: SLF001 - all that a dataset is made of
 
@@ -31,7 +33,13 @@ class SizedDataset(tf.data.Dataset):
         return self._dataset.element_spec
 
     def __len__(self) -> int:
-        """The number of elements in one pass."""
+        """The number of elements in one pass.
+
+        Raises:
+            TypeError: there is no end of them, as for other datasets of TensorFlow.
+        """
+        if self._size == tf.data.INFINITE_CARDINALITY:
+            raise TypeError("The dataset is infinite.")
         return self._size
 
     def cardinality(self) -> tf.Tensor:

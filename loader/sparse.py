@@ -30,7 +30,7 @@ class SparseTransport:
         self.element_spec = transport.element_spec
         self._to_sparse = _to_sparse
         if self.device != "/cpu:0":  # there a batch is made where it is used
-            self.element_spec = batch_spec(self.specs, self.to_batch)
+            self.element_spec = batch_spec(self.specs, self._make)
             self._to_sparse = _to_sparse_on_gpu
         self._transport = transport
         self._sparse = [column for column in layout.features if column.is_sparse]
@@ -39,13 +39,20 @@ class SparseTransport:
         """See `Transport`."""
         return self._transport.call(function, inputs)
 
-    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+    def arrange(self, batch: Any) -> list[Any]:
         """See `Transport`."""
-        return self._transport.arrange(parts)
+        return self._transport.arrange(batch)
 
-    def to_batch(self, parts: Sequence[Any]) -> Any:
+    def to_batch(self, batch: Any) -> Any:
         """See `Transport`."""
-        batch = self._transport.to_batch(parts)
+        return self._converted(self._transport.to_batch(batch))
+
+    def _make(self, parts: Sequence[Any]) -> Any:
+        """A batch of what crossed into TensorFlow."""
+        spec = self._transport.element_spec
+        return self._converted(spec._from_components(parts))  # noqa: SLF001 - TensorFlow's protocol
+
+    def _converted(self, batch: Any) -> Any:
         return self.convert(*batch) if isinstance(batch, tuple) else self.convert(batch)
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -1,23 +1,24 @@
-"""One epoch as an iterator over batches of arrays."""
+"""Epochs as an iterator over batches of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from loader.batches import Array, Block
 from loader.position import Progress
 from loader.prefetch import Prefetcher
 
 
-class Stream(Iterator[list[Array]]):
-    """The batches of one epoch, as flat lists of arrays in the order of the layout.
+class Stream(Iterator[Sequence[Array]]):
+    """The batches of an epoch or more, as flat lists of arrays in the order of the layout.
 
     Not for several threads at once. Dropping it ends its reader thread.
 
     Args:
-        begin: takes an epoch and starts its reader; called when the first batch is asked for.
+        begin: takes an epoch and starts its reader; called when its first batch is asked for.
         batch_size: rows in a batch.
-        end: called after the epoch's last batch.
+        end: called after an epoch's last batch.
+        epochs: how many there are, one after another; None for no end of them.
     """
 
     def __init__(
@@ -25,13 +26,15 @@ class Stream(Iterator[list[Array]]):
         begin: Callable[[], tuple[Progress, Prefetcher[Block]]],
         batch_size: int,
         end: Callable[[], None] | None = None,
+        epochs: int | None = 1,
     ) -> None:
         self._begin = begin
         self._batch_size = batch_size
         self._end = end
+        self._epochs_left = epochs
         self._progress = Progress()
         self._blocks: Prefetcher[Block] | None = None
-        self._batches: Iterator[list[Array]] = iter(())
+        self._batches: Iterator[Sequence[Array]] = iter(())
         self._done = False
 
     @property
@@ -39,7 +42,7 @@ class Stream(Iterator[list[Array]]):
         """Whether a batch was asked for."""
         return self._blocks is not None
 
-    def __next__(self) -> list[Array]:
+    def __next__(self) -> Sequence[Array]:
         if self._done:
             raise StopIteration
         if self._blocks is None:
@@ -51,10 +54,19 @@ class Stream(Iterator[list[Array]]):
             batch = next(self._batches, None)
         self._progress.advance()
         if self._progress.position is None:  # Keras never asks for more than there are
-            self.close()
-            if self._end is not None:
-                self._end()
+            self._end_epoch()
         return batch
+
+    def _end_epoch(self) -> None:
+        if self._epochs_left is not None:
+            self._epochs_left -= 1
+        if self._epochs_left == 0:
+            self.close()
+        elif self._blocks is not None:
+            self._blocks.close()
+            self._blocks = None
+        if self._end is not None:
+            self._end()
 
     def close(self) -> None:
         """End the reader thread and drop what it has read."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
+from tensorflow.experimental.dlpack import from_dlpack
 
 from loader.batches import Array
 from loader.layout import BatchColumn, Layout
@@ -22,15 +23,11 @@ def pack(layout: Layout, items: Sequence[Any]) -> Any:
         items: in the order of the layout, two for a ragged column.
     """
     rest = iter(items)
-    x = {column.name: _pack_column(column, rest) for column in layout.features}
+    x = {c.name: (next(rest), next(rest)) if c.is_ragged else next(rest) for c in layout.features}
     y = {column.name: next(rest) for column in layout.labels}
     if not y:
         return x
     return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
-
-
-def _pack_column(column: BatchColumn, items: Iterator[Any]) -> Any:
-    return (next(items), next(items)) if column.is_ragged else next(items)
 
 
 def flat_specs(layout: Layout) -> list[tf.TensorSpec]:
@@ -47,11 +44,10 @@ def _width(column: BatchColumn) -> int:
     return column.width if column.is_padded and column.width is not None else 1
 
 
-def to_tensor(array: Array) -> tf.Tensor:
-    """An array of a block as an eager tensor: its memory is borrowed, strings are copied."""
-    if array.dtype == object or not array.size:
-        return tf.constant(array)
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+def borrow(array: Array) -> tf.Tensor:
+    """An array of numbers as an eager tensor over the same memory."""
+    # Of what is empty there is no memory to borrow.
+    return from_dlpack(array.__dlpack__()) if array.size else tf.constant(array)
 
 
 class Transport(Protocol):
@@ -70,11 +66,11 @@ class Transport(Protocol):
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """An operation that calls Python for what a stream gives, in the order of `specs`."""
 
-    def arrange(self, parts: Sequence[Any]) -> list[Any]:
-        """What a stream gives, in the order of `specs`."""
+    def arrange(self, batch: Any) -> list[Any]:
+        """What a stream gives as a batch, in the order of `specs`."""
 
-    def to_batch(self, parts: Sequence[Any]) -> Any:
-        """A batch of eager tensors of what a stream gives."""
+    def to_batch(self, batch: Any) -> Any:
+        """What a stream gives as a batch, as eager tensors in the batch's structure."""
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """What is left to do to the elements of a dataset of `element_spec`."""
@@ -94,6 +90,7 @@ class HostTransport:
         specs = flat_specs(layout)
         # TensorFlow flattens a dict by its sorted keys.
         self._order = tf.nest.flatten(pack(layout, range(len(specs))))
+        self._makers = [tf.constant if spec.dtype == tf.string else borrow for spec in specs]
         self.specs = [specs[index] for index in self._order]
         self.element_spec = pack(layout, specs)
 
@@ -101,13 +98,14 @@ class HostTransport:
         """See `Transport`."""
         return tf.numpy_function(function, inputs, [spec.dtype for spec in self.specs])
 
-    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+    def arrange(self, batch: Sequence[Array]) -> list[Any]:
         """See `Transport`."""
-        return [parts[index] for index in self._order]
+        return [batch[index] for index in self._order]
 
-    def to_batch(self, parts: Sequence[Any]) -> Any:
+    def to_batch(self, batch: Sequence[Array]) -> Any:
         """See `Transport`."""
-        return pack(self._layout, [to_tensor(array) for array in parts])
+        tensors = [make(array) for make, array in zip(self._makers, batch, strict=True)]
+        return pack(self._layout, tensors)
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """See `Transport`."""

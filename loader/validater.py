@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
+
+from loader.errors import LoaderError
 
 
 class KerasSequenceValidater(keras.callbacks.Callback):
@@ -16,12 +19,20 @@ class KerasSequenceValidater(keras.callbacks.Callback):
     Args:
         dataloader: the validation data, usually with `shuffle=False`.
 
+    Raises:
+        LoaderError: something that is no dataset.
+
     Example:
         >>> model.fit(train, callbacks=[KerasSequenceValidater(valid)])  # doctest: +SKIP
     """
 
     def __init__(self, dataloader: Any) -> None:
         super().__init__()
+        if not isinstance(dataloader, tf.data.Dataset | tf.distribute.DistributedDataset):
+            raise LoaderError(
+                "Expected validation data as a KerasSequenceLoader, as it is or mapped. "
+                f"Received: {type(dataloader).__name__}."
+            )
         self.dataloader = dataloader
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

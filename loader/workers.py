@@ -1,4 +1,4 @@
-"""The worker that this process is, under `tf.distribute`."""
+"""The worker that this process is under `tf.distribute`, and its replicas."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def current_worker() -> tuple[int, int] | None:
     chiefs, workers = len(tasks.get("chief", ())), len(tasks.get("worker", ()))
     rank = resolver.task_id + (chiefs if resolver.task_type == "worker" else 0)
     return max(chiefs + workers, 1), rank or 0
+
+
+def replicas_of_worker(strategy: tf.distribute.Strategy, workers: int) -> int:
+    """How many replicas of a strategy each of so many workers has.
+
+    Example:
+        >>> replicas_of_worker(tf.distribute.get_strategy(), workers=1)
+        1
+    """
+    return max(int(strategy.num_replicas_in_sync) // workers, 1)

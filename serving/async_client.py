@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from serving.client import expect_retries
-from serving.connection.address import Tls, parse_address
+from serving.connection.address import Address, Tls, parse_address
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.messages import MOST_RETRIES
+from serving.connection.shared_memory import AsyncRegions
 from serving.connection.tensors import encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
 from workflow.expressions.column import Array
 
+if TYPE_CHECKING:
+    from serving.connection.http_async import AsyncHttpConnection
+
+
+class _Open(NamedTuple):
+    """What an entered client has."""
+
+    connection: AsyncGrpcConnection | AsyncHttpConnection
+    contract: Contract
+    memory: AsyncRegions | None
+
 
 class AsyncEnsembleClient:
-    """What `EnsembleClient` is, for asyncio and over gRPC: many requests under way in one thread.
+    """What `EnsembleClient` is, for asyncio: many requests under way in one thread.
 
     It connects when it is entered, and belongs to the event loop that it was entered in.
 
     Args:
-        url: the server's gRPC address: "127.0.0.1:8001" or "grpc://...", and "grpcs://" with TLS.
+        url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
+            "http://127.0.0.1:8000" for HTTP, which takes the package aiohttp, "grpcs://" or
+            "https://" for the same over TLS.
         model_name: the model.
         model_version: its version; "" lets the server choose, which is the latest.
         timeout: seconds for each request, its retries included.
         headers: sent with every request.
-        tls: the certificates, for "grpcs://".
+        tls: the certificates, for "grpcs://" and "https://".
         retries: how often a request is sent again that the server did not take, 0 to 4.
+        shared_memory: whether tensors go to the server in shared memory, as for `EnsembleClient`.
 
     Raises:
         ClientError: settings that make no sense; and when it is entered, as `EnsembleClient`.
@@ -50,6 +66,7 @@ class AsyncEnsembleClient:
         headers: Mapping[str, str] | None = None,
         tls: Tls | None = None,
         retries: int = MOST_RETRIES,
+        shared_memory: bool = False,
     ) -> None:
         expect_retries(retries)
         self.url = url
@@ -57,15 +74,10 @@ class AsyncEnsembleClient:
         self.model_version = model_version
         self.timeout = timeout
         self._address = parse_address(url, tls)
-        if self._address.scheme.startswith("http"):
-            raise ClientError(
-                "INVALID_INPUT",
-                f"Expected a gRPC address, for example 127.0.0.1:8001. Received: {url!r}. "
-                "For HTTP take EnsembleClient.",
-            )
         self._headers = dict(headers or {})
         self._retries = retries
-        self._open: tuple[AsyncGrpcConnection, Contract] | None = None
+        self._shared_memory = shared_memory
+        self._open: _Open | None = None
 
     @property
     def contract(self) -> Contract:
@@ -74,7 +86,7 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: the client was not entered.
         """
-        return self._entered()[1]
+        return self._entered().contract
 
     async def predict(self, data: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """Predict for every row of a table: see `EnsembleClient.predict`.
@@ -92,26 +104,34 @@ class AsyncEnsembleClient:
         self,
         tensors: Mapping[str, Array],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - gRPC's own deadline, known to the server
+        timeout: float | None = None,  # noqa: ASYNC109 - the connection's own
     ) -> dict[str, Array]:
         """Send tensors as they are, and return the output tensors as they come.
 
         Raises:
             ClientError: as `EnsembleClient.raw`.
         """
-        connection, _ = self._entered()
+        connection, _, memory = self._entered()
         seconds = self.timeout if timeout is None else timeout
-        return await connection.infer(
-            self.model_name, self.model_version, encode_tensors(tensors), seconds
-        )
+        async with (
+            nullcontext(encode_tensors(tensors))
+            if memory is None
+            else memory.holding(tensors, seconds)
+        ) as encoded:
+            return await connection.infer(self.model_name, self.model_version, encoded, seconds)
 
     async def close(self) -> None:
-        """Close the connection. Closing it twice does nothing."""
+        """Close the connection and free shared memory. Closing it twice does nothing."""
         if self._open is not None:
-            await self._open[0].close()
+            connection, _, memory = self._open
             self._open = None
+            try:
+                if memory is not None:
+                    await memory.close()
+            finally:
+                await connection.close()
 
-    def _entered(self) -> tuple[AsyncGrpcConnection, Contract]:
+    def _entered(self) -> _Open:
         if self._open is None:
             raise ClientError(
                 "CANCELLED", "Expected an open connection. Write `async with` before the client."
@@ -120,10 +140,11 @@ class AsyncEnsembleClient:
 
     async def __aenter__(self) -> Self:
         """Connect, and read the model's contract."""
-        connection = AsyncGrpcConnection(self._address, self._headers, self._retries)
+        connection = _connection_class(self._address)(self._address, self._headers, self._retries)
         try:
             config = await connection.config(self.model_name, self.model_version, self.timeout)
-            self._open = connection, read_contract(config)
+            memory = AsyncRegions(connection) if self._shared_memory else None
+            self._open = _Open(connection, read_contract(config), memory)
         except BaseException:
             await connection.close()
             raise
@@ -137,3 +158,23 @@ class AsyncEnsembleClient:
     ) -> None:
         """Close the connection."""
         await self.close()
+
+
+def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpConnection]:
+    """What connects to an address.
+
+    Raises:
+        ClientError: aiohttp is not installed.
+    """
+    if not address.scheme.startswith("http"):
+        return AsyncGrpcConnection
+    try:
+        # Of those who ask over gRPC nobody shall wait for aiohttp.
+        from serving.connection.http_async import AsyncHttpConnection  # noqa: PLC0415
+    except ImportError as error:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected the package aiohttp, for HTTP from asyncio. Received: {error}. "
+            "Install tritonclient[http], or give the server's gRPC address.",
+        ) from error
+    return AsyncHttpConnection

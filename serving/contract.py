@@ -12,6 +12,7 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
+from serving.inputs.few import FewValues
 from workflow.alike import Group, groups_of
 from workflow.dtypes import DTYPES, dtype_of
 from workflow.expressions.column import Array
@@ -54,6 +55,11 @@ class Contract:
         """The inputs that are looked at together."""
         return groups_of(self.inputs)
 
+    @cached_property
+    def few_values(self) -> FewValues:
+        """What reads the inputs of small frames."""
+        return FewValues(self.inputs)
+
     @property
     def max_rows(self) -> int:
         """The rows of a request at most, for whatever reason; 0 for any number."""
@@ -61,8 +67,9 @@ class Contract:
 
     def opened(self, tensors: dict[str, Array]) -> dict[str, Array]:
         """The output tensors by the names that the columns give them."""
-        named = {name.removesuffix(self.output_suffix): t for name, t in tensors.items()}
-        return unpack(named, self.packing)
+        if self.output_suffix:
+            tensors = {name.removesuffix(self.output_suffix): t for name, t in tensors.items()}
+        return unpack(tensors, self.packing) if self.packing else tensors
 
     def no_rows(self) -> dict[str, Array]:
         """The output tensors for an empty table."""

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from serving.contract import Contract
-from serving.errors import ColumnError, DtypeError
+from serving.errors import ClientError, DtypeError
 from serving.inputs.plain import plain_tensors
-from serving.inputs.table import expect_columns, expect_table, is_pandas, to_columns
+from serving.inputs.table import expect_table, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
 from workflow.dtypes import SchemaError
 from workflow.expressions.column import Array, Column
@@ -66,15 +66,15 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
 def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Column]]:
     """The plain columns as tensors, and the others; all have the same number of rows."""
     expect_table(data)
-    plain = plain_tensors(contract.plain_groups, data)
+    few = contract.few_values.of(data)
+    plain = plain_tensors(contract.plain_groups, few or data)
     if len(plain) == len(contract.inputs):
         return plain, {}
-    expect_columns(contract.inputs, data)
     rows = {len(tensor) for tensor in plain.values()}
     others = [column for column in contract.inputs if column.name not in plain]
-    # Columns of several lengths are an error, which is to name all of them.
-    with suppress(ColumnError):
-        columns = to_columns(others, data)
+    # An error is to be told of the table as it is; one of several lengths names all columns.
+    with suppress(ClientError):
+        columns = to_columns(others, data, few)
         if len(rows | {column.rows for column in columns.values()}) <= 1:
             return plain, columns
     return {}, to_columns(contract.inputs, data)

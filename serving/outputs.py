@@ -36,10 +36,8 @@ def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> di
 
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
     """A frame with one column for each output; an output (N, k) with k > 1 is an Array column."""
-    columns = tuple(columns)
-    if len(columns) == 1 and (matrix := _plain_matrix(columns[0], tensors)) is not None:
-        return pl.Series(columns[0].name, matrix[:, 0]).to_frame()
-    return pl.DataFrame([_series(column, tensors) for column in columns])
+    series = [_series(column, tensors) for column in columns]
+    return series[0].to_frame() if len(series) == 1 else pl.DataFrame(series)
 
 
 def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index: Any) -> Any:
@@ -47,11 +45,15 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
     import pandas as pd  # noqa: PLC0415 - the caller has passed pandas
 
     columns = tuple(columns)
-    if len(columns) == 1 and (matrix := _plain_matrix(columns[0], tensors)) is not None:
+    plain = {c.name: m for c in columns if (m := _plain_matrix(c, tensors)) is not None}
+    if len(columns) == len(plain) == 1 and (matrix := plain[columns[0].name]).shape[1] == 1:
         # A copy, since the memory of the answer cannot be written.
         return pd.DataFrame(matrix, index, _labels(columns[0].name), copy=True)
     data: dict[str, Any] = {}
     for column in columns:
+        if column.name in plain and plain[column.name].shape[1] == 1:
+            data[column.name] = plain[column.name][:, 0]
+            continue
         series = _series(column, tensors)
         if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
             data[column.name] = pd.Series(series.to_list(), index, dtype=object)
@@ -72,13 +74,16 @@ def _labels(name: str) -> Any:
 
 
 def _plain_matrix(column: WireColumn, tensors: Mapping[str, Array]) -> Array | None:
-    """The tensor (N, 1) of numbers among which no null can be, as most models answer; or None."""
+    """The tensor (N, k) of numbers among which no null can be, as most models answer; or None."""
     tensor = tensors[column.values_name]
     plain = column.layout == "scalar" and not column.nullable and tensor.dtype != object
-    return tensor if plain and tensor.shape[1:] == (1,) else None
+    return tensor if plain and tensor.ndim == 2 and tensor.shape[1] else None
 
 
 def _series(column: WireColumn, tensors: Mapping[str, Array]) -> pl.Series:
+    matrix = _plain_matrix(column, tensors)
+    if matrix is not None:
+        return pl.Series(column.name, matrix[:, 0] if matrix.shape[1] == 1 else matrix)
     if column.layout == "scalar" and tensors[column.name].shape[1:] not in ((), (1,)):
         width = tensors[column.name].shape[1]
         flat = decode(column, {column.name: tensors[column.name].reshape(-1)})

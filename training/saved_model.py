@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.bags import for_few_rows
 from training.quiet import quiet
 from training.signature import ModelSignature, model_signature
 
@@ -83,7 +84,8 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
     def serve(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         flat = [tensors[spec.name] for spec in signature.inputs]
         inputs = keras.tree.pack_sequence_as(structure, flat)
-        outputs = keras.tree.flatten(model(inputs, training=False))
+        with for_few_rows():
+            outputs = keras.tree.flatten(model(inputs, training=False))
         return {spec.name: value for spec, value in zip(signature.outputs, outputs, strict=True)}
 
     return serve

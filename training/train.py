@@ -18,7 +18,7 @@ from training.run.data_check import check_data
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
-from training.run.names import check_names
+from training.run.names import check_count, check_names
 from training.run.progress import EpochLines
 from training.run.watch import Watch
 from training.split import compile_model
@@ -99,8 +99,8 @@ def train(
         val_auc   0.7731
         val_loss  0.5633
     """
-    if epochs < 1:
-        raise TrainingError(f"Expected at least one epoch. Received: epochs={epochs}.")
+    check_count("epochs", epochs)
+    check_count("steps_per_execution", steps_per_execution)
     metrics = check_names(optimizer, loss, metrics)
     check_data(model, train_data, "train_data")
     if validation_data is not None:
@@ -160,6 +160,8 @@ def _saver(
 ) -> LoaderCheckpoint | None:
     if checkpoint is None or isinstance(checkpoint, LoaderCheckpoint):
         return checkpoint
+    if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
+        raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
         return LoaderCheckpoint(train_data, checkpoint)
     raise TrainingError(

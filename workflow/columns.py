@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .errors import WorkflowError
 from .feature import Features, Groups
 from .rows import Resolved
-from .selection import Selection, names_of, regroup
+from .selection import Selection, names_of
 
 
 def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
@@ -87,9 +87,9 @@ def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> R
     if keep:
         # Groups that were made before stay, where no new ones are chosen.
         chosen = any(len(group) > 1 for group in groups)
-        groups = groups if chosen else regroup(made.groups, names)
+        groups = groups if chosen else made.grouped(names)
     else:
         dropped = set(names)
         names = [name for name in columns if name not in dropped]
-        groups = regroup(made.groups, names)
+        groups = made.grouped(names)
     return Resolved({name: columns[name] for name in names}, groups, made.rows)

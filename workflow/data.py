@@ -21,7 +21,8 @@ from .parquet import ParquetTable, damage
 from .schema import Schema
 from .selection import listed
 
-SCHEMA_FILE = "schema.json"
+# Of a name that pandas and pyarrow pass over when they read the folder.
+SCHEMA_FILE = "_schema.json"
 
 
 class Table(NamedTuple):

@@ -11,8 +11,8 @@ import polars as pl
 from .errors import WorkflowError
 from .expressions.polars import expressions
 from .expressions.polars_flat import FlatInterpreter
-from .expressions.polars_gpu import QueryOnGpu, expressions_on_gpu, is_one_query
-from .expressions.polars_stages import apply
+from .expressions.polars_gpu import expressions_on_gpu, is_one_query, stages_on_gpu
+from .expressions.polars_stages import apply, run_stages
 from .expressions.program import Program
 from .gpu import RowsOnGpu, device_memory, gpu_settings
 
@@ -96,15 +96,15 @@ def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFr
     if not is_gpu(engine):
         return apply(frame, program)
     if is_one_query(program):
-        return QueryOnGpu(program)(frame)
+        return run_stages(frame, stages_on_gpu(program))
     return gpu_runner(program)(frame).lazy()
 
 
 def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
     """A function from a frame of a program's inputs to its outputs, computed on the GPU."""
     if is_one_query(program):
-        query = QueryOnGpu(program)
-        return lambda frame: collect_on_gpu(query(frame))
+        stages = stages_on_gpu(program)
+        return lambda frame: collect_on_gpu(run_stages(frame, stages))
     flat = FlatInterpreter(program)
     return lambda frame: flat(frame, collect_on_gpu)
 

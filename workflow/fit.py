@@ -10,7 +10,7 @@ import polars as pl
 
 from .engine import is_gpu
 from .graph import Node
-from .learn import WIDE, Learning, Tables, learn_part, learn_parts, split_by_row
+from .learn import WIDE, Learning, Tables, by_operator, learn_part, learn_parts, split_by_row
 from .operator import State
 from .operator_node import Bound, OperatorNode
 from .pieces import pieces
@@ -51,11 +51,10 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
     resolution = Resolution(inputs)
     while len(resolution.made) < len(nodes):
         learning = _resolve_ready(nodes, states, resolution)
-        tables = learn(learning) if learning else {}
+        tables = by_operator(learn(learning)) if learning else {}
         for number, (node, bound) in learning.items():
-            own = {name: table for (owner, name), table in tables.items() if owner == number}
             with node.errors(bound.columns):
-                states[number] = bound.operator.finish(own, schema_of(bound.columns))
+                states[number] = bound.operator.finish(tables[number], schema_of(bound.columns))
     return states
 
 

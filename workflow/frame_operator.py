@@ -19,12 +19,8 @@ from .schema import Schema
 
 
 @dataclass(frozen=True)
-class FrameOperator(Operator, abstract=True):
-    """An operator that makes other rows: fewer, or one for many.
-
-    Its columns are the sources of all that comes after, and cannot stand beside columns of the
-    rows before it.
-    """
+class ManyRowsOperator(Operator, abstract=True):
+    """An operator of which no row's result depends on this row alone."""
 
     row_by_row: ClassVar[bool] = False
 
@@ -35,6 +31,23 @@ class FrameOperator(Operator, abstract=True):
         Raises:
             WorkflowError: it does not take them.
         """
+
+    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
+        """There is no expression for it.
+
+        Raises:
+            WorkflowError: always.
+        """
+        raise not_row_by_row(self, columns)
+
+
+@dataclass(frozen=True)
+class FrameOperator(ManyRowsOperator, abstract=True):
+    """An operator that makes other rows: fewer, or one for many.
+
+    Its columns are the sources of all that comes after, and cannot stand beside columns of the
+    rows before it.
+    """
 
     @abstractmethod
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
@@ -48,14 +61,6 @@ class FrameOperator(Operator, abstract=True):
     @abstractmethod
     def needs(self, columns: Schema) -> set[str]:
         """The input columns without which it cannot work, the names of others only passing through."""
-
-    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
-        """There is no expression for it.
-
-        Raises:
-            WorkflowError: always.
-        """
-        raise not_row_by_row(self, columns)
 
 
 @dataclass(frozen=True)
@@ -79,21 +84,11 @@ class RowFilter(FrameOperator, abstract=True):
 
 
 @dataclass(frozen=True)
-class WindowOperator(Operator, abstract=True):
+class WindowOperator(ManyRowsOperator, abstract=True):
     """An operator that makes a value for each row, of this row and others: a lag, a rank.
 
     Its columns stand beside all others of the same rows.
     """
-
-    row_by_row: ClassVar[bool] = False
-
-    @abstractmethod
-    def frame_schema(self, columns: Schema) -> Schema:
-        """The columns that it makes of some columns.
-
-        Raises:
-            WorkflowError: it does not take them.
-        """
 
     @abstractmethod
     def window(self, columns: Schema, values: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
@@ -103,14 +98,6 @@ class WindowOperator(Operator, abstract=True):
             columns: the input columns and the dependencies.
             values: the expression of each.
         """
-
-    def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
-        """There is no expression for it.
-
-        Raises:
-            WorkflowError: always.
-        """
-        raise not_row_by_row(self, columns)
 
 
 @dataclass(frozen=True)

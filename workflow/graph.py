@@ -71,7 +71,7 @@ class ColumnSelector(Node):
             for the operators that work on groups: HashedCross, TargetEncoding, JoinGroupby and
             Categorify with combined columns.
         tags: every column that carries one of these tags in the schema of the data, which is
-            `schema.json` beside the parquet files, or what `fit(data, schema=...)` is given.
+            `_schema.json` beside the parquet files, or what `fit(data, schema=...)` is given.
         subgroups: further groups, as NVTabular writes them.
 
     Which columns "*" and tags choose is settled when the workflow is fitted.

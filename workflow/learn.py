@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
@@ -69,12 +70,12 @@ def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) 
 def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     """The tables of several parts as those of one."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    names = by_operator(parts[0])
     for number, (_, bound) in learning.items():
-        names = [name for owner, name in parts[0] if owner == number]
         # A count that was merged before may be wider than one that was not.
         above = {
             n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
-            for n in names
+            for n in names[number]
         }
         merged = bound.operator.merge(above, schema_of(bound.columns))
         queries |= {(number, name): query for name, query in merged.items()}
@@ -90,10 +91,24 @@ def _element_counts(
 ) -> dict[tuple[int, str], pl.LazyFrame]:
     """The tables of elements, in place of those that count positions of lists."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    own = by_operator(tables)
     for number, reading in readings.items():
-        own = {name: table for (owner, name), table in tables.items() if owner == number}
-        queries |= {(number, name): q for name, q in reading.of_elements(own).items()}
+        made = reading.of_elements(own[number])
+        queries |= {(number, name): query for name, query in made.items()}
     return queries
+
+
+def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
+    """The tables of each operator by their names; none of one that asked for nothing.
+
+    Example:
+        >>> by_operator({(3, "sum"): pl.DataFrame({"a": [1]})})[3]["sum"].item()
+        1
+    """
+    own: dict[int, dict[str, pl.DataFrame]] = defaultdict(dict)
+    for (number, name), table in tables.items():
+        own[number][name] = table
+    return own
 
 
 def split_by_row(learning: Learning) -> tuple[Learning, Learning]:

@@ -20,7 +20,7 @@ from .expressions.program import Program, build
 from .expressions.tree import source
 from .expressions.types import ExpressionError, Type
 from .feature import Feature, Features
-from .frame_operator import FrameOperator, WindowOperator
+from .frame_operator import FrameOperator, ManyRowsOperator
 from .operator import Operator, State
 from .operator_node import Bound
 from .rows import schema_of
@@ -83,7 +83,7 @@ def goes_on(old: Bound, state: State, new: Bound, kept: State) -> bool:
         True
     """
     try:
-        if isinstance(new.operator, FrameOperator | WindowOperator):
+        if isinstance(new.operator, ManyRowsOperator):
             return _same_frame(old, new)
         return _same_steps(old, state, new, kept)
     except (WorkflowError, ExpressionError, SchemaError):
@@ -127,7 +127,7 @@ def _same_frame(old: Bound, new: Bound) -> bool:
 
 
 def _frame_schema(bound: Bound, columns: Schema) -> Schema:
-    if not isinstance(bound.operator, FrameOperator | WindowOperator):
+    if not isinstance(bound.operator, ManyRowsOperator):
         raise TypeError(f"Expected an operator over frames. Received: {bound.operator}.")
     return bound.operator.frame_schema(columns)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from .cluster import shared_files, write_on_cluster
 from .data import Table, as_table, is_files, parquet_files, polars_errors
 from .engine import is_gpu
 from .fitted import FittedGraph
@@ -32,7 +33,9 @@ def lazy_outputs(graph: FittedGraph, data: Any, engine: str) -> pl.LazyFrame:
     return rows.select(frame, graph.steps, engine)
 
 
-def write_outputs(graph: FittedGraph, sink: ParquetSink, data: Any, engine: str) -> list[Path]:
+def write_outputs(
+    graph: FittedGraph, sink: ParquetSink, data: Any, engine: str, client: Any = None
+) -> list[Path]:
     """Write what a graph makes of data, as `Workflow.transform_to_parquet` does.
 
     Args:
@@ -40,10 +43,15 @@ def write_outputs(graph: FittedGraph, sink: ParquetSink, data: Any, engine: str)
         sink: where the rows go.
         data: what `Workflow.fit` takes.
         engine: "auto", "cpu" or "gpu".
+        client: of a cluster, to write on where each row is made of one.
 
     Raises:
         WorkflowError: the data is not what the graph was fitted to, or cannot be read.
     """
+    if client is not None:
+        shared_files(data, client)
+        if _is_row_by_row(graph):
+            return _write_on_cluster(graph, sink, data, engine, client)
     if is_gpu(engine) and is_files(data) and _has_no_rows(as_table(data)):
         engine = "cpu"  # there is nothing to compute, and cuDF makes no empty column of lists
     queries = _queries(graph, sink, data, engine)
@@ -54,11 +62,29 @@ def write_outputs(graph: FittedGraph, sink: ParquetSink, data: Any, engine: str)
         return sink.write(frames, graph.output_schema)
 
 
+def _write_on_cluster(
+    graph: FittedGraph, sink: ParquetSink, data: Any, engine: str, client: Any
+) -> list[Path]:
+    # What cannot be is refused before the workers have anything to do.
+    is_gpu(engine)
+    held_to(as_table(data), graph.program.inputs)
+
+    def write(scratch: Path) -> list[Path]:
+        return write_on_cluster(graph.program, data, sink, scratch, engine, client)
+
+    with polars_errors("The data cannot be transformed", data):
+        return sink.write_with(write, graph.output_schema)
+
+
+def _is_row_by_row(graph: FittedGraph) -> bool:
+    return all(operator.row_by_row for operator in graph.operators)
+
+
 def _queries(
     graph: FittedGraph, sink: ParquetSink, data: Any, engine: str
 ) -> Iterator[pl.LazyFrame] | None:
     """Queries that make the outputs of whole files, where the GPU can run and write them."""
-    by_row = all(o.row_by_row for o in graph.operators)
+    by_row = _is_row_by_row(graph)
     if not (is_gpu(engine) and by_row and is_files(data)) or not sink.may_write_on_gpu:
         return None
     table = as_table(data)
@@ -75,7 +101,7 @@ def _frames(graph: FittedGraph, data: Any, engine: str) -> Iterator[pl.DataFrame
     """The outputs in frames of bounded size, rows in order."""
     table, rows = as_table(data), graph.made[graph.nodes[-1]].rows
     frame = held_to(table, rows.reads(graph.steps))
-    by_row = all(o.row_by_row for o in graph.operators)
+    by_row = _is_row_by_row(graph)
     # What was read as other types is one query, which cannot be cut between row groups.
     if by_row and is_files(data) and frame is table.frame:
         return transform_pieces(graph.program, data, engine)

@@ -153,7 +153,9 @@ def _reason(file: Path) -> str:
     if not size:
         return "it is empty."
     if start != _MAGIC:
-        return "it is no parquet file."
+        return (
+            "it is no parquet file. Give other formats as a frame, such as polars.scan_csv(path)."
+        )
     if end != _MAGIC:
         return f"it ends after {size:,} bytes in the middle, as a copy that was cut short does."
     return "its footer is damaged."

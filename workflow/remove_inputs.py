@@ -83,8 +83,9 @@ class _Removal:
         self._before, self._remaining = Resolution(inputs), remaining
         self._replaced: dict[Node, Node | None] = {}
         for number, node in enumerate(nodes):
-            self._before.resolve(node, found.get(number, {}))
-            new = self._replacement(node, found.get(number, {}))
+            state = found.get(number, {})
+            self._before.resolve(node, state)
+            new = self._unchanged(node, state) or self._replacement(node, state)
             if new is not None and new not in self.resolution.made:
                 self.resolution.resolve(new, self.states.get(new, {}))
             self._replaced[node] = new
@@ -107,6 +108,16 @@ class _Removal:
         if isinstance(node, Subgraph):
             return Subgraph(node.name, parents[0])
         return ConcatNode(*parents) if len(parents) > 1 else parents[0]
+
+    def _unchanged(self, node: Node, state: State) -> Node | None:
+        """The node itself, where nothing changes on the way to it, and so nothing that it makes."""
+        if isinstance(node, ColumnSelector):
+            columns = self._before.made[node].columns
+            stays = not node.selection.is_dynamic and all(n in self._remaining for n in columns)
+        else:
+            stays = all(self._replaced[parent] is parent for parent in node.parents)
+        self.states |= {node: state} if stays and state else {}
+        return node if stays else None
 
     def _columns(self, node: Node) -> Features:
         return self.resolution.made[node].columns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from .feature import Feature, Features, Groups
 from .frame_operator import FrameOperator, RowFilter, WindowOperator, not_row_by_row
 from .operator import Operator
 from .schema import ColumnSchema, Schema
+from .selection import regroup
 
 Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
 
@@ -185,6 +187,20 @@ class Resolved:
     columns: Features
     groups: Groups
     rows: RowSet
+
+    def grouped(self, names: Collection[str]) -> Groups:
+        """Some of the columns as they are grouped here; a group that loses one falls apart."""
+        near = dict.fromkeys(group for name in names for group in self._groups_of[name])
+        return regroup(tuple(near), names)
+
+    @cached_property
+    def _groups_of(self) -> Mapping[str, list[tuple[str, ...]]]:
+        # Found once, since each of thousands of nodes may choose one column of the data.
+        groups: dict[str, list[tuple[str, ...]]] = {name: [] for name in self.columns}
+        for group in self.groups:
+            for name in group:
+                groups[name].append(group)
+        return groups
 
 
 def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:

@@ -60,7 +60,7 @@ class ParquetSink:
             raise WorkflowError(f"Expected a seed from 0. Received: {self.seed!r}.")
 
     def write(self, frames: Iterable[pl.DataFrame], schema: Schema) -> list[Path]:
-        """Write `part-00000.parquet` and so on, and `schema.json`.
+        """Write `part-00000.parquet` and so on, and `_schema.json`.
 
         Args:
             frames: one at least, rows in order; two files' rows are in memory at a time.
@@ -70,12 +70,36 @@ class ParquetSink:
             WorkflowError: the folder holds parquet files already.
         """
         with self._scratch() as scratch:
-            files = cut(frames, self.rows_per_file)
+            return self._publish(self._write_frames(frames, scratch), schema)
+
+    def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
+        """Write the same of files that the workers of a cluster have written, rows in order.
+
+        Args:
+            write: writes files of `rows_per_file` rows into a folder, as `write_file` does.
+            schema: of the files.
+
+        Raises:
+            WorkflowError: the folder holds parquet files already.
+        """
+        with self._scratch() as scratch:
+            # Who may write to the folder may do so there: workers may run as other users.
+            scratch.chmod(self.folder.stat().st_mode)
+            written = write(scratch)
             if self.seed is not None:
-                files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
-            # One file is written while the rows of the next are computed.
-            written = in_order(partial(self._write_file, scratch), enumerate(files), 1)
-            return self._publish(list(written), schema)
+                # The same rows in the same frames as on one machine, so the same order.
+                ordered = scratch / "ordered"
+                ordered.mkdir()
+                written = [path.rename(ordered / path.name) for path in written]
+                written = self._write_frames(map(pl.read_parquet, written), scratch)
+            return self._publish(written, schema)
+
+    def write_file(self, frame: pl.DataFrame, scratch: Path, number: int) -> Path:
+        """Write the rows of the file of a number into a folder."""
+        path = scratch / f"part-{number:05}.parquet"
+        compression = cast("Compression", self.compression)
+        frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
+        return path
 
     def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
         """Write the same of queries for the GPU, which encodes the files.
@@ -125,12 +149,16 @@ class ParquetSink:
         with tempfile.TemporaryDirectory(prefix=".parts-", dir=self.folder) as scratch:
             yield Path(scratch)
 
-    def _write_file(self, scratch: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
+    def _write_frames(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
+        files = cut(frames, self.rows_per_file)
+        if self.seed is not None:
+            files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
+        # One file is written while the rows of the next are computed.
+        return list(in_order(partial(self._write_numbered, scratch), enumerate(files), 1))
+
+    def _write_numbered(self, scratch: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
         number, frame = numbered
-        path = scratch / f"part-{number:05}.parquet"
-        compression = cast("Compression", self.compression)
-        frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
-        return path
+        return self.write_file(frame, scratch, number)
 
     def _write_query(
         self,

@@ -13,7 +13,7 @@ import polars as pl
 
 from .engine import collect_all, gpu_runner, is_gpu
 from .expressions.fold import fold_tables
-from .expressions.polars_gpu import QueryOnGpu, is_one_query
+from .expressions.polars_gpu import is_one_query, stages_on_gpu
 from .expressions.polars_stages import compile_stages, run_stages
 from .expressions.program import Program
 from .pieces import pieces, slices
@@ -42,10 +42,26 @@ def transform_pieces(program: Program, data: Any, engine: str) -> Iterator[pl.Da
         data: what `Workflow.fit` takes.
         engine: "auto", "cpu" or "gpu".
     """
+    # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
+    workers = 1 if is_gpu(engine) else min(MOST_WORKERS, os.cpu_count() or 1)
+    return in_order(row_runner(program, engine), pieces(data, rows_at_once(engine)), workers)
+
+
+def rows_at_once(engine: str) -> int:
+    """The rows of a piece that an engine is quick with."""
+    return GPU_ROWS if is_gpu(engine) else CPU_ROWS
+
+
+def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.DataFrame]:
+    """A function from rows that fit into memory to what a program makes of them.
+
+    Args:
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+    """
     program = fold_tables(program)
     if is_gpu(engine):
-        run_on_gpu = gpu_runner(program)
-        return in_order(run_on_gpu, pieces(data, GPU_ROWS), 1)
+        return gpu_runner(program)
     stages = compile_stages(program)
 
     def run(piece: pl.LazyFrame) -> pl.DataFrame:
@@ -55,8 +71,7 @@ def transform_pieces(program: Program, data: Any, engine: str) -> Iterator[pl.Da
         parts = (read[start : start + CPU_ROWS].lazy() for start in starts)
         return pl.concat([run_stages(part, stages).collect(engine="in-memory") for part in parts])
 
-    # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
-    return in_order(run, pieces(data, CPU_ROWS), min(MOST_WORKERS, os.cpu_count() or 1))
+    return run
 
 
 def transform_on_gpu(
@@ -76,8 +91,8 @@ def transform_on_gpu(
     program = fold_tables(program)
     if not is_one_query(program) or rows > MOST_GPU_ROWS:
         return None
-    query = QueryOnGpu(program)
-    return (query(part) for part in slices(files, rows))
+    stages = stages_on_gpu(program)
+    return (run_stages(part, stages) for part in slices(files, rows))
 
 
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:

@@ -174,7 +174,8 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
         values, lengths = _pad(column, values, lengths)
     tensors = {column.values_name: values}
     if column.layout != "fixed":
-        tensors[column.name + NNZS] = lengths.astype(column.nnzs_dtype).reshape(-1, 1)
+        nnzs = lengths.astype(DTYPES[column.nnzs_dtype].numpy, copy=False)
+        tensors[column.name + NNZS] = nnzs.reshape(-1, 1)
     return tensors
 
 
@@ -186,7 +187,9 @@ def _pad(column: WireColumn, values: Array, lengths: Array) -> tuple[Array, Arra
         begins = np.cumsum(lengths) - lengths
         values = values[np.arange(len(values)) - np.repeat(begins, lengths) < width]
         lengths = np.minimum(lengths, width)
-    padded = np.full((len(lengths), width), b"" if values.dtype == object else 0, values.dtype)
+    padded = np.zeros((len(lengths), width), values.dtype)
+    if values.dtype == object:
+        padded[:] = b""
     padded[np.arange(width) < lengths[:, np.newaxis]] = values
     return padded, lengths
 

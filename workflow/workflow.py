@@ -63,7 +63,7 @@ class Workflow(FittedGraph, Drawn):
             data: paths, a folder or a glob of parquet, a Polars or pandas frame, an Arrow table or
                 a dict. Files may have a column as different types, if one of these or a wider
                 one holds the values of all without loss, as int64 those of int32.
-            schema: tags and properties of the data's columns. Default: `schema.json` in the
+            schema: tags and properties of the data's columns. Default: `_schema.json` in the
                 folder of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
                 "auto", which is the CPU.
@@ -171,8 +171,9 @@ class Workflow(FittedGraph, Drawn):
         shuffle: bool = False,
         seed: int = 0,
         engine: str = "auto",
+        client: Any = None,
     ) -> list[Path]:
-        """Transform data of any size into parquet files, and a `schema.json` that the loader reads.
+        """Transform data of any size into parquet files, and a `_schema.json` that the loader reads.
 
         The memory that it takes does not grow with the data: some 100 MB a core for 40 columns,
         what the vocabularies take, and the output of two files, of four with `shuffle`. A lazy
@@ -188,6 +189,9 @@ class Workflow(FittedGraph, Drawn):
                 likely. It takes room in the folder for all rows, uncompressed.
             seed: of the shuffle: the same seed, rows and `rows_per_file` give the same order.
             engine: as in `fit`.
+            client: of a cluster, as in `fit`: its workers write the same files, which takes a
+                `folder` that all of them share. Each holds the rows of one file. Where an operator
+                needs more rows than one, as Filter does, this machine writes them.
 
         Returns:
             the files, in the order of the rows.
@@ -207,7 +211,7 @@ class Workflow(FittedGraph, Drawn):
             [[3, 3], [4]]
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        return write_outputs(self, sink, data, engine)
+        return write_outputs(self, sink, data, engine, client)
 
     def fit_transform_to_parquet(
         self,
@@ -226,7 +230,7 @@ class Workflow(FittedGraph, Drawn):
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         frame = self.fit_transform(data, schema=schema, engine=engine, client=client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
-            return write_outputs(self, sink, data, engine)
+            return write_outputs(self, sink, data, engine, client)
         with polars_errors("The data cannot be transformed", data):
             return sink.write(transform_stream(frame, engine), self.output_schema)
 

@@ -46,11 +46,11 @@ def _table(diagram: Diagram) -> Table:
         caption="N: rows, V: values of all rows, L: a width that a request chooses",
         caption_justify="left",
     )
-    for title in ("from", "to", "tensor", "type", ""):
-        table.add_column(title, overflow="fold")
+    # A name may be folded, a type not.
+    for title, whole in (("from → to", False), ("tensor", False), ("type", True), ("", True)):
+        table.add_column(title, overflow="fold", no_wrap=whole)
     for arrow in diagram.arrows:
-        ends = (diagram.boxes[arrow.start].title, diagram.boxes[arrow.end].title)
+        ends = f"{diagram.boxes[arrow.start].title} → {diagram.boxes[arrow.end].title}"
         for number, item in enumerate(arrow.items):
-            shown = ends if not number else ("", "")
-            table.add_row(*map(Text, (*shown, item.name, item.type, item.note)))
+            table.add_row(*map(Text, ("" if number else ends, item.name, item.type, item.note)))
     return table

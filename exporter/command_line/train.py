@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from exporter.command_line.guard import CommandError
+from exporter.command_line.network import KINDS, WIDEST, Network, class_weights, make_optimizer
+from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.user_code import load_object
 
 
 def train(
     data: Annotated[list[str], typer.Argument(help="The transformed parquet files or folders.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     output: Annotated[Path, typer.Option(help="Where the network is saved.")] = Path("model.keras"),
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="file.py:name or module:name of a function that takes the workflow and returns "
-            "a Keras model; `make_model` by default. This runs your own Python code. "
-            "Without it a multi-layer perceptron of the workflow's columns is trained."
-        ),
-    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(help="A label's column; by default those tagged as target."),
@@ -31,35 +24,106 @@ def train(
     validation: Annotated[
         list[str] | None, typer.Option(help="Parquet to validate with after each epoch.")
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(KINDS)}; or your own: file.py:name or module:name of a function that "
+            "takes the workflow and returns a Keras model (`make_model` without a name), which "
+            "runs your Python code."
+        ),
+    ] = KINDS[0],
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of the dense layers, such as 256,128.")
+    ] = None,
+    embedding_dim: Annotated[
+        int | None, typer.Option(min=1, help=f"The widest embedding; {WIDEST} by default.")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0.0, max=0.99, help="Share of dense outputs to drop.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="A column of two_tower's first tower; again for more.")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="adam, adagrad or sgd.")] = "adam",
+    learning_rate: Annotated[
+        float | None, typer.Option(help="By default that of Keras' optimizer.")
+    ] = None,
+    loss: Annotated[str, typer.Option(help="The name of a Keras loss.")] = "binary_crossentropy",
+    metric: Annotated[
+        list[str] | None, typer.Option(help="The name of a Keras metric; auc by default.")
+    ] = None,
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=WEIGHT", help="What a label's rows count for, such as 1=20."),
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="Of the dense layers: float32, bfloat16 or float16.")
+    ] = "float32",
     epochs: Annotated[int, typer.Option(min=1)] = 1,
     batch_size: Annotated[int, typer.Option(min=1)] = 16_384,
-    learning_rate: Annotated[float, typer.Option(min=0.0)] = 0.001,
-    embedding_dim: Annotated[int, typer.Option(min=1, help="The widest embedding.")] = 64,
+    steps_per_execution: Annotated[
+        int, typer.Option(min=1, help="Steps for each call from Python; 32 keep a GPU busier.")
+    ] = 1,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="End after that many epochs without a better validation loss; keep the best.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder to save to after each epoch; a run goes on from what is there."
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for curves that TensorBoard draws.")
+    ] = None,
+    validate_ids: Annotated[
+        bool, typer.Option("--validate-ids", help="Check ids in every step, to find a mistake.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the weights and the order of rows.")] = 0,
 ) -> None:
     """Train a network on transformed data, and save it.
 
-    Example: `ensemble train train --label rating --epochs 3`
+    Example: `ensemble train train --validation valid --model dcn --epochs 9 --patience 2
+    --checkpoint run`
     """
+    if output.suffix != ".keras":
+        raise CommandError(f"Expected an output that ends with .keras. Received: {output}.")
+    expect_place(output)
+    if patience and not validation:
+        raise CommandError(
+            f"Expected --validation, whose loss --patience looks at. Received: --patience {patience}."
+        )
+    weights = class_weights(class_weight)
     import_tensorflow()
     import keras  # noqa: PLC0415 - so that help is shown at once
 
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
-    from training.errors import TrainingError  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
-    if output.suffix != ".keras":
-        raise TrainingError(f"Expected an output that ends with .keras. Received: {output}.")
     fitted = Workflow.load(workflow)
+    chosen = make_optimizer(optimizer, learning_rate)
     keras.utils.set_random_seed(seed)
     labels = label or [c.name for c in fitted.output_schema.columns if "target" in c.tags]
-    make = partial(_mlp, labels=labels, widest=embedding_dim)
-    network = (load_object(model, "make_model") if model else make)(fitted)
+    if not labels:
+        raise CommandError(
+            f"Expected --label, since {workflow} tags no column as target. Received: none. "
+            f"Its columns are {', '.join(fitted.output_schema)}."
+        )
+    network = Network(model, hidden, embedding_dim, dropout, query).make(fitted, labels)
 
     def load(paths: list[str], *, shuffle: bool) -> Any:
         return KerasSequenceLoader(
-            paths, batch_size=batch_size, label_names=labels, shuffle=shuffle, seed=seed
+            paths,
+            batch_size=batch_size,
+            label_names=labels,
+            shuffle=shuffle,
+            seed=seed,
+            schema=fitted.output_schema,
         )
 
     report = fit_model(
@@ -67,16 +131,17 @@ def train(
         load(data, shuffle=True),
         load(validation, shuffle=False) if validation else None,
         epochs=epochs,
-        optimizer=keras.optimizers.Adam(learning_rate),
+        optimizer=chosen,
+        loss=loss,
+        metrics=metric,
+        class_weight=weights,
+        precision=precision,
+        steps_per_execution=steps_per_execution,
+        patience=patience,
+        checkpoint=checkpoint,
+        tensorboard=tensorboard,
+        validate_ids=validate_ids,
+        verbose=True,
     )
     network.save(output)
     typer.echo(f"{report}\n{output}: the network")
-
-
-def _mlp(workflow: Any, labels: list[str], widest: int) -> Any:
-    """The network for the workflow's columns, labels left out."""
-    from training import models  # noqa: PLC0415 - so that help is shown at once
-    from workflow import Schema  # noqa: PLC0415
-
-    columns = [c for c in workflow.output_schema.columns if c.name not in labels]
-    return models.mlp(Schema(columns), max_embedding_dim=widest)

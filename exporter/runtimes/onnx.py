@@ -10,11 +10,13 @@ from exporter.model_spec import ModelSpec
 from exporter.network import Network
 from exporter.onnx_model import OnnxModel
 from exporter.onnx_network import network_to_onnx
+from exporter.onnx_packing import pack_outputs, unpack_inputs
 from exporter.onnx_preprocessing import (
     onnx_spec,
     preprocessing_to_onnx,
     with_padded_lists,
 )
+from exporter.packing import pack_columns
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.specs import ensemble, even, tensors_of, tensors_of_network
@@ -23,13 +25,14 @@ from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    between = tensors_of(pipeline.step_columns)
+    between, packing = pack_columns(pipeline.step_columns)
+    made = [replace(tensor, name=tensor.name + OUTPUT_SUFFIX) for tensor in even(between)]
     preprocess = replace(
         onnx_spec(
             f"{pipeline.name}_nvt",
             pipeline,
             tensors_of(pipeline.client_columns),
-            even(tensors_of(pipeline.step_columns, suffix=OUTPUT_SUFFIX)),
+            tuple(made),
         ),
         instances=pipeline.options.preprocess_instances,
         instance_kind="KIND_CPU",
@@ -38,6 +41,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         "inputs": dump_columns(pipeline.client_columns),
         "outputs": dump_columns(pipeline.step_columns),
         "output_suffix": OUTPUT_SUFFIX,
+        "packing": json.dumps(packing),
         "limits": json.dumps(pipeline.options.limits),
     }
     preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
@@ -47,8 +51,10 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    preprocess = OnnxModel(preprocessing_to_onnx(pipeline, pipeline.step_columns))
-    converted = with_padded_lists(pipeline, network_to_onnx(network))
+    _, packing = pack_columns(pipeline.step_columns)
+    features = preprocessing_to_onnx(pipeline, pipeline.step_columns)
+    preprocess = OnnxModel(pack_outputs(features, packing))
+    converted = unpack_inputs(with_padded_lists(pipeline, network_to_onnx(network)), packing)
     return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": converted.write}
 
 

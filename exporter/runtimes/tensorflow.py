@@ -15,13 +15,14 @@ from exporter.packing import pack_columns
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.saved_model import network_writer, saved_model_spec
-from exporter.specs import ensemble, tensors_of, tensors_of_network
+from exporter.specs import ensemble, even, tensors_of, tensors_of_network
 from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     options = pipeline.options
-    between, packing = pack_columns(pipeline.step_columns)
+    travelling, packing = pack_columns(pipeline.step_columns)
+    between = even(travelling)
     preprocess = ModelSpec(
         name=f"{pipeline.name}_nvt",
         version=pipeline.version,

@@ -80,4 +80,4 @@ class MappedDataset(SizedDataset):
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
         """As `tf.data.Dataset.map`; there is nothing to run in parallel."""
-        return MappedDataset(self, len(self), self._device, map_func)
+        return MappedDataset(self, self._size, self._device, map_func)

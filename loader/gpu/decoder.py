@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from loader.chunks import null_error, takes_no_null, too_long, unreadable
-from loader.damage import StandIns
-from loader.errors import LoaderError
 from loader.files import RowGroup
-from loader.gpu.runtime import use_device
+from loader.gpu.runtime import CUDF_ERRORS, gpu_lives, tell_gpu_errors, use_device
 from loader.layout import BatchColumn, Layout
 from loader.plan import Piece
-
-
-class TableReader(Protocol):
-    """Turns pieces into one cuDF table with the rows of all of them, in order."""
-
-    def read(self, pieces: Sequence[Piece]) -> Any:
-        """The table, each piece's rows checked against the layout."""
 
 
 class Decoder:
@@ -41,7 +31,6 @@ class Decoder:
         self._plc = pylibcudf
         self._layout = layout
         self._whole = {(g.path, g.index): (g.start, g.rows) for g in row_groups}
-        self._sizes = {path: _size(path) for path in {group.path for group in row_groups}}
         self._number = number
         use_device(number)
         self.stream = Stream()
@@ -55,35 +44,18 @@ class Decoder:
                 that ended this process's use of the GPU, which nothing can skip.
         """
         use_device(self._number)
-        for piece in pieces:
-            self._check_size(piece)
-        table = self._decode(pieces)
-        self.stream.synchronize()
-        self._check_nulls(table, pieces)
-        self._check_lengths(table, pieces)
-        return table
-
-    def _check_size(self, piece: Piece) -> None:
-        size, expected = _size(piece.path), self._sizes[piece.path]
-        if size != expected:
-            received = "no such file" if size is None else f"{size} bytes where it had {expected}"
-            raise unreadable(piece, received)
+        with tell_gpu_errors(pieces):
+            table = self._decode(pieces)
+            self.stream.synchronize()
+            self._check_nulls(table, pieces)
+            self._check_lengths(table, pieces)
+            return table
 
     def _decode(self, pieces: Sequence[Piece]) -> Any:
-        try:
-            if all(self._is_whole(piece) for piece in pieces):
-                table = self._read_whole(pieces)
-                if table.num_rows() == sum(piece.rows for piece in pieces):
-                    self._check_types(table, pieces[0])
-                    return table
-        except MemoryError as error:
-            raise LoaderError(
-                f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
-                f"Received: {error}. Lower buffer_size, or what TensorFlow takes, with "
-                "configure_tensorflow."
-            ) from error
-        except (RuntimeError, OSError) as error:  # one of them is damaged: read them one by one
-            check_gpu_lives(error, pieces)
+        if all(self._is_whole(piece) for piece in pieces):
+            table = self._read_whole(pieces)
+            if table is not None:
+                return table
         tables = [self._read_alone(piece) for piece in pieces]
         if len(tables) == 1:
             return tables[0]
@@ -92,11 +64,21 @@ class Decoder:
     def _is_whole(self, piece: Piece) -> bool:
         return self._whole.get((piece.path, piece.row_group)) == (piece.start, piece.rows)
 
-    def _read_whole(self, pieces: Sequence[Piece]) -> Any:
+    def _read_whole(self, pieces: Sequence[Piece]) -> Any | None:
+        """All pieces in one go; None if one of them is damaged, so that each is to be tried."""
         paths, groups = _by_file(pieces)
         options = self._options(paths)
         options.set_row_groups(groups)
-        return self._plc.io.parquet.read_parquet(options, stream=self.stream).tbl
+        try:
+            table = self._plc.io.parquet.read_parquet(options, stream=self.stream).tbl
+        except CUDF_ERRORS:
+            if not gpu_lives():
+                raise
+            return None
+        if table.num_rows() != sum(piece.rows for piece in pieces):
+            return None
+        self._check_types(table, pieces[0])
+        return table
 
     def _read_alone(self, piece: Piece) -> Any:
         options = self._options([piece.path])
@@ -104,8 +86,9 @@ class Decoder:
         options.set_num_rows(piece.rows)
         try:
             table = self._plc.io.parquet.read_parquet(options, stream=self.stream).tbl
-        except (RuntimeError, OSError) as error:
-            check_gpu_lives(error, [piece])
+        except CUDF_ERRORS as error:
+            if not gpu_lives():
+                raise
             raise unreadable(piece, error) from error
         if table.num_rows() != piece.rows:
             raise unreadable(piece, f"{table.num_rows()} rows where the footer promised others")
@@ -119,6 +102,8 @@ class Decoder:
 
     def _check_types(self, table: Any, piece: Piece) -> None:
         """The footer told the types when the loader was made; the file may be another now."""
+        if table.num_columns() != len(self._layout.names):
+            raise unreadable(piece, f"{table.num_columns()} of {len(self._layout.names)} columns")
         for column, data in zip(self._layout.columns, table.columns(), strict=True):
             is_list = data.type().id() == self._plc.TypeId.LIST
             values = data.list_view().child() if is_list else data
@@ -169,49 +154,8 @@ class Decoder:
         return most.to_py(self.stream) or 0  # None where all rows are null
 
 
-class SkippingDecoder:
-    """Decodes as another does, and other rows in the place of damaged ones.
-
-    Args:
-        decoder: what decodes.
-        stand_ins: what it decodes instead.
-    """
-
-    def __init__(self, decoder: TableReader, stand_ins: StandIns) -> None:
-        self._decoder = decoder
-        self._stand_ins = stand_ins
-
-    def read(self, pieces: Sequence[Piece]) -> Any:
-        """One table of as many rows as the pieces have.
-
-        Raises:
-            LoaderError: when not one row group can be read.
-        """
-        table, _ = self._stand_ins.read(self._decoder.read, pieces)
-        return table
-
-
-def check_gpu_lives(error: Exception, pieces: Sequence[Piece]) -> None:
-    """A kernel that reads outside of memory takes the process's whole CUDA context with it."""
-    if any(sign in str(error) for sign in ("Fatal CUDA error", "cudaErrorIllegalAddress")):
-        first, last = (f"{p.path}, row group {p.row_group}" for p in (pieces[0], pieces[-1]))
-        where = first if first == last else f"{len(pieces)} row groups from {first} to {last}"
-        raise LoaderError(
-            f"Expected parquet that cuDF can decode in {where}. Received: {error}. After "
-            'that the GPU works again only in a new process. device="cpu" finds what is damaged.'
-        ) from error
-
-
 def _elements(column: BatchColumn, data: Any) -> Any:
     return data.list_view().child() if column.type.is_list else data
-
-
-def _size(path: str) -> int | None:
-    """The bytes of a file; None where there is none."""
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return None
 
 
 def _by_file(pieces: Sequence[Piece]) -> tuple[list[str], list[list[int]]]:

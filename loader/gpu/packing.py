@@ -12,13 +12,14 @@ the same width, bit for bit, and gets its dtype at the end.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
 
+from loader.batches import Array
 from loader.errors import LoaderError
 from loader.layout import BatchColumn, Layout
 from workflow.dtypes import DTYPES
@@ -65,8 +66,10 @@ class Place:
 
     def restore(self, tensor: tf.Tensor) -> tf.Tensor:
         """The column with its own dtype again."""
-        if self.bits is not None:
-            tensor = tf.bitcast(tensor, self.bits)
+        return self.narrow(tensor if self.bits is None else tf.bitcast(tensor, self.bits))
+
+    def narrow(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The column with its own dtype, of one that has the dtype of its bits."""
         return tensor if self.dtype is None else tf.cast(tensor, self.dtype)
 
 
@@ -89,9 +92,9 @@ class Rows:
         """The number of rows."""
         return int((self.matrices + self.padded)[0].shape[0])
 
-    def tensors(self) -> tuple[tf.Tensor, ...]:
-        """All of them."""
-        return self.matrices + self.padded + self.values
+    def groups(self) -> tuple[tuple[tf.Tensor, ...], ...]:
+        """All of them, as a compiled function takes them."""
+        return self.matrices, self.padded, self.values
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,8 @@ class Packing:
         ]
 
     @cached_property
-    def _places(self) -> list[list[Place]]:
-        """For each part, where its columns stand in a batch."""
+    def _places(self) -> tuple[list[list[Place]], list[Place]]:
+        """Where columns stand in a batch: those of each matrix, and the other parts."""
         numbers = itertools.count()
         values, lengths = {}, {}
         for column in self.layout.columns:
@@ -152,22 +155,59 @@ class Packing:
             [Place.of((lengths if m.is_lengths else values)[m.name], m.dtype) for m in members]
             for members in self.matrices.values()
         ]
-        lists = [[Place.of(values[c.name], c.type.dtype)] for c in [*self.padded, *self.ragged]]
-        return matrices + lists
+        lists = [Place.of(values[c.name], c.type.dtype) for c in [*self.padded, *self.ragged]]
+        return matrices, lists
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """For each tensor of a batch its number among the columns of all parts."""
+        matrices, lists = self._places
+        numbers = [place.number for place in itertools.chain(*matrices, lists)]
+        return sorted(range(len(numbers)), key=numbers.__getitem__)
 
     def tensors(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The tensors of a batch in the order of the layout, a ragged column giving two."""
-        found: dict[int, tf.Tensor] = {}
-        for part, places in zip(parts, self._places, strict=True):
-            columns = tf.unstack(part, len(places)) if part.shape.rank == 3 else [part]
-            for column, place in zip(columns, places, strict=True):
-                found[place.number] = place.restore(column)
-        return [found[number] for number in range(len(found))]
+        columns = [
+            place.restore(column)
+            for part, places in zip(parts, self._places[0], strict=False)
+            for column, place in zip(tf.unstack(part, len(places)), places, strict=True)
+        ]
+        return self._arranged(columns, parts)
 
-    def lengths_of(self, rows: Rows) -> list[tf.Tensor]:
-        """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU."""
+    def tensors_of(
+        self, columns: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """What `tensors` gives, made of columns that `columns` has cut out of the matrices."""
+        places = itertools.chain(*self._places[0])
+        narrowed = [place.narrow(column) for column, place in zip(columns, places, strict=True)]
+        return self._arranged(narrowed, parts)
+
+    def _arranged(self, columns: list[tf.Tensor], parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        lists = zip(parts[len(self.matrices) :], self._places[1], strict=True)
+        found = columns + [place.restore(part) for part, place in lists]
+        return [found[number] for number in self._order]
+
+    def columns(self, matrices: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
+        """Cut the matrices of many batches; for each batch its columns in the dtypes of their bits.
+
+        Args:
+            matrices: in carriers, shape (batches, columns, rows, 1). Nobody reads them here.
+        """
+        found = []
+        for matrix, places in zip(matrices, self._places[0], strict=True):
+            for number, place in enumerate(places):
+                dtype = matrix.dtype if place.bits is None else place.bits.as_numpy_dtype
+                found.append(matrix.view(dtype)[:, number])
+        return zip(*found, strict=True)
+
+    def lengths_of(self, matrices: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU.
+
+        Args:
+            matrices: those of `Rows`.
+        """
         found: dict[str, tf.Tensor] = {}
-        for members, matrix in zip(self.matrices.values(), rows.matrices, strict=True):
+        for members, matrix in zip(self.matrices.values(), matrices, strict=True):
             for number, member in enumerate(members):
                 if member.is_lengths:
                     found[member.name] = tf.cast(

@@ -6,15 +6,15 @@ and lays the scalars out row by row; TensorFlow borrows the result through DLPac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from loader.gpu.decoder import TableReader
+from loader.damage import PieceReader
 from loader.gpu.packing import Packing, Rows, carrier, widened
-from loader.gpu.runtime import cudf_version
+from loader.gpu.runtime import cudf_version, tell_gpu_errors
 from loader.layout import BatchColumn
 from loader.plan import Chunk
 
@@ -23,7 +23,7 @@ class DeviceReader:
     """Reads chunks into rows on the GPU.
 
     Args:
-        tables: decodes pieces.
+        tables: decodes pieces, all into one cuDF table with their rows in order.
         packing: the columns wanted, and how they travel.
         stream: the CUDA stream on which `tables` works, and this as well.
         device: TensorFlow's name of the GPU.
@@ -32,13 +32,16 @@ class DeviceReader:
         order_by: what draws the order of rows from a seed, with its version.
     """
 
-    def __init__(self, tables: TableReader, packing: Packing, stream: Any, device: str) -> None:
+    def __init__(
+        self, tables: PieceReader[Any], packing: Packing, stream: Any, device: str
+    ) -> None:
         import pylibcudf  # noqa: PLC0415 - it needs a GPU to be imported
 
         self._plc = pylibcudf
         self._tables = tables
         self._packing = packing
         self._layout = packing.layout
+        self._arrange = compiled_arrange(packing, device)
         self._stream = stream
         self._device = device
         self.order_by = f"cudf {cudf_version()}"
@@ -49,10 +52,12 @@ class DeviceReader:
         TensorFlow borrows cuDF's memory: keep the rows until its stream has read them.
 
         Raises:
-            LoaderError: a file that cannot be decoded, or values that do not fit the layout.
+            LoaderError: a file that cannot be decoded, values that do not fit the layout, or too
+                little memory.
         """
-        table = self._tables.read([piece for chunk in chunks for piece in chunk.pieces])
-        with tf.device(self._device):
+        pieces = [piece for chunk in chunks for piece in chunk.pieces]
+        table = self._tables.read(pieces)
+        with tell_gpu_errors(pieces), tf.device(self._device):
             return self._rows(table, chunks, seed)
 
     def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
@@ -63,24 +68,23 @@ class DeviceReader:
         columns = dict(zip(self._layout.names, table.columns(), strict=True))
         lists = [column for column in self._layout.columns if column.type.is_list]
         lengths = {column.name: self._lengths(columns[column.name]) for column in lists}
+        packing = self._packing
         matrices = [
-            self._matrix(
+            self._borrow(
                 [(lengths if m.is_lengths else columns)[m.name] for m in members],
                 [m.dtype for m in members],
             )
-            for members in self._packing.matrices.values()
+            for members in packing.matrices.values()
         ]
-        values = {c.name: self._values(columns[c.name], c.type.dtype) for c in lists}
-        counts = {c.name: self._matrix([lengths[c.name]], ["int32"]) for c in self._packing.padded}
+        values = {c.name: self._elements(columns[c.name], c.type.dtype) for c in lists}
+        padded = [values[c.name] for c in packing.padded]
+        counts = [self._borrow([lengths[c.name]], ["int32"]) for c in packing.padded]
+        ragged = [values[c.name] for c in packing.ragged]
         self._stream.synchronize()
-        return Rows(
-            tuple(
-                tf.reshape(matrix, [-1, len(members)])
-                for matrix, members in zip(matrices, self._packing.matrices.values(), strict=True)
-            ),
-            tuple(_pad(c, values[c.name], counts[c.name]) for c in self._packing.padded),
-            tuple(values[c.name] for c in self._packing.ragged),
-        )
+        rows = Rows(*self._arrange(matrices, padded, counts, ragged))
+        if padded:  # what they were made of is cuDF's and goes now: let TensorFlow read it first
+            tf.raw_ops.SyncDevice()
+        return rows
 
     def _order(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Any:
         """Row numbers of a table of chunks in the order wanted, those that are wanted."""
@@ -139,8 +143,8 @@ class DeviceReader:
         wide = self._plc.DataType(self._plc.TypeId[widened(dtype).upper()])
         return self._plc.unary.cast(column, wide, stream=self._stream)
 
-    def _matrix(self, columns: Sequence[Any], dtypes: Sequence[str]) -> tf.Tensor:
-        """Columns of one width side by side, as the floats that carry them: flat, row after row."""
+    def _borrow(self, columns: Sequence[Any], dtypes: Sequence[str]) -> tf.Tensor:
+        """Columns of one width side by side, as the floats that carry them, row after row."""
         plc = self._plc
         # These own the memory that the floats are a view of.
         plain = [self._plain(c, dtype) for c, dtype in zip(columns, dtypes, strict=True)]
@@ -150,25 +154,69 @@ class DeviceReader:
             [plc.Column(as_float, c.size(), c.data(), None, 0, c.offset(), []) for c in plain]
         )
         if not table.num_rows():
-            return tf.zeros([0], name)
+            return tf.constant(np.zeros(0, name))
         matrix = plc.reshape.interleave_columns(table, stream=self._stream)
         shared = plc.interop.to_dlpack(plc.Table([matrix]), stream=self._stream)
-        return tf.reshape(tf.experimental.dlpack.from_dlpack(shared), [-1])
+        return tf.experimental.dlpack.from_dlpack(shared)
 
-    def _values(self, column: Any, dtype: str) -> tf.Tensor:
-        """The elements of a list column, shape (elements, 1)."""
-        return self._matrix([column.list_view().child()], [dtype])[:, None]
+    def _elements(self, column: Any, dtype: str) -> tf.Tensor:
+        """The elements of a list column, as the floats that carry them."""
+        return self._borrow([column.list_view().child()], [dtype])
+
+
+def compiled_arrange(packing: Packing, device: str) -> Any:
+    """What gives borrowed memory the shapes of `Rows`.
+
+    One compiled function, for the reader thread must not run eager operations with arguments on
+    the host (bounds, shapes, axes): on a GPU, TensorFlow passes those of all threads through one
+    rendezvous, where they meet those of the user's thread (tensorflow#62523).
+
+    Args:
+        packing: the columns.
+        device: TensorFlow's name of the GPU.
+
+    Returns:
+        Takes the matrices, elements and row lengths of padded columns, and elements of ragged
+        ones, flat or not; gives the matrices, padded columns and values of `Rows`.
+    """
+
+    @tf.function(autograph=False)
+    def arrange(
+        matrices: list[tf.Tensor],
+        padded: list[tf.Tensor],
+        counts: list[tf.Tensor],
+        ragged: list[tf.Tensor],
+    ) -> tuple[tuple[tf.Tensor, ...], ...]:
+        with tf.device(device):
+            return (
+                tuple(
+                    tf.reshape(matrix, [-1, len(members)])
+                    for matrix, members in zip(matrices, packing.matrices.values(), strict=True)
+                ),
+                tuple(map(_pad, packing.padded, padded, counts)),
+                tuple(tf.reshape(values, [-1, 1]) for values in ragged),
+            )
+
+    def specs(dtypes: Iterable[str]) -> list[tf.TensorSpec]:
+        return [tf.TensorSpec(None, carrier(dtype)) for dtype in dtypes]
+
+    return arrange.get_concrete_function(
+        specs(members[0].dtype for members in packing.matrices.values()),
+        specs(column.type.dtype for column in packing.padded),
+        specs("int32" for _ in packing.padded),
+        specs(column.type.dtype for column in packing.ragged),
+    )
 
 
 def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """A list column as a dense matrix (rows, width), zeros behind each row's end."""
     width = column.width or 0
-    counts = tf.cast(tf.bitcast(lengths, tf.int32), tf.float64)
+    counts = tf.cast(tf.bitcast(tf.reshape(lengths, [-1, 1]), tf.int32), tf.float64)
     # In float64 and int64: TensorFlow has no sum of int32 on a GPU.
-    starts = tf.cast(tf.cumsum(counts, exclusive=True), tf.int64)[:, None]
-    places = tf.range(width, dtype=tf.int64)[None, :]
-    inside = places < tf.cast(counts, tf.int64)[:, None]
-    if not values.shape[0]:
-        return tf.zeros([counts.shape[0], width], values.dtype)
-    found = tf.gather(values[:, 0], tf.where(inside, starts + places, tf.zeros_like(places)))
+    starts = tf.cast(tf.cumsum(counts, exclusive=True), tf.int64)
+    places = tf.constant(np.arange(width)[None])
+    inside = places < tf.cast(counts, tf.int64)
+    # One more, for where there are no elements at all there is nothing to gather.
+    elements = tf.concat([tf.reshape(values, [-1]), tf.zeros([1], values.dtype)], 0)
+    found = tf.gather(elements, tf.where(inside, starts + places, tf.zeros_like(places)))
     return tf.where(inside, found, tf.zeros([], values.dtype))

@@ -1,8 +1,19 @@
-"""The GPU as cuDF sees it: whose turn it is, and its memory."""
+"""The GPU as cuDF sees it: whose turn it is, its memory, and what to say when it fails."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
+
 from loader.errors import LoaderError
+from loader.plan import Piece
+
+# What pylibcudf makes of libcudf's exceptions, but for the one of too little memory.
+CUDF_ERRORS = (RuntimeError, OSError, ValueError, TypeError, IndexError, ArithmeticError)
+_LOST = (
+    "From then on the GPU works again only in a new process: start the program anew. "
+    'device="cpu" finds what is damaged, and reads what on_bad_files="skip" cannot skip here.'
+)
 
 
 def use_device(number: int) -> None:
@@ -18,17 +29,66 @@ def use_device(number: int) -> None:
         raise LoaderError(f"Expected a GPU with the number {number}. Received: {status.name}.")
 
 
-def prepare_memory() -> int:
+def prepare_memory(number: int) -> int:
     """Let cuDF allocate from a pool that works along CUDA streams, unless one is set already.
+
+    Args:
+        number: the GPU's, which becomes the calling thread's: each has a pool of its own.
 
     Returns:
         the GPU's memory in bytes.
+
+    Raises:
+        LoaderError: there is no such GPU, or this process has lost it.
     """
     import rmm  # noqa: PLC0415 - it needs a GPU to be imported
 
+    use_device(number)  # which succeeds with a lost GPU as well, if it was the thread's before
+    if not gpu_lives():
+        raise LoaderError(
+            f"Expected GPU {number} to work. Received: an error before, at which this process lost "
+            f"it. {_LOST}"
+        )
     if type(rmm.mr.get_current_device_resource()) is rmm.mr.CudaMemoryResource:
         rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
     return int(rmm.mr.available_device_memory()[1])
+
+
+def gpu_lives() -> bool:
+    """Whether this process can still use its GPU.
+
+    A kernel that reads outside of memory takes the process's whole CUDA context with it: all that
+    the runtime is asked from then on fails with the same error.
+    """
+    from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
+
+    (status,) = runtime.cudaDeviceSynchronize()
+    return bool(status == runtime.cudaError_t.cudaSuccess)
+
+
+@contextlib.contextmanager
+def tell_gpu_errors(pieces: Sequence[Piece]) -> Iterator[None]:
+    """Tell what cuDF cannot do with pieces as what it is.
+
+    Raises:
+        LoaderError: too little memory, or an error of cuDF, which may have cost this process the
+            GPU; with files and row groups.
+    """
+    try:
+        yield
+    except LoaderError:
+        raise
+    except MemoryError as error:
+        raise LoaderError(
+            f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
+            f"Received: {error}. Lower buffer_size, or what TensorFlow takes, with "
+            "configure_tensorflow."
+        ) from error
+    except CUDF_ERRORS as error:
+        after = 'device="cpu" tells more.' if gpu_lives() else _LOST
+        raise LoaderError(
+            f"Expected rows that cuDF can decode in {_where(pieces)}. Received: {error}. {after}"
+        ) from error
 
 
 def cudf_version() -> str:
@@ -36,3 +96,8 @@ def cudf_version() -> str:
     from pylibcudf import _version  # noqa: PLC0415 - it needs a GPU to be imported
 
     return str(_version.__version__)
+
+
+def _where(pieces: Sequence[Piece]) -> str:
+    first, last = (f"{p.path}, row group {p.row_group}" for p in (pieces[0], pieces[-1]))
+    return first if first == last else f"{len(pieces)} row groups from {first} to {last}"

@@ -10,6 +10,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
 from serving.connection.messages import (
+    infer_method,
     infer_request,
     infer_response,
     metadata,
@@ -38,6 +39,7 @@ class AsyncGrpcConnection:
         self._metadata = metadata(headers)
         self._channel = open_channel(grpc.aio, address, retries)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._infer = infer_method(self._channel)
 
     async def infer(
         self,
@@ -52,7 +54,7 @@ class AsyncGrpcConnection:
             ClientError: no answer, or a refusal.
         """
         request = infer_request(model, version, tensors)
-        return infer_response(await self._call(self._stub.ModelInfer, request, timeout))
+        return infer_response(await self._call(self._infer, request, timeout))
 
     async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
         """A model's `ModelConfig`.
@@ -62,6 +64,26 @@ class AsyncGrpcConnection:
         """
         request = service_pb2.ModelConfigRequest(name=model, version=version)
         return (await self._call(self._stub.ModelConfig, request, timeout)).config
+
+    async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
+        """Tell the server of a shared-memory region.
+
+        Raises:
+            ClientError: no answer, or the server allows no shared memory.
+        """
+        request = service_pb2.SystemSharedMemoryRegisterRequest(
+            name=region, key=key, byte_size=size
+        )
+        await self._call(self._stub.SystemSharedMemoryRegister, request, timeout)
+
+    async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
+        """Let the server forget a shared-memory region.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        request = service_pb2.SystemSharedMemoryUnregisterRequest(name=region)
+        await self._call(self._stub.SystemSharedMemoryUnregister, request, timeout)
 
     async def close(self) -> None:
         """Close the channel. Closing it twice does nothing."""

@@ -10,6 +10,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
 from serving.connection.messages import (
+    infer_method,
     infer_request,
     infer_response,
     metadata,
@@ -38,6 +39,7 @@ class GrpcConnection:
         self._metadata = metadata(headers)
         self._channel = open_channel(grpc, address, retries)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._infer = infer_method(self._channel)
 
     def infer(
         self, model: str, version: str, tensors: Iterable[Encoded], timeout: float
@@ -48,7 +50,7 @@ class GrpcConnection:
             ClientError: no answer, or a refusal.
         """
         request = infer_request(model, version, tensors)
-        return infer_response(self._call(self._stub.ModelInfer, request, timeout))
+        return infer_response(self._call(self._infer, request, timeout))
 
     def config(self, model: str, version: str, timeout: float) -> Any:
         """A model's `ModelConfig`.

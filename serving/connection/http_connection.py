@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import http.client
-import json
-import random
-import ssl
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
-from google.protobuf import json_format
-from tritonclient.grpc import model_config_pb2
-
-from serving.connection.address import Address, Tls
-from serving.connection.messages import FIRST_PAUSE, LONGEST_PAUSE
-from serving.connection.tensors import Encoded, Place, from_bytes
+from serving.connection.address import Address
+from serving.connection.http_messages import (
+    HEADER_LENGTH,
+    Answer,
+    Attempts,
+    Request,
+    config_request,
+    config_response,
+    expect_ok,
+    infer_request,
+    infer_response,
+    register_request,
+    tls_context,
+    unregister_request,
+)
+from serving.connection.tensors import Encoded
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.expressions.column import Array
-
-_HEADER_LENGTH = "Inference-Header-Content-Length"
-_CODES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "UNAUTHENTICATED",
-    404: "NOT_FOUND",
-    429: "UNAVAILABLE",
-    501: "UNIMPLEMENTED",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
 
 
 class HttpConnection:
@@ -51,7 +44,7 @@ class HttpConnection:
         self.address = address
         self._headers = dict(headers)
         self._retries = retries
-        self._tls = None if address.tls is None else _context(address.tls)
+        self._tls = None if address.tls is None else tls_context(address.tls)
         self._idle: deque[http.client.HTTPConnection] = deque()
         self._closed = False
 
@@ -63,10 +56,7 @@ class HttpConnection:
         Raises:
             ClientError: no answer, or a refusal.
         """
-        head, body = _body(tensors)
-        headers = {_HEADER_LENGTH: str(head), "Content-Type": "application/octet-stream"}
-        answer = self._call("POST", f"{_path(model, version)}/infer", timeout, body, headers)
-        return _outputs(*answer)
+        return infer_response(self._call(infer_request(model, version, tensors), timeout))
 
     def config(self, model: str, version: str, timeout: float) -> Any:
         """A model's `ModelConfig`.
@@ -74,10 +64,7 @@ class HttpConnection:
         Raises:
             ClientError: no answer, or no such model.
         """
-        _, content = self._call("GET", f"{_path(model, version)}/config", timeout)
-        return json_format.Parse(
-            content, model_config_pb2.ModelConfig(), ignore_unknown_fields=True
-        )
+        return config_response(self._call(config_request(model, version), timeout))
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
         """Tell the server of a shared-memory region.
@@ -85,8 +72,7 @@ class HttpConnection:
         Raises:
             ClientError: no answer, or the server allows no shared memory.
         """
-        body = json.dumps({"key": key, "offset": 0, "byte_size": size}).encode()
-        self._call("POST", f"/v2/systemsharedmemory/region/{region}/register", timeout, body)
+        self._call(register_request(region, key, size), timeout)
 
     def unregister(self, region: str, timeout: float) -> None:
         """Let the server forget a shared-memory region.
@@ -94,7 +80,7 @@ class HttpConnection:
         Raises:
             ClientError: no answer, or a refusal.
         """
-        self._call("POST", f"/v2/systemsharedmemory/region/{region}/unregister", timeout, b"")
+        self._call(unregister_request(region), timeout)
 
     def close(self) -> None:
         """Close the connections. Closing them twice does nothing."""
@@ -102,43 +88,32 @@ class HttpConnection:
         while self._idle:
             self._idle.pop().close()
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        timeout: float,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> tuple[int, bytes]:
-        """The length of the answer's JSON, 0 where it is all of it, and the answer."""
+    def _call(self, request: Request, timeout: float) -> Answer:
         if self._closed:
             raise ClientError("CANCELLED", "Expected an open connection. Received: a closed one.")
-        deadline = time.monotonic() + timeout
-        for attempt in range(self._retries + 1):
+        attempts = Attempts(self._retries, timeout)
+        while True:
             try:
-                return self._once(
-                    method, path, deadline, body, {**self._headers, **(headers or {})}
-                )
-            except ServerUnavailableError:
-                pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311
-                if attempt == self._retries or time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
-        raise AssertionError  # The last attempt returns or raises.
+                answer = self._once(request, attempts.left)
+                expect_ok(answer, self.address.url)
+            except ServerUnavailableError as error:
+                time.sleep(attempts.pause(error))
+            else:
+                return answer
 
-    def _once(
-        self, method: str, path: str, deadline: float, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
+    def _once(self, request: Request, timeout: float) -> Answer:
         try:
             connection = self._idle.pop()
         except IndexError:  # All are busy.
             connection = self._connect()
-        left = max(deadline - time.monotonic(), 1e-3)
-        connection.timeout = left
+        connection.timeout = timeout
         if connection.sock is not None:
-            connection.sock.settimeout(left)
+            connection.sock.settimeout(timeout)
+        headers = {**self._headers, **request.headers}
         try:
-            connection.request(method, self.address.path + path, body, headers)
+            connection.request(
+                request.method, self.address.path + request.path, request.body, headers
+            )
             response = connection.getresponse()
             content = response.read()
         except TimeoutError as error:
@@ -151,68 +126,11 @@ class HttpConnection:
             connection.close()
         else:
             self._idle.append(connection)
-        if response.status != http.client.OK:
-            code = _CODES.get(response.status, "INTERNAL")
-            raise refusal(code, _message(content, response.reason), self.address.url)
-        return int(response.headers.get(_HEADER_LENGTH, 0)), content
+        length = int(response.headers.get(HEADER_LENGTH, 0))
+        return Answer(response.status, response.reason, length, content)
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self.address.host, self.address.port
         if self._tls is None:
             return http.client.HTTPConnection(host, port)
         return http.client.HTTPSConnection(host, port, context=self._tls)
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    tls.contents()  # Its error names the file.
-    try:
-        context = ssl.create_default_context(cafile=tls.root_certificates)
-        if tls.certificate_chain is not None:
-            context.load_cert_chain(tls.certificate_chain, tls.private_key)
-    except ssl.SSLError as error:
-        raise ClientError(
-            "INVALID_INPUT", f"Expected certificates in PEM. Received: {tls}: {error}."
-        ) from error
-    return context
-
-
-def _path(model: str, version: str) -> str:
-    path = f"/v2/models/{quote(model, safe='')}"
-    return f"{path}/versions/{quote(version, safe='')}" if version else path
-
-
-def _body(tensors: Iterable[Encoded]) -> tuple[int, bytes]:
-    """A request, and the length of the JSON that begins it."""
-    inputs, contents = [], []
-    for tensor in tensors:
-        if isinstance(tensor.data, Place):
-            parameters: dict[str, Any] = {
-                "shared_memory_region": tensor.data.region,
-                "shared_memory_byte_size": tensor.data.size,
-                "shared_memory_offset": tensor.data.offset,
-            }
-        else:
-            parameters = {"binary_data_size": len(tensor.data)}
-            contents.append(tensor.data)
-        described = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
-        inputs.append({**described, "parameters": parameters})
-    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
-    return len(head), b"".join([head, *contents])
-
-
-def _outputs(head: int, content: bytes) -> dict[str, Array]:
-    """The tensors of an answer."""
-    tensors, offset = {}, head
-    for output in json.loads(content[:head])["outputs"]:
-        end = offset + output["parameters"]["binary_data_size"]
-        data = content[offset:end]
-        tensors[output["name"]] = from_bytes(output["datatype"], output["shape"], data)
-        offset = end
-    return tensors
-
-
-def _message(content: bytes, reason: str) -> str:
-    try:
-        return str(json.loads(content)["error"])
-    except (ValueError, KeyError, TypeError):
-        return reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -95,19 +96,57 @@ def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in headers.items())
 
 
-def infer_request(model: str, version: str, tensors: Iterable[Encoded]) -> Any:
-    """A request for an inference."""
-    request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
-    inputs, contents = request.inputs, request.raw_input_contents
-    for tensor in tensors:
-        made = inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-        if isinstance(tensor.data, Place):
-            made.parameters["shared_memory_region"].string_param = tensor.data.region
-            made.parameters["shared_memory_byte_size"].int64_param = tensor.data.size
-            made.parameters["shared_memory_offset"].int64_param = tensor.data.offset
+def infer_method(channel: Any) -> Any:
+    """The call of an inference, whose request is bytes as `infer_request` makes them."""
+    return channel.unary_unary(
+        "/inference.GRPCInferenceService/ModelInfer",
+        response_deserializer=service_pb2.ModelInferResponse.FromString,
+    )
+
+
+def infer_request(model: str, version: str, tensors: Iterable[Encoded]) -> bytes:
+    """A `ModelInferRequest` as it travels.
+
+    The bytes of a message are those of its fields, one after another, so that what is the same in
+    each request of a model is made once, and tensors are copied once.
+    https://protobuf.dev/programming-guides/encoding/#last-one-wins
+    """
+    heads, contents = [_model_field(model, version)], []
+    for name, datatype, shape, data in tensors:
+        if isinstance(data, Place):
+            heads.append(_input_field(name, datatype, shape, data))
         else:
-            contents.append(tensor.data)
-    return request
+            heads.append(_input_field(name, datatype, shape, None))
+            contents += [_content_head(len(data)), data]
+    return b"".join([*heads, *contents])
+
+
+@lru_cache(maxsize=64)
+def _model_field(model: str, version: str) -> bytes:
+    request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
+    return bytes(request.SerializeToString())
+
+
+@lru_cache(maxsize=4096)
+def _input_field(name: str, datatype: str, shape: tuple[int, ...], place: Place | None) -> bytes:
+    request = service_pb2.ModelInferRequest()
+    made = request.inputs.add(name=name, datatype=datatype, shape=shape)
+    if place is not None:
+        made.parameters["shared_memory_region"].string_param = place.region
+        made.parameters["shared_memory_byte_size"].int64_param = place.size
+        made.parameters["shared_memory_offset"].int64_param = place.offset
+    return bytes(request.SerializeToString())
+
+
+@lru_cache(maxsize=1024)
+def _content_head(length: int) -> bytes:
+    """What stands before a tensor's bytes: the field `raw_input_contents`, and how many."""
+    field = service_pb2.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
+    head = bytearray([field << 3 | 2])  # Its wire type, of a length and so many bytes.
+    while length >= 128:
+        head.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*head, length])
 
 
 def infer_response(response: Any) -> dict[str, Array]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Protocol
 
@@ -32,6 +33,16 @@ class Registry(Protocol):
         """Let the server forget a region."""
 
 
+class AsyncRegistry(Protocol):
+    """The same for asyncio."""
+
+    async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
+        """Tell the server of a region."""
+
+    async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
+        """Let the server forget a region."""
+
+
 class Regions:
     """Regions of shared memory that the server knows, one for each request that is under way.
 
@@ -53,22 +64,10 @@ class Regions:
         Raises:
             ClientError: no shared memory is left, or the server does not take it.
         """
-        contents = {name: _content(tensor) for name, tensor in tensors.items()}
-        places, size = {}, 0
-        for name, content in contents.items():
-            places[name] = size, len(content)
-            size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
-        region = self._take(size, timeout)
+        layout = _Layout(tensors)
+        region = self._take(layout.size, timeout)
         try:
-            view: Any = region.buf  # None only after close.
-            encoded = []
-            for name, tensor in tensors.items():
-                offset, length = places[name]
-                view[offset : offset + length] = contents[name]
-                # A region may not be named for nothing: a tensor without bytes is sent as it is.
-                data = Place(region.name, offset, length) if length else b""
-                encoded.append(Encoded(name, datatype_of(name, tensor), tensor.shape, data))
-            yield encoded
+            yield layout.laid_into(region)
         except BaseException:
             # The server may still read it, so no other request can have it.
             self._free(region)
@@ -86,19 +85,11 @@ class Regions:
             if region.size >= size:
                 return region
             self._free(region)
-        try:
-            name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
-            size = max(_SMALLEST, 1 << (size - 1).bit_length())
-            region = SharedMemory(name, create=True, size=size)
-        except OSError as error:
-            raise ClientError(
-                "RESOURCE_EXHAUSTED",
-                f"Expected {size:,} bytes of shared memory. Received: {error}.",
-            ) from error
+        region = _create(size)
         try:
             self._registry.register(region.name, f"/{region.name}", region.size, timeout)
         except BaseException:
-            _remove(region)
+            self._free(region)  # The server may know of it, although it did not say so in time.
             raise
         return region
 
@@ -109,6 +100,118 @@ class Regions:
                 self._registry.unregister(region.name, _CLOSE_TIMEOUT)
         finally:
             _remove(region)
+
+
+class AsyncRegions:
+    """What `Regions` is, for asyncio.
+
+    Args:
+        registry: the connection to the server.
+    """
+
+    def __init__(self, registry: AsyncRegistry) -> None:
+        self._registry = registry
+        self._idle: deque[SharedMemory] = deque()
+
+    @asynccontextmanager
+    async def holding(
+        self,
+        tensors: Mapping[str, Array],
+        timeout: float,  # noqa: ASYNC109 - the connection's own
+    ) -> AsyncIterator[list[Encoded]]:
+        """Tensors laid into a region, for the time of a request.
+
+        Raises:
+            ClientError: no shared memory is left, or the server does not take it.
+        """
+        layout = _Layout(tensors)
+        region = await self._take(layout.size, timeout)
+        try:
+            yield layout.laid_into(region)
+        except BaseException:
+            # The server may still read it, so no other request can have it.
+            await self._free(region)
+            raise
+        self._idle.append(region)
+
+    async def close(self) -> None:
+        """Free all regions."""
+        while self._idle:
+            await self._free(self._idle.pop())
+
+    async def _take(self, size: int, timeout: float) -> SharedMemory:  # noqa: ASYNC109
+        if self._idle:
+            region = self._idle.pop()
+            if region.size >= size:
+                return region
+            await self._free(region)
+        region = _create(size)
+        try:
+            await _to_the_end(
+                self._registry.register(region.name, f"/{region.name}", region.size, timeout)
+            )
+        except BaseException:
+            await self._free(region)
+            raise
+        return region
+
+    async def _free(self, region: SharedMemory) -> None:
+        try:
+            with suppress(ClientError):
+                await _to_the_end(self._registry.unregister(region.name, _CLOSE_TIMEOUT))
+        finally:
+            _remove(region)
+
+
+async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
+    """Wait for a call even where the caller is cancelled: what the server knows must be known."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(ClientError):
+            await task
+        raise
+
+
+class _Layout:
+    """Where in a region the tensors of a request lie."""
+
+    def __init__(self, tensors: Mapping[str, Array]) -> None:
+        self._tensors = tensors
+        self._contents = {name: _content(tensor) for name, tensor in tensors.items()}
+        self._offsets, self.size = {}, 0
+        for name, content in self._contents.items():
+            self._offsets[name] = self.size
+            self.size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
+
+    def laid_into(self, region: SharedMemory) -> list[Encoded]:
+        """The tensors as what a request says of them, once they lie in a region."""
+        view: Any = region.buf  # None only after close.
+        encoded = []
+        for name, tensor in self._tensors.items():
+            offset, content = self._offsets[name], self._contents[name]
+            view[offset : offset + len(content)] = content
+            # A region may not be named for nothing: a tensor without bytes is sent as it is.
+            data = Place(region.name, offset, len(content)) if len(content) else b""
+            encoded.append(Encoded(name, datatype_of(name, tensor), tensor.shape, data))
+        return encoded
+
+
+def _create(size: int) -> SharedMemory:
+    """A new region.
+
+    Raises:
+        ClientError: no shared memory is left.
+    """
+    try:
+        name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
+        return SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))
+    except OSError as error:
+        raise ClientError(
+            "RESOURCE_EXHAUSTED",
+            f"Expected {size:,} bytes of shared memory. Received: {error}.",
+        ) from error
 
 
 def _remove(region: SharedMemory) -> None:

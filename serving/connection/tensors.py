@@ -56,7 +56,12 @@ def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
         'INT64'
     """
     return [
-        Encoded(name, datatype_of(name, tensor), tensor.shape, to_bytes(tensor))
+        Encoded(
+            name,
+            datatype := datatype_of(name, tensor),
+            tensor.shape,
+            to_bytes(tensor) if datatype == "BYTES" else tensor.tobytes(),
+        )
         for name, tensor in tensors.items()
     ]
 

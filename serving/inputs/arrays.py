@@ -9,6 +9,7 @@ import numpy as np
 
 from serving.inputs.cast import cast, refused
 from serving.inputs.times import from_datetimes, from_python
+from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
 from workflow.wire import WireColumn
 
@@ -75,7 +76,7 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
     whole = column.dtype not in ("string", "float32", "float64")
     plain = map(from_python, data) if column.is_time else data
     values = [value.item() if isinstance(value, np.generic) else value for value in plain]
-    present = [value is not None and not (whole and value != value) for value in values]  # noqa: PLR0124
+    present = [value is not None and not (whole and _is_nan(value)) for value in values]
     valid = None if all(present) else np.array(present, bool)
     zero = "" if column.dtype == "string" else 0
     filled = [value if here else zero for value, here in zip(values, present, strict=True)]
@@ -87,6 +88,10 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
     if float not in kinds:
         return _integers(column, filled), valid
     return _floats(column, filled), valid
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124
 
 
 def _strings(column: WireColumn, values: list[Any], kinds: set[type]) -> Array:
@@ -111,8 +116,12 @@ def _integers(column: WireColumn, values: list[Any]) -> Array:
 
 
 def _floats(column: WireColumn, values: list[Any]) -> Array:
-    _integers(column, [value for value in values if not isinstance(value, float)])
-    return cast(column, np.array(values, np.float64), None)
+    reals = np.array([value for value in values if isinstance(value, float)])
+    if DTYPES[column.dtype].kind == "float":
+        _integers(column, [value for value in values if not isinstance(value, float)])
+        return cast(column, np.array(values, np.float64), None)
+    cast(column, reals, None)  # Refuses those that are not whole.
+    return _integers(column, [int(value) for value in values])
 
 
 def _refuse_kind(column: WireColumn, values: list[Any], allowed: tuple[type, ...]) -> None:

@@ -1,128 +1,163 @@
-"""Number columns that can be sent as they are, many at once: most columns of most requests.
+"""Number columns that can be sent almost as they are, many at once: most columns of most requests.
 
 What takes time in a small request is each step for each column, so columns of one dtype take
-their steps together. Whatever is not plain, such as a null, a text, a list or another dtype, is
-left to `to_columns`, with its checks and its errors.
+their steps together, as one matrix. Whatever is not plain, such as a text, a list or a value that
+does not fit, is left to `to_columns`, with its checks and its errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from serving.inputs.cast import EXACT_FLOAT64
 from workflow.alike import Group
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array
-from workflow.wire import WireColumn
+from workflow.wire import WireColumn, null_code
 
-# Frames of so many values at most are read as Python's own: a frame takes long for each of its
-# columns, pandas longest, and Python for each of its values.
-_FEW_OF_POLARS, _FEW_OF_PANDAS = 512, 8_192
+_NUMBERS = {int, float, type(None)}
 
 
 def plain_tensors(groups: Sequence[Group], data: Any) -> dict[str, Array]:
-    """The tensors (N, 1) of the groups that hold plain numbers in the dtype that the model takes.
+    """The tensors (N, 1) of the groups that hold plain numbers, nulls as their code.
 
     Args:
         groups: what is looked for.
         data: a table of any kind.
     """
     tensors: dict[str, Array] = {}
-    table = _small(data)
     for column, names in groups:
-        columns = _columns(column, table, names)
-        if columns and _are_plain(column, columns):
-            tensors.update(zip(names, columns, strict=True))
+        tensors.update(zip(names, _tensors(column, data, names), strict=False))
     if len({len(tensor) for tensor in tensors.values()}) > 1:
         return {}
     return tensors
 
 
-def _small(data: Any) -> Any:
-    """A frame of few values as Python's own in a mapping; any other table as it is."""
-    if isinstance(data, Mapping):
-        return data
-    is_polars, values = isinstance(data, pl.DataFrame), data.shape[0] * data.shape[1]
-    if not 0 < values <= (_FEW_OF_POLARS if is_polars else _FEW_OF_PANDAS):
-        return data
-    if is_polars:
-        names = [n for n, dtype in zip(data.columns, data.dtypes, strict=True) if _is_flat(dtype)]
-        part = data if len(names) == data.width else data[names]
-        return dict(zip(names, zip(*part.rows(), strict=True), strict=True))
-    names = data.columns.tolist()
-    if len(set(names)) < len(names):
-        return {}
-    return dict(zip(names, data.to_numpy(dtype=object).T.tolist(), strict=True))
+def _tensors(column: WireColumn, data: Any, names: Sequence[str]) -> Sequence[Array]:
+    """The tensors of a group, or none where it is not plain.
 
-
-def _is_flat(dtype: pl.DataType) -> bool:
-    """Whether a row of a column is one value; to make Python's own of long lists takes long."""
-    return not dtype.is_nested()
-
-
-def _columns(column: WireColumn, data: Any, names: Sequence[str]) -> Sequence[Array]:
-    """The columns (N, 1), or none where they are not all there in the dtype, without a null."""
-    dtype = DTYPES[column.dtype]
-    if isinstance(data, Mapping):
-        return _of_mapping([data.get(name) for name in names], dtype.numpy)
-    if not set(names) <= set(data.columns):
-        return ()
-    part, wanted = data[list(names)], dtype.numpy
-    if isinstance(data, pl.DataFrame):
-        wanted = getattr(pl, dtype.polars)
-    # Columns of several dtypes would become one matrix as well, and some values others by it.
-    if set(part.dtypes) != {wanted}:
-        return ()
-    matrix = part.to_numpy()
-    # A null among whole numbers, or a name that pandas has twice.
-    if matrix.dtype != dtype.numpy or matrix.shape[1] != len(names):
-        return ()
-    return list(matrix.T[:, :, np.newaxis])
-
-
-def _of_mapping(columns: Sequence[Any], dtype: np.dtype[Any]) -> Sequence[Array]:
-    """Arrays of the dtype, or lists of Python's own kind of it."""
-    if all(type(column) in (list, tuple) for column in columns):
-        kinds = set(map(type, chain.from_iterable(columns)))
-        # None becomes NaN, which is null where a column of floats may have one.
-        known = {float, type(None)} if dtype.kind == "f" else {int}
-        if len(set(map(len, columns))) > 1 or not kinds or not kinds <= known:
-            return ()
-        try:
-            matrix = np.array(columns, np.float64 if dtype.kind == "f" else np.int64)
-        except OverflowError:
-            return ()
-        return _cast(matrix, dtype)
-    if all(
-        type(column) is np.ndarray
-        and column.dtype == dtype
-        and (column.ndim == 1 or column.shape[1:] == (1,))
-        for column in columns
+    Args:
+        column: one of the group.
+        data: a table of any kind.
+        names: the columns of the group.
+    """
+    dtype = DTYPES[column.dtype].numpy
+    if not isinstance(data, Mapping):
+        matrix = _of_frame(column, data, names)
+        return () if matrix is None else list(matrix[:, :, np.newaxis])
+    columns: list[Any] = [data.get(name) for name in names]
+    if all(type(values) in (list, tuple) for values in columns):
+        matrix = _of_values(column, columns)
+        return () if matrix is None else list(matrix[:, :, np.newaxis])
+    if not all(
+        type(array) is np.ndarray
+        and array.dtype == dtype
+        and (array.ndim == 1 or array.shape[1:] == (1,))
+        for array in columns
     ):
-        return [column.reshape(-1, 1) for column in columns]
-    return ()
+        return ()
+    tensors = [array.reshape(-1, 1) for array in columns]
+    return tensors if _are_values(column, np.concatenate(tensors)) else ()
 
 
-def _cast(matrix: Array, dtype: np.dtype[Any]) -> Sequence[Array]:
-    """The rows in the dtype, or none where more than the digits of a float is lost."""
-    if matrix.dtype == dtype:
-        return list(matrix[:, :, np.newaxis])
-    with np.errstate(over="ignore"):
-        made = matrix.astype(dtype)
-    lost = np.isinf(made) & np.isfinite(matrix) if dtype.kind == "f" else made != matrix
-    return () if lost.any() else list(made[:, :, np.newaxis])
+def _of_frame(column: WireColumn, data: Any, names: Sequence[str]) -> Array | None:
+    """The columns of a frame as rows, where they have the dtype; else None."""
+    dtype = DTYPES[column.dtype]
+    if not set(names) <= set(data.columns):
+        return None
+    part = data[list(names)]
+    is_polars = isinstance(data, pl.DataFrame)
+    # Columns of several dtypes would become one matrix as well, and some values others by it.
+    if set(part.dtypes) != {getattr(pl, dtype.polars) if is_polars else dtype.numpy}:
+        return None
+    matrix = part.to_numpy().T
+    if is_polars and dtype.is_integer and column.nullable and matrix.dtype != dtype.numpy:
+        return _filled(column, part)
+    # A null where there can be none, or a name that pandas has twice.
+    if matrix.dtype != dtype.numpy or len(matrix) != len(names):
+        return None
+    return matrix if _are_values(column, matrix) else None
 
 
-def _are_plain(column: WireColumn, columns: Sequence[Array]) -> bool:
+def _filled(column: WireColumn, part: pl.DataFrame) -> Array | None:
+    """Whole numbers with the code for null where they are null; None where one is the code."""
+    matrix = part.select(pl.all().fill_null(column.null_code)).to_numpy().T
+    nulls = sum(part.null_count().row(0))
+    return matrix if np.count_nonzero(matrix == column.null_code) == nulls else None
+
+
+def _of_values(column: WireColumn, columns: Sequence[Any]) -> Array | None:
+    """Lists of Python's own numbers as the rows of a matrix, where all fit the dtype; else None.
+
+    For few values Python's own comparisons take less time than numpy's.
+    """
+    values = list(chain.from_iterable(columns))
+    kinds = set(map(type, values))
+    if len(set(map(len, columns))) > 1 or not kinds or not kinds <= _NUMBERS:
+        return None
+    if DTYPES[column.dtype].kind == "float":
+        return _floats(column, columns, values, kinds)
+    if kinds == {int}:
+        return _integers(column, columns, values)
+    # A NaN among integers is null: that is how pandas and numpy write it.
+    present = [value for value in values if value is not None and value == value]  # noqa: PLR0124
+    if not all(abs(value) <= EXACT_FLOAT64 and value == int(value) for value in present):
+        return None
+    if len(present) < len(values) and not column.nullable:
+        return None
+    code = column.null_code
+    whole = [[code if v is None or v != v else int(v) for v in row] for row in columns]  # noqa: PLR0124
+    return _integers(column, whole, present)
+
+
+def _floats(
+    column: WireColumn, columns: Sequence[Any], values: Sequence[Any], kinds: set[type]
+) -> Array | None:
+    """The values as floats; None, which becomes NaN, is null where a column may have one."""
+    dtype = DTYPES[column.dtype].numpy
+    largest, exact = _float_limits(dtype)
+    if int in kinds and not all(-exact <= value <= exact for value in values if type(value) is int):
+        return None
+    # A NaN at the beginning makes either comparison false, and one behind it is passed over.
+    if type(None) in kinds or not (-largest <= min(values) and max(values) <= largest):
+        made = np.array(columns, np.float64)
+        if (np.isfinite(made) & (np.abs(made) > largest)).any():
+            return None
+    matrix = np.array(columns, dtype)
+    return matrix if _are_values(column, matrix) else None
+
+
+@cache
+def _float_limits(dtype: np.dtype[Any]) -> tuple[float, int]:
+    """The largest number, and the integers up to which all are exact."""
+    info = np.finfo(dtype)
+    return float(info.max), int(2 ** (info.nmant + 1))
+
+
+def _integers(column: WireColumn, columns: Sequence[Any], present: Sequence[Any]) -> Array | None:
+    """The values as integers, where those that are no nulls are in the range, and not its code."""
+    low, high = _range(column.dtype, column.nullable)
+    if present and not (low <= min(present) and max(present) <= high):
+        return None
+    return np.array(columns, DTYPES[column.dtype].numpy)
+
+
+@cache
+def _range(dtype: str, nullable: bool) -> tuple[int, int]:
+    """The smallest and the largest integer that stand for themselves."""
+    limits = np.iinfo(DTYPES[dtype].numpy)
+    code = null_code(dtype) if nullable else None
+    return limits.min + (code == limits.min), limits.max - (code == limits.max)
+
+
+def _are_values(column: WireColumn, matrix: Array) -> bool:
     """Whether no value is the code for null, and none is NaN that must not be."""
-    is_float = DTYPES[column.dtype].kind == "float"
-    if column.nullable and is_float:
-        return True  # NaN is null, and its code.
-    if not column.nullable and not is_float:
-        return True
-    values = np.concatenate(columns) if len(columns) > 1 else columns[0]
-    return not (np.isnan(values) if is_float else values == column.null_code).any()
+    if DTYPES[column.dtype].kind == "float":
+        return column.nullable or not np.isnan(matrix).any()
+    return not column.nullable or not (matrix == column.null_code).any()

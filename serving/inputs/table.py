@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
+from serving.inputs.few import Values
 from serving.inputs.polars import from_polars
 from workflow.expressions.column import Column
 from workflow.wire import NNZS, VALUES, WireColumn
@@ -22,13 +24,16 @@ def is_pandas(data: Any) -> bool:
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
-def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
+def to_columns(
+    expected: Iterable[WireColumn], data: Any, few: Values = MappingProxyType({})
+) -> dict[str, Column]:
     """The expected columns, taken from a table. Other columns of the table are left out.
 
     Args:
         expected: what the model takes.
         data: a Polars or pandas frame, or a mapping of names to arrays, lists or series. In a
             mapping a list column may also be its two halves, `x__values` and `x__nnzs`.
+        few: columns of the table that `FewValues` has read.
 
     Returns:
         Columns of equal numbers of rows, by name, in the expected order.
@@ -45,7 +50,12 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     expect_table(data)
     expect_columns(expected, data)
     names = list(data.columns if not isinstance(data, Mapping) else data)
-    columns = {column.name: _column(column, data, names) for column in expected}
+    columns = {
+        column.name: from_list(column, few[column.name])
+        if column.name in few
+        else _column(column, data, names)
+        for column in expected
+    }
     counts = {name: column.rows for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} {count}" for name, count in counts.items())

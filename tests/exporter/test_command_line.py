@@ -145,8 +145,9 @@ def test_show_draws_the_steps():
     done("export", "steps", "--repository", "steps", "--label", "rating")
     text = done("show", "steps", "--repository", "steps")
     lines = [line.split() for line in text.splitlines()]
-    assert ["request", "steps_nvt", "user", "int64", "[N,", "1]", "may", "be", "null"] in lines
-    assert any(line[:2] == ["steps_nvt", "steps_tf"] for line in lines)
+    first = ["request", "→", "steps_nvt", "user", "int64", "[N,", "1]", "may", "be", "null"]
+    assert first in lines
+    assert any(line[:3] == ["steps_nvt", "→", "steps_tf"] for line in lines)
     assert any(line[:2] == ["tags__values", "string"] and "[V," in line for line in lines)
 
 

@@ -13,7 +13,9 @@ from workflow import Workflow, ops
 def mixed_case():
     """Names that differ from their lower case, and an output's name of two words."""
     data = {"userID": [1.0, 2.0], "Price": [1.0, 2.0]}
-    inputs = {name: keras.Input((1,), name=name, dtype="float64") for name in data}
+    # Of two dtypes, since tensors of one are packed.
+    dtypes = {"userID": "float64", "Price": "float32"}
+    inputs = {name: keras.Input((1,), name=name, dtype=dtype) for name, dtype in dtypes.items()}
     joined = keras.layers.Concatenate()([keras.ops.cast(t, "float32") for t in inputs.values()])
     network = keras.Model(inputs, {"TheScore": keras.layers.Dense(1)(joined)})
     return network, Workflow(list(data)).fit(data)

@@ -173,8 +173,7 @@ def test_the_movielens_pipeline(export):
     assert sorted(map(str, plan.steps[1].inputs)) == [
         "genres__nnzs int64[N, 1]",
         "genres__values int64[V, 1]",
-        "movieId int32[N, 1]",
-        "userId int32[N, 1]",
+        "packed_int32 int32[N, 2]",
     ]
     assert plan.features.casts == ()
     assert plan.features.labels == ("rating",)

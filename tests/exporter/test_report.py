@@ -41,6 +41,16 @@ def test_the_page_says_what_the_plan_says(export):
     assert "<svg" in page
 
 
+def test_options_that_do_nothing_are_not_told(export):
+    steps = export(serving=ServingOptions(max_batch_size=8)).settings
+    assert steps["preprocess_instances"] == "1"
+    assert steps["max_queue_delay_us"] == "0"
+    alone = export(name="alone", serving=ServingOptions(runtime="fused_onnx", warm_up=False))
+    assert "preprocess_instances" not in alone.to_html() + str(alone)
+    idle = {"preprocess_instances", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"}
+    assert steps.keys() - alone.settings.keys() == idle | {"golden_rows"}
+
+
 def test_the_page_needs_no_other_file(export):
     links = re.findall(r"""(?:src|href|url|@import)\b.{20}""", export().to_html())
     assert not links

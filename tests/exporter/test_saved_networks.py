@@ -3,15 +3,17 @@
 import shutil
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 from small_export import rows, tree
 
-from exporter import ExportError, ServingOptions, onnx_network, verify
+from exporter import ExportError, ServingOptions, verify
 from exporter.network import SavedNetwork
 from exporter.options import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model
+from workflow import Workflow
 
 
 @pytest.fixture(scope="module")
@@ -104,16 +106,46 @@ def test_what_is_no_network_is_refused_before_anything_is_written(case, export, 
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
-def test_a_large_saved_model_is_not_converted_for_minutes(
-    runtime, folder, export, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(onnx_network, "MOST_FROZEN", 100)
-    options = ServingOptions(runtime=runtime)
-    with pytest.raises(ExportError, match=r"weights up to 0 MB.*its \.keras file, or use runtime"):
-        export(folder / "saved", serving=options)
-    assert not (tmp_path / "models").exists()
-    export(folder / "model.keras", serving=options)
+class Retrieval(tf.Module):
+    """A table of 72 MB that is looked up, and then scored against as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(7)
+        self.items = tf.Variable(rng.normal(size=(280_000, 64)).astype(np.float32))
+        self.weight = tf.Variable(rng.normal(size=(64, 64)).astype(np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 1], "int64", name="userId")])
+    def serve(self, userId):  # noqa: N803
+        vector = tf.gather(self.items, userId[:, 0]) @ self.weight
+        scores = tf.linalg.matmul(vector, self.items, transpose_b=True)
+        best = tf.argmax(scores, axis=1)[:, tf.newaxis]
+        return {"score": tf.reduce_max(scores, axis=1, keepdims=True), "best": best}
+
+
+def test_a_large_saved_model_becomes_onnx_with_its_tables_beside(export, tmp_path):
+    served(tmp_path / "retrieval", module := Retrieval())
+    workflow = Workflow(["userId"]).fit({"userId": np.arange(3)})
+    options = ServingOptions(runtime="fused_onnx")
+    report = export(tmp_path / "retrieval", workflow, labels=[], serving=options)
+    folder = report.paths["movies"]
+    tables = (folder / "tables.data").stat().st_size
+    assert 280_000 * 64 * 4 <= tables < 280_000 * 64 * 4 + 100_000  # Once, though used twice.
+    assert (folder / "model.onnx").stat().st_size < 100_000
+    session = onnxruntime.InferenceSession(
+        str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    users = np.array([[0], [7], [279_999]])
+    answer = dict(
+        zip(
+            [output.name for output in session.get_outputs()],
+            session.run(None, {"userId": users}),
+            strict=True,
+        )
+    )
+    expected = module.serve(tf.constant(users))
+    np.testing.assert_allclose(answer["score"], expected["score"].numpy(), rtol=1e-5)
+    np.testing.assert_array_equal(answer["best"], expected["best"].numpy())
 
 
 def test_a_keras_file_that_is_damaged(folder, export, tmp_path):

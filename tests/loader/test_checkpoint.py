@@ -116,8 +116,11 @@ def test_one_checkpoint_is_kept_and_a_finished_training_is_not_repeated(make_pri
     assert LoaderCheckpoint(make_prices(), tmp_path).restore(model) == 1
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path):
-    """SIGKILL a training that saves after every batch, then start it again."""
+@pytest.mark.parametrize(
+    "fit", ["loader, epochs=2", "loader.repeat(), epochs=5, steps_per_epoch=10"]
+)
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path, fit):
+    """SIGKILL a training of 50 steps that saves after every batch, then start it again."""
     program = textwrap.dedent(
         f"""
         import sys, warnings
@@ -130,15 +133,15 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path):
         model = keras.Model({{"price": price}}, keras.layers.Dense(1)(price))
         model.compile("adam", "mse")
         loader = KerasSequenceLoader(
-            {str(folder)!r}, 10, ["rating"], cont_names=["price"], seed=int(sys.argv[1])
+            {str(folder)!r}, 40, ["rating"], cont_names=["price"], seed=int(sys.argv[1])
         )
         checkpoint = LoaderCheckpoint(loader, {str(tmp_path)!r}, save_freq=1)
         epoch = checkpoint.restore(model)
-        print("at", loader.get_state()["epoch"] * 100 + loader.get_state()["batch"], flush=True)
+        print("at", loader.get_state()["epoch"] * 25 + loader.get_state()["batch"], flush=True)
         class Tell(keras.callbacks.Callback):
             def on_train_batch_end(self, batch, logs=None):
                 print("batch", flush=True)
-        model.fit(loader, epochs=2, initial_epoch=epoch, callbacks=[checkpoint, Tell()], verbose=0,
+        model.fit({fit}, initial_epoch=epoch, callbacks=[checkpoint, Tell()], verbose=0,
                   shuffle=False)
         print("done", [float(v.numpy().sum()) for v in model.variables], flush=True)
         """
@@ -158,10 +161,10 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path):
         start = next(int(line.split()[1]) for line in lines if line.startswith("at"))
         return start, trained, lines[-1]
 
-    start, trained, _ = run(1, 37)
-    assert (start, trained) == (0, 37)
+    start, trained, _ = run(1, 27)
+    assert (start, trained) == (0, 27)
     start, _, resumed = run(2, None)
-    assert start in (37, 38), "the batch after the last one told may have been saved as well"
+    assert start in (27, 28), "the batch after the last one told may have been saved as well"
     for file in tmp_path.iterdir():
         file.unlink()
     assert run(1, None)[2] == resumed, "a kill left another model than none"
@@ -186,7 +189,44 @@ def test_another_model(make_prices, tmp_path):
 
 
 def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):
-    with pytest.raises(LoaderError, match="Leave steps_per_epoch out"):
+    with pytest.raises(LoaderError, match=r"steps=5 in fit\. Pass loader\.repeat\(\)"):
         train(make_prices(), tmp_path, steps_per_epoch=5)
+    loader = make_prices()
+    with pytest.raises(LoaderError, match="steps=None in fit"):
+        train(loader, tmp_path, data=loader.take(3))
     with pytest.raises(LoaderError, match="save_freq as a whole number"):
         LoaderCheckpoint(make_prices(), tmp_path, save_freq=0)
+
+
+# An epoch of the loader has 10 batches, and one of Keras 7 or, to read it twice, 20.
+@pytest.mark.parametrize(("steps", "crash"), [(7, 3), (7, 7), (7, 13), (20, 27)])
+def test_epochs_of_any_number_of_steps_go_on_in_the_midst(make_prices, tmp_path, steps, crash):
+    weights = {0: 1.0, 1: 2.0}  # Keras reads ahead
+
+    def run(folder, callbacks=()):
+        loader, epochs = make_prices(), []
+        told = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, _: epochs.append(epoch))
+        more = {"steps_per_epoch": steps, "epochs": 4, "class_weight": weights}
+        data = loader.repeat()
+        model = train(loader, tmp_path / folder, [told, *callbacks], data=data, **more)
+        return model, epochs, json.loads((tmp_path / folder / "checkpoint.json").read_text())
+
+    whole, epochs, saved = run("whole")
+    assert epochs == [0, 1, 2, 3]
+    assert (saved["epoch"], saved["steps"]) == (4, 0)
+    assert saved["loader"]["epoch"] * 10 + saved["loader"]["batch"] == 4 * steps
+    with pytest.raises(KeyboardInterrupt):
+        run("killed", [StopAfter(crash)])
+    resumed, rest, after = run("killed")
+    assert rest == epochs[-len(rest) :]
+    assert_same(resumed, whole)
+    assert after["loader"] == saved["loader"]
+
+
+def test_an_evaluation_on_the_same_loader_takes_nothing_from_training(make_prices, tmp_path):
+    loader = make_prices()
+    more = {"steps_per_epoch": 7, "epochs": 3, "validation_data": loader}
+    train(loader, tmp_path, data=loader.repeat(), **more)
+    # The evaluations took the epochs 1 and 3, which began between those of training.
+    saved = json.loads((tmp_path / "checkpoint.json").read_text())["loader"]
+    assert (saved["epoch"], saved["batch"]) == (4, 1)

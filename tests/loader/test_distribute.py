@@ -15,7 +15,7 @@ import pytest
 COMMON = """
 import os, sys
 import keras, numpy as np, tensorflow as tf
-from loader import KerasSequenceLoader, LoaderError
+from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 folder, out = sys.argv[1:3]
 def make(batch_size, cats=("userId",), **options):
     return KerasSequenceLoader(
@@ -62,7 +62,29 @@ for x, _ in distributed:
         assert values.numpy()[:, 0].tolist() == expected, "a pair was cut apart"
         assert lengths.numpy()[:, 0].tolist() == (row % 4).tolist()
         pairs += row.tolist()
-save(total=history["total"], rows=pairs, steps=int(distributed.cardinality))
+def train(folder, crash=None, distribute=False):
+    with strategy.scope():
+        model = keras.Model({"price": price}, keras.layers.Dense(1, kernel_initializer="ones")(price))
+        model.compile(keras.optimizers.SGD(1e-5), "mse")
+    loader = make(30 if distribute else 100, cats=())
+    data = loader.distribute(strategy) if distribute else loader
+    checkpoint = LoaderCheckpoint(loader, folder, save_freq=3)
+    def interrupt(batch, logs):
+        if batch == crash:
+            raise KeyboardInterrupt
+    callbacks = [checkpoint, keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)]
+    start = checkpoint.restore(model)
+    try:
+        model.fit(data, epochs=2, verbose=0, initial_epoch=start, callbacks=callbacks,
+                  shuffle=False)
+    except KeyboardInterrupt:
+        return None
+    return [variable.numpy().tolist() for variable in model.trainable_variables]
+train(out + "-killed", crash=7)
+train(out + "-killed-2", crash=13, distribute=True)
+save(total=history["total"], rows=pairs, steps=int(distributed.cardinality),
+     whole=[train(out + "-whole"), train(out + "-whole-2", distribute=True)],
+     resumed=[train(out + "-killed"), train(out + "-killed-2", distribute=True)])
 """
 
 WORKER = """
@@ -124,6 +146,8 @@ def test_replicas_of_one_process_train_on_every_row_once(folder, tmp_path):
     assert found["total"] == pytest.approx([49950.0, 49950.0], rel=1e-5)
     assert found["rows"] == list(range(1000))
     assert found["steps"] == 10
+    # Keras takes a batch to build the model by before it trains; no checkpoint may lose it.
+    assert found["resumed"] == found["whole"]
 
 
 def free_ports(count):

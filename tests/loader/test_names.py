@@ -32,7 +32,7 @@ def test_tags_of_a_given_schema(folder):
 def test_tags_of_the_schema_beside_the_files(ratings, tmp_path):
     ratings.write_parquet(tmp_path / "0.parquet")
     content = {"format": 1, "columns": TAGGED.to_json()}
-    (tmp_path / "schema.json").write_text(json.dumps(content))
+    (tmp_path / "_schema.json").write_text(json.dumps(content))
     for paths in (tmp_path, str(tmp_path / "*.parquet"), [tmp_path / "0.parquet"]):
         assert columns(KerasSequenceLoader(paths, 10)) == (["userId", "genres", "price"], "int8")
     named = KerasSequenceLoader(tmp_path, 10, cat_names=["movieId"])
@@ -42,7 +42,7 @@ def test_tags_of_the_schema_beside_the_files(ratings, tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": 2, "columns": []}', '{"format": 1}'])
 def test_a_schema_file_that_makes_no_sense(ratings, tmp_path, content):
     ratings.write_parquet(tmp_path / "0.parquet")
-    (tmp_path / "schema.json").write_text(content)
+    (tmp_path / "_schema.json").write_text(content)
     with pytest.raises(LoaderError, match=r"schema\.json"):
         KerasSequenceLoader(tmp_path, 10)
 
@@ -102,6 +102,13 @@ def test_the_weight_of_a_weighted_column_is_a_number(folder):
 def test_what_is_no_feature_column(folder, column):
     with pytest.raises(LoaderError, match=r"objects of tf\.feature_column.*Received"):
         KerasSequenceLoader(folder, 10, ["rating"], feature_columns=[column])
+
+
+def test_an_empty_list_of_feature_columns_is_none(folder):
+    """NVTabular's examples pass one beside the names."""
+    names = {"cat_names": ["userId", "genres"], "cont_names": []}
+    loader = KerasSequenceLoader(folder, 10, ["rating"], feature_columns=[], **names)
+    assert list(loader.peek()[0]) == ["userId", "genres"]
 
 
 def test_feature_columns_and_names_together(folder):

@@ -8,10 +8,14 @@ import threading
 
 
 class Forwarder:
-    """Forwards connections to a port, after it has closed the first few of them at once."""
+    """Forwards connections to a port, after it has closed the first few of them at once.
+
+    What clients sent is in `sent`.
+    """
 
     def __init__(self, port, *, failures=0, tls=None):
         self._port, self._failures, self._tls = port, failures, tls
+        self.sent = b""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
@@ -45,17 +49,18 @@ class Forwarder:
                 client = self._tls.wrap_socket(client, server_side=True)
             with client, socket.create_connection(("127.0.0.1", self._port)) as server:
                 self._open += [client, server]
-                while _pass_on(client, server):
+                while self._pass_on(client, server):
                     pass
 
-
-def _pass_on(client, server):
-    """Pass on what comes next from either side; False when one of them has ended."""
-    has_more = isinstance(client, ssl.SSLSocket) and client.pending()
-    ready = [client] if has_more else select.select([client, server], [], [])[0]
-    for source in ready:
-        data = source.recv(1 << 16)
-        if not data:
-            return False
-        (server if source is client else client).sendall(data)
-    return True
+    def _pass_on(self, client, server):
+        """Pass on what comes next from either side; False when one of them has ended."""
+        has_more = isinstance(client, ssl.SSLSocket) and client.pending()
+        ready = [client] if has_more else select.select([client, server], [], [])[0]
+        for source in ready:
+            data = source.recv(1 << 16)
+            if not data:
+                return False
+            if source is client:
+                self.sent += data
+            (server if source is client else client).sendall(data)
+        return True

@@ -1,5 +1,6 @@
 """Predictions through a real server, from and to every kind of table."""
 
+import asyncio
 import subprocess
 import sys
 
@@ -11,7 +12,13 @@ from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, ROWS
 from tritonclient.grpc import model_config_pb2
 
-from serving import ClientError, DtypeError, EnsembleClient, UnknownModelError
+from serving import (
+    AsyncEnsembleClient,
+    ClientError,
+    DtypeError,
+    EnsembleClient,
+    UnknownModelError,
+)
 from serving.contract import read_contract
 from workflow.wire import WireColumn
 
@@ -121,6 +128,18 @@ def test_a_dtype_that_we_do_not_know_is_refused():
         read_contract(config)
 
 
-def test_pandas_is_not_imported_for_others():
-    code = "import sys, serving; sys.exit('pandas' in sys.modules or 'tensorflow' in sys.modules)"
+def test_what_only_some_need_is_not_imported_for_others():
+    names = {"pandas", "tensorflow", "aiohttp"}
+    code = f"import sys, serving; sys.exit(not {names}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_http_from_asyncio_says_what_it_needs(server, monkeypatch):
+    async def ask():
+        async with AsyncEnsembleClient(server.http_url, "movies"):
+            pass
+
+    monkeypatch.delitem(sys.modules, "serving.connection.http_async", raising=False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ClientError, match=r"Expected the package aiohttp.*tritonclient\[http\]"):
+        asyncio.run(ask())

@@ -69,9 +69,9 @@ def test_every_way_gives_the_same_answer(url):
         assert client.contract.label_columns == ("rating",)
 
 
-def test_requests_under_way_at_once_in_asyncio(server):
+def test_requests_under_way_at_once_in_asyncio(url):
     async def ask():
-        async with AsyncEnsembleClient(server.grpc_url, "movies") as client:
+        async with AsyncEnsembleClient(url, "movies") as client:
             parts = [FRAME[row : row + 1] for row in range(3)] * 8
             return await asyncio.gather(*(client.predict(part) for part in parts))
 
@@ -123,6 +123,17 @@ def test_an_address_that_names_no_server(bad):
         EnsembleClient(bad, "movies")
 
 
+def test_headers_are_asked_for_under_asyncio(url):
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", shared_memory=True) as client:
+            await client.predict(FRAME)
+
+    with pytest.raises(ClientError, match=r"restricted.*Pass what the server asks for") as error:
+        asyncio.run(ask())
+    assert error.value.code == "UNAUTHENTICATED"
+    assert not regions()
+
+
 def test_headers_travel_and_are_asked_for(url):
     with EnsembleClient(url, "movies", shared_memory=True, headers={"a": "b"}) as client:
         with pytest.raises(
@@ -133,11 +144,18 @@ def test_headers_travel_and_are_asked_for(url):
     assert not regions()
 
 
-def test_shared_memory_is_freed(server, url):
-    def known():
+@pytest.fixture
+def known(server):
+    """The regions that the server knows."""
+
+    def ask():
         with tritonclient.InferenceServerClient(server.grpc_url) as plain:
             return plain.get_system_shared_memory_status(headers=server.admin_headers).regions
 
+    return ask
+
+
+def test_shared_memory_is_freed(server, url, known):
     with EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers) as client:
         assert_frame_equal(client.predict(FRAME), EXPECTED)
         many = pl.concat([FRAME] * 5_000)
@@ -148,6 +166,29 @@ def test_shared_memory_is_freed(server, url):
             list(pool.map(client.predict, [FRAME] * 16))
         assert regions()
         assert len(known()) == len(regions())
+    assert not regions()
+    assert not known()
+
+
+def test_shared_memory_under_asyncio_is_freed(server, url, known):
+    async def ask():
+        async with AsyncEnsembleClient(
+            url, "movies", shared_memory=True, headers=server.admin_headers
+        ) as client:
+            answers = await asyncio.gather(*(client.predict(FRAME) for _ in range(16)))
+            assert_frame_equal(pl.concat(answers), pl.concat([EXPECTED] * 16))
+            many = pl.concat([FRAME] * 5_000)
+            assert (await client.predict(many))["genre_codes"].to_list()[-3:] == [[3, 4], [], [2]]
+            with pytest.raises(InvalidRequestError):
+                await client.raw({"userId": np.zeros((1, 1), np.int64)})
+            late = asyncio.create_task(client.predict(many))
+            await asyncio.sleep(0)
+            late.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await late
+            assert len(await asyncio.to_thread(known)) == len(regions()) > 0
+
+    asyncio.run(ask())
     assert not regions()
     assert not known()
 
@@ -201,21 +242,64 @@ def test_a_deadline_for_one_request(server):
         assert_frame_equal(client.predict(FRAME), EXPECTED)
 
 
-def test_asyncio_has_the_same_errors(server):
+def test_asyncio_has_the_same_errors(url):
     async def ask():
-        client = AsyncEnsembleClient(server.grpc_url, "movies")
+        client = AsyncEnsembleClient(url, "movies")
         with pytest.raises(ClientError, match="Write `async with`"):
             await client.predict(FRAME)
         async with client:
             with pytest.raises(ColumnError, match="Missing: age"):
                 await client.predict(FRAME.drop("age"))
+            with pytest.raises(InvalidRequestError, match="missing required input"):
+                await client.raw({"userId": np.zeros((1, 1), np.int64)})
             with pytest.raises(DeadlineExceededError):
                 await client.predict(FRAME, timeout=1e-6)
+            assert_frame_equal(await client.predict(FRAME), EXPECTED)
+        with pytest.raises(ClientError, match="Write `async with`"):
+            await client.predict(FRAME)
         with pytest.raises(UnknownModelError):
-            async with AsyncEnsembleClient(server.grpc_url, "none"):
+            async with AsyncEnsembleClient(url, "none"):
                 pass
 
     asyncio.run(ask())
     gc.collect()  # A channel that was left open would warn here.
-    with pytest.raises(ClientError, match="For HTTP take EnsembleClient"):
-        AsyncEnsembleClient(server.http_url, "movies")
+
+
+@pytest.mark.timeout(20)  # A deadline that is not kept shows as this.
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_a_network_that_fails_under_asyncio(server, scheme):
+    port = port_of(server.http_url if scheme else server.grpc_url)
+
+    async def ask(address, **options):
+        async with AsyncEnsembleClient(scheme + address, "movies", **options) as client:
+            return await client.predict(FRAME)
+
+    with Forwarder(port, failures=2) as network:
+        assert_frame_equal(asyncio.run(ask(network.address)), EXPECTED)
+        assert network.connections >= 3
+    # A GET is sent once more by aiohttp itself.
+    with Forwarder(port, failures=2) as network, pytest.raises(ServerUnavailableError):
+        asyncio.run(ask(network.address, retries=0))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(DeadlineExceededError, match="Raise `timeout`"):
+            asyncio.run(ask(address, timeout=0.2))
+
+
+@pytest.mark.parametrize("scheme", ["grpcs", "https"])
+def test_tls_and_headers_under_asyncio(server, secured, scheme):
+    context, tls = secured
+    port = port_of(server.grpc_url if scheme == "grpcs" else server.http_url)
+
+    async def ask(address, **options):
+        async with AsyncEnsembleClient(address, "movies", **options) as client:
+            return await client.predict(FRAME)
+
+    with Forwarder(port, tls=context) as network:
+        address = f"{scheme}://{network.address}"
+        answer = asyncio.run(ask(address, tls=tls, headers={"x-caller": "tests"}))
+        assert_frame_equal(answer, EXPECTED)
+        if scheme == "https":  # gRPC's headers are packed.
+            assert b"x-caller: tests" in network.sent.lower()
+        with pytest.raises(ServerUnavailableError):  # It does not trust the server.
+            asyncio.run(ask(address, retries=0, timeout=10))

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving import ClientError
+from serving.connection.tensors import to_bytes
 from serving.contract import Contract
 from serving.exchange import to_requests
+from serving.inputs.few import FewValues
 from workflow.wire import WireColumn
 
 DTYPES = ("int32", "int64", "uint64", "float32", "float64")
@@ -42,12 +44,12 @@ def outcome(contract, data):
         (request,) = to_requests(contract, data) or [{}]
     except ClientError as error:
         return type(error), str(error)
-    return {name: (t.dtype, t.shape, t.tobytes()) for name, t in request.items()}
+    return {name: (t.dtype, t.shape, to_bytes(t)) for name, t in request.items()}
 
 
 def one_by_one(contract):
-    """A contract that finds no columns alike."""
-    vars(contract)["plain_groups"] = ()
+    """A contract that finds no columns alike, and reads no frame as Python's own values."""
+    vars(contract).update(plain_groups=(), few_values=FewValues(()))
     return contract
 
 
@@ -109,6 +111,77 @@ def test_frames_together_as_one_by_one(columns, dtype, nullable):
     assert outcome(together, frame) == outcome(alone, frame), frame
     pandas = frame.to_pandas()
     assert outcome(together, pandas) == outcome(alone, pandas), pandas.dtypes
+
+
+MIXED = (
+    WireColumn("c0", "int64", "flat"),
+    WireColumn("c1", "float32", "padded"),
+    WireColumn("c2", "string", "flat"),
+    WireColumn("c3", "string", nullable=True),
+    WireColumn("c4", "string"),
+    WireColumn("c5", "int32", nullable=True),
+    WireColumn("c6", "bool"),
+)
+ELEMENTS = {
+    pl.Int64: [0, 7, -(2**63)],
+    pl.UInt8: [0, 7],
+    pl.Float32: [0.5, 2.0, float("nan")],
+    pl.String: ["", "a", "ü"],
+    pl.Boolean: [True, False],
+    pl.Binary: [b"a", b"\xff"],
+    pl.Date: [dt.date(1970, 1, 2)],
+    pl.Categorical: ["a"],
+}
+
+
+@st.composite
+def mixed_frames(draw):
+    """Frames of scalars and lists of all kinds, with nulls."""
+    rows = draw(st.integers(1, 3))
+    columns = []
+    for column in MIXED:
+        dtype = draw(st.sampled_from([getattr(pl, column.dtype.capitalize(), pl.Int64), *ELEMENTS]))
+        element = st.sampled_from(ELEMENTS.get(dtype, [True])) | st.none()
+        is_list = draw(st.sampled_from([column.is_list] * 4 + [not column.is_list]))
+        value = st.none() | st.lists(element, max_size=3) if is_list else element
+        values = draw(st.lists(value, min_size=rows, max_size=rows))
+        columns.append(pl.Series(column.name, values, pl.List(dtype) if is_list else dtype))
+    return pl.DataFrame(columns)
+
+
+@settings(max_examples=200, deadline=None)
+@given(frame=mixed_frames())
+def test_small_frames_are_read_as_large_ones(frame):
+    for columns in (MIXED[:2], MIXED[2:5], MIXED[5:], MIXED):
+        small, large = (Contract(columns, (), (), "", {}) for _ in range(2))
+        one_by_one(large)
+        assert outcome(small, frame) == outcome(large, frame), frame
+        pandas = frame.to_pandas()
+        assert outcome(small, pandas) == outcome(large, pandas), pandas.dtypes
+
+
+@pytest.mark.parametrize("rows", [3, 5_000])
+@pytest.mark.parametrize("make", [pl.DataFrame, pd.DataFrame])
+def test_nulls_and_whole_floats_of_many_columns(rows, make):
+    """What a table without a schema makes of ids among which some are missing."""
+    model = contract(["int64", "int64", "float32"], {0, 1, 2})
+    ids = [None, 3, 2**40] + [1] * (rows - 3)
+    frame = make({"c0": ids, "c1": ids[::-1], "c2": [0.5, None, 1.0] + [2.0] * (rows - 3)})
+    (request,) = to_requests(model, frame)
+    assert request["c0"][:3].tolist() == [[-(2**63)], [3], [2**40]]
+    assert request["c1"][-3:].tolist() == [[2**40], [3], [-(2**63)]]
+    np.testing.assert_array_equal(request["c2"][:3], np.float32([[0.5], [np.nan], [1.0]]))
+
+
+def test_a_nan_of_polars_is_no_null():
+    with pytest.raises(ClientError, match="Received: float64 with the value nan"):
+        to_requests(contract(["int64"], {0}), pl.DataFrame({"c0": [1.0, float("nan")]}))
+
+
+def test_large_whole_numbers_beside_floats_keep_their_digits():
+    model = contract(["int64"], {0})
+    (request,) = to_requests(model, {"c0": [2**53 + 1, 2.0, None]})
+    assert request["c0"].tolist() == [[2**53 + 1], [2], [-(2**63)]]
 
 
 def test_a_name_that_a_frame_has_twice_is_an_error():

@@ -110,6 +110,20 @@ def test_what_cannot_be_stacked_is_refused(sizes, continuous, aggregation, messa
         DenseFeatures(sizes, continuous, aggregation=aggregation)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ([("user", 6, 3)], "dictionary of column -> .*are for training.layers.dense_features_of"),
+        ({"user": 6}, r"size of 'user' as \(cardinality, width\). Received: 6"),
+        ({"user": (6, 3, 1)}, r"size of 'user' as .* Received: \(6, 3, 1\)"),
+        ({"user": (6, 0.5)}, "at least one row and one column, as integers"),
+    ],
+)
+def test_sizes_of_another_form_are_refused(sizes, message):
+    with pytest.raises(TrainingError, match=message):
+        DenseFeatures(sizes)
+
+
 def test_ids_are_validated_when_asked_for():
     layer = DenseFeatures(SIZES)
     layer.validate_ids = True

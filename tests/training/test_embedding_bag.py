@@ -188,3 +188,8 @@ def test_arguments_that_make_no_sense(arguments, message):
 def test_inputs_of_another_form(inputs, message):
     with pytest.raises(TrainingError, match=message):
         bag_of()(inputs)
+
+
+def test_there_is_no_table_before_it_is_built():
+    with pytest.raises(TrainingError, match=r"Expected a layer that is built.*Call it"):
+        _ = EmbeddingBag(10, 5).table

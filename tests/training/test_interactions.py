@@ -58,6 +58,14 @@ def test_the_gradient_of_products_is_that_of_differences(kind, self_interaction)
     np.testing.assert_allclose(analytic, numeric, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_vector_has_no_pairs(kind):
+    """A dense layer over nothing would end the process."""
+    with pytest.raises(TrainingError, match=r"two vectors a row .* Received: 1"):
+        DotProductInteraction(kind)(stack(2, 1, 4))
+    assert DotProductInteraction(kind, self_interaction=True)(stack(2, 1, 4)).shape == (2, 1)
+
+
 def test_products_compile_with_xla():
     layer = DotProductInteraction()
     x = stack()

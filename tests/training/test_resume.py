@@ -105,6 +105,9 @@ def test_a_mapped_loader_has_its_checkpoint_too(tmp_path):
     assert train(model, mapped, checkpoint=saver).samples == 200
     with pytest.raises(TrainingError, match=r"KerasSequenceLoader.*checkpoint=LoaderCheckpoint"):
         train(model, mapped, checkpoint=tmp_path / "checkpoint")
+    (tmp_path / "file").touch()
+    with pytest.raises(TrainingError, match=r"checkpoint as a folder.*file, a file"):
+        train(model, loader, checkpoint=tmp_path / "file")
 
 
 @pytest.mark.parametrize("save_freq", ["epoch", 1])

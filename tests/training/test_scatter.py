@@ -1,8 +1,11 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import optimizers
+from training import compile_model, models, optimizers
 from training.optimizers import scatter
 
 TABLE = np.random.default_rng(0).normal(size=(5000, 4)).astype("float32")
@@ -52,3 +55,16 @@ def test_another_number_of_rows_compiles_nothing_new():
         result, expected = updated(apply, table, count)
         np.testing.assert_allclose(result, expected, atol=1e-3)
     assert scatter._add_compiled.experimental_get_tracing_count() == traced
+
+
+def test_a_model_may_go_and_one_like_it_be_trained():
+    """As in a notebook: what was compiled for the first serves the second as well."""
+    features = {"userId": np.ones((64, 1), "int32")}
+    for _ in range(2):
+        model = models.mlp({"userId": (50, 16)}, hidden=(8,))
+        compile_model(model, "adagrad")
+        model.fit(features, np.ones((64, 1)), verbose=0)
+        gone = weakref.ref(model)
+        del model
+        gc.collect()
+        assert gone() is None

@@ -156,3 +156,18 @@ print(np.unique(np.nonzero(table.table.numpy() - before)[0]), table.embeddings.v
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.stdout.strip().endswith("[7] CPU:1"), done.stderr[-2000:]
+
+
+def test_a_model_whose_numbers_pass_by_its_lookups_can_be_saved(sizes, batches, tmp_path, losses):
+    """The tower takes an input of the model as its own, for which Keras loses the model's."""
+
+    def with_age(x, y):
+        return {**x, "age": tf.cast(x["userId"], tf.float32) / 50}, y
+
+    model = models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,))
+    compile_model(model, "adagrad", precision="bfloat16")
+    losses(model, batches(256, 64).map(with_age))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for mine, saved in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, saved)

@@ -1,8 +1,10 @@
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from training import compile_model, layers, optimizers
+from training.split.loop import Later
 
 
 def test_several_steps_a_call_are_the_same_steps(batches, built):
@@ -36,6 +38,17 @@ def test_xla_is_for_the_full_batch_alone(batches, built):
     assert {name: int(count) for name, count in calls.items()} == {"_compiled": 6, "_plain": 2}
 
 
+@pytest.mark.parametrize("xla", [True, False])
+def test_a_row_of_a_short_batch_counts_as_any_other(batches, built, xla):
+    dataset = batches(64 + 5, 64)
+    model = built()
+    compile_model(model, keras.optimizers.SGD(0.0), xla=xla, steps_per_execution=2)
+    loss = model.fit(dataset, verbose=0, shuffle=False).history["loss"][0]
+    each = keras.losses.BinaryCrossentropy(reduction="sum")
+    total = sum(float(each(y, model(x))) for x, y in dataset)
+    np.testing.assert_allclose(loss, total / (64 + 5), rtol=1e-5)
+
+
 def test_a_call_takes_no_batch_that_it_does_not_train_on(batches, built):
     one, many = built(), built()
     for model, together in ((one, 1), (many, 4)):
@@ -58,3 +71,9 @@ def test_arrays_are_taken_as_well(rows):
         {"userId": data.features["userId"]}, data.label, batch_size=64, epochs=8, verbose=0
     ).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_number_that_is_read_later_is_the_number():
+    assert float(Later(tf.constant(1.5))) == 1.5
+    with pytest.raises(TypeError):
+        float(Later(tf.constant([1.5, 2.5])))

@@ -99,6 +99,32 @@ def test_no_data_and_no_epochs_are_refused(model, batches):
         train(model, batches(64, 64), epochs=0)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 1.5}, "epochs as a whole number from 1. Received: epochs=1.5"),
+        ({"epochs": "2"}, "Received: epochs='2'"),
+        ({"steps_per_execution": 0}, "steps_per_execution as a whole number from 1"),
+        ({"optimizer": None}, "an optimizer and a loss. Received: optimizer=None"),
+        ({"metrics": "auc"}, "metrics as a list.*Received: 'auc'"),
+    ],
+)
+def test_settings_that_make_no_sense(model, batches, options, message):
+    with pytest.raises(TrainingError, match=message):
+        train(model, batches(64, 64), **options)
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_an_epoch(model, batches, tmp_path):
+    (tmp_path / "logs").write_text("a file")
+    steps = []
+    counter = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, _: steps.append(batch)
+    )
+    with pytest.raises(TrainingError, match="tensorboard as a folder to write to"):
+        train(model, batches(64, 64), tensorboard=tmp_path / "logs", callbacks=[counter])
+    assert not steps
+
+
 def test_patience_ends_the_run_with_the_best_weights(model, batches):
     labels = tf.random.Generator.from_seed(0)
     noise = batches(256, 64).map(lambda x, y: (x, tf.round(labels.uniform(tf.shape(y)))))

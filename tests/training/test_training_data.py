@@ -84,6 +84,8 @@ def test_other_kinds_of_data_are_looked_at_too():
         train(model, Squares("float32"))
     with pytest.raises(TrainingError, match="Received: float64"):
         train(model, ({"userId": np.ones((4, 1))}, np.ones((4, 1))))
+    with pytest.raises(TrainingError, match=r"of int32, .* Received: string"):
+        train(model, ({"userId": np.array([["7"], ["8"]])}, np.ones((2, 1))))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_rare_positives_can_count_for_more(model, batches, rows):
     assert 0.35 < means[1] < 0.65
 
 
-@pytest.mark.parametrize("class_weight", [{}, {1: -2.0}, {"yes": 2.0}])
+@pytest.mark.parametrize("class_weight", [{}, {1: -2.0}, {"yes": 2.0}, [1.0, 2.0]])
 def test_weights_that_make_no_sense(model, batches, class_weight):
     with pytest.raises(TrainingError, match="class_weight as a dictionary"):
         train(model, batches(64, 64), class_weight=class_weight)

@@ -29,6 +29,7 @@ def repository(tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
     _sums(repository)
     _batched(repository)
+    _keras(repository)
     _codes(repository)
     _external(repository)
     return repository
@@ -121,6 +122,42 @@ def _batched(repository):
             ("greeting", "TYPE_STRING", [1]),
             ("rows_in_call", "TYPE_INT32", [1]),
         ),
+    )
+    tf.saved_model.save(model, str(folder / "model.savedmodel"), model.serve)
+
+
+def _keras(repository):
+    """TensorFlow: twice x, plus 1 by a table, of a module that holds a Keras model as it is."""
+    import keras
+    import tensorflow as tf
+
+    x = keras.Input((1,), name="x")
+    word = keras.Input((1,), name="word", dtype="string")
+    known = keras.layers.StringLookup(vocabulary=["a"], num_oov_indices=1)(word)
+    twice = keras.layers.Dense(1, kernel_initializer=keras.initializers.Constant(2), name="y")(x)
+
+    class Holder(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = keras.Model({"x": x, "word": word}, [twice, known])
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, 1], tf.float32, "x"),
+                tf.TensorSpec([None, 1], tf.string, "word"),
+            ]
+        )
+        def serve(self, x, word):
+            twice, known = self.model({"x": x, "word": word})
+            return {"sum": twice + tf.cast(known, tf.float32)}
+
+    model = Holder()
+    folder = write_config(
+        repository / "keras",
+        'backend: "tensorflow"',
+        'platform: "tensorflow_savedmodel"',
+        tensors("input", ("x", "TYPE_FP32", [-1, 1]), ("word", "TYPE_STRING", [-1, 1])),
+        tensors("output", ("sum", "TYPE_FP32", [-1, 1])),
     )
     tf.saved_model.save(model, str(folder / "model.savedmodel"), model.serve)
 

@@ -32,6 +32,12 @@ CONFIGS = [
         'string_value: "predict"',
         "Expected the signature 'predict' (parameter TF_SIGNATURE_DEF)",
     ),
+    (
+        "sums",
+        'key: "TF_NUM_INTRA_THREADS" value { string_value: "1" }',
+        'key: "TF_GRAPH_TAG" value { string_value: "gpu" }',
+        "Expected a SavedModel with the tag 'gpu' (parameter TF_GRAPH_TAG) in",
+    ),
     ("codes", '"word"', '"words"', "declares the inputs ['words'], but the model has ['word']"),
     ("codes", '"code"', '"id"', "the output 'id', but the model has ['code', 'same']"),
     ("codes", "[-1, 1]", "[-1]", "as TYPE_STRING [-1], but the model has TYPE_STRING [-1, 1]"),
@@ -55,6 +61,13 @@ def test_a_missing_model_file_is_named(repository, server):
     name = broken_copy(repository, "codes", "backend", "backend")
     (repository / name / "1" / "model.onnx").unlink()
     with pytest.raises(ServerError, match=r"Expected the model of 'codes_broken' in .*model\.onnx"):
+        server.load(name)
+
+
+def test_a_missing_saved_model_is_named(repository, server):
+    name = broken_copy(repository, "sums", "backend", "backend")
+    shutil.rmtree(repository / name / "1" / "model.savedmodel")
+    with pytest.raises(ServerError, match=r"Expected a SavedModel .*sums_broken.*\.savedmodel"):
         server.load(name)
 
 

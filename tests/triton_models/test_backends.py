@@ -36,6 +36,11 @@ def test_tensorflow_answers_an_empty_request(client):
     assert client("sums").raw(sums_request([], []))["total"].shape == (0, 1)
 
 
+def test_tensorflow_serves_keras_variables_that_were_saved_as_such(client):
+    inputs = {"x": np.array([[3], [4]], np.float32), "word": np.array([["a"], ["z"]], object)}
+    assert client("keras").predict(inputs)["sum"].tolist() == [[7], [8]]
+
+
 def test_onnxruntime_decodes_strings(client):
     words = ["blue", "grün", "red", ""]
     request = {"word": np.array([[word.encode()] for word in words], object)}

@@ -73,6 +73,60 @@ def test_training_data_comes_from_what_the_cluster_has_learnt(client, folder, tm
         np.testing.assert_allclose(rows["TE_user_rating"], want["TE_user_rating"], rtol=1e-5)
 
 
+def contents(files):
+    """What the files of a folder hold, by their names, and the schema beside them."""
+    rows = {file.name: pl.read_parquet(file) for file in files}
+    return rows, (files[0].parent / "_schema.json").read_text()
+
+
+@pytest.mark.parametrize("settings", [{}, {"shuffle": True, "seed": 3, "compression": "zstd"}])
+def test_a_cluster_writes_the_files_that_one_machine_writes(client, folder, tmp_path, settings):
+    workflow = make().fit(folder)
+    here, there = tmp_path / "here", tmp_path / "there"
+    want = contents(workflow.transform_to_parquet(folder, here, rows_per_file=700, **settings))
+    files = workflow.transform_to_parquet(
+        folder, there, rows_per_file=700, client=client, **settings
+    )
+    made = contents(files)
+    assert made[1] == want[1]
+    assert list(made[0]) == list(want[0])
+    assert all(made[0][name].equals(rows) for name, rows in want[0].items())
+    assert {path.name for path in there.iterdir()} == {"_schema.json", *made[0]}
+
+
+def test_training_data_without_targets_is_written_on_the_cluster(client, folder, tmp_path):
+    def ids():
+        return Workflow(["user", "tags"] >> ops.Categorify())
+
+    files = ids().fit_transform_to_parquet(folder, tmp_path / "out", client=client)
+    assert pl.read_parquet(files).equals(ids().fit_transform(folder).collect())
+
+
+def test_whole_floats_are_integers_on_a_cluster_too(client, folder, tmp_path):
+    workflow = Workflow(["user"] >> ops.Categorify()).fit(folder)
+    floats = tmp_path / "floats"
+    floats.mkdir()
+    for file in folder.glob("*.parquet"):
+        pl.read_parquet(file).cast({"user": pl.Float64}).write_parquet(floats / file.name)
+    files = workflow.transform_to_parquet(floats, tmp_path / "out", client=client)
+    assert pl.read_parquet(files).equals(workflow.transform(folder).collect())
+
+
+def test_filtered_rows_are_written_by_this_machine(client, folder, tmp_path):
+    cheap = ["user", "price"] >> ops.Filter(lambda columns: columns["price"] < 100)
+    workflow = Workflow(cheap).fit(folder)
+    files = workflow.transform_to_parquet(folder, tmp_path / "out", client=client)
+    assert pl.read_parquet(files).equals(workflow.transform(folder).collect())
+
+
+def test_a_worker_that_fails_leaves_nothing_behind(client, folder, tmp_path):
+    workflow = make().fit(folder)
+    damage_rows(folder / "05.parquet")
+    with pytest.raises(WorkflowError, match=r"05\.parquet is damaged in row group 0\."):
+        workflow.transform_to_parquet(folder, tmp_path / "out", rows_per_file=100, client=client)
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_an_error_on_a_worker_is_our_error(client, folder):
     pl.DataFrame({"user": [1]}).write_parquet(folder / "99.parquet")
     damage_rows(folder / "99.parquet")
@@ -81,5 +135,18 @@ def test_an_error_on_a_worker_is_our_error(client, folder):
 
 
 def test_rows_that_only_this_machine_has_are_refused(client):
+    workflow = Workflow(["user"] >> ops.Categorify())
     with pytest.raises(WorkflowError, match=r"workers can read\. Received: dict"):
-        Workflow(["user"] >> ops.Categorify()).fit({"user": [1]}, client=client)
+        workflow.fit({"user": [1]}, client=client)
+    workflow.fit({"user": [1]})
+    with pytest.raises(WorkflowError, match=r"workers can read\. Received: dict"):
+        workflow.transform_to_parquet({"user": [1]}, "out", client=client)
+
+
+@pytest.mark.parametrize("given", ["tcp://127.0.0.1:8786", 3])
+def test_what_is_no_client_is_refused(given, folder, tmp_path):
+    workflow = Workflow(["user"] >> ops.Categorify())
+    with pytest.raises(WorkflowError, match=r"dask\.distributed\.Client\(address\)"):
+        workflow.fit(folder, client=given)
+    with pytest.raises(WorkflowError, match=r"dask\.distributed\.Client\(address\)"):
+        workflow.fit(folder).transform_to_parquet(folder, tmp_path / "out", client=given)

@@ -6,6 +6,7 @@ import json
 
 import pandas as pd
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from workflow import Schema, Workflow, WorkflowError, ops
@@ -101,7 +102,7 @@ def test_a_name_that_is_a_pattern_to_polars_is_refused(name):
     assert Workflow("a").fit_transform(data).collect()["a"].to_list() == [3, 4]
 
 
-@pytest.mark.parametrize("schema", [{"a": "int64"}, [], "schema.json"])
+@pytest.mark.parametrize("schema", [{"a": "int64"}, [], "_schema.json"])
 def test_what_is_no_schema_is_refused(schema):
     for use in (
         lambda: Workflow("a").fit({"a": [1]}, schema=schema),
@@ -118,13 +119,20 @@ def test_parquet_has_the_rows_in_order_and_a_schema(tmp_path):
     assert [file.name for file in files] == [f"part-0000{n}.parquet" for n in range(4)]
     assert [pl.read_parquet(file).height for file in files] == [3000, 3000, 3000, 1000]
     assert pl.read_parquet(files).equals(workflow.transform(rows).collect())
-    document = json.loads((tmp_path / "out" / "schema.json").read_text())
+    document = json.loads((tmp_path / "out" / "_schema.json").read_text())
     assert document["format"] == 1
     assert Schema.from_json(document["columns"]) == workflow.output_schema
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        "schema.json",
+        "_schema.json",
         *(f.name for f in files),
     }
+
+
+def test_pandas_and_pyarrow_read_the_folder(tmp_path, fitted, ratings):
+    fitted.transform_to_parquet(ratings, tmp_path / "out")
+    want = fitted.transform(ratings).collect()
+    assert pl.DataFrame(pd.read_parquet(tmp_path / "out")).shape == want.shape
+    assert pl.DataFrame(pq.read_table(tmp_path / "out")).equals(want)
 
 
 def test_no_rows_give_one_file_without_rows(tmp_path, fitted, ratings):

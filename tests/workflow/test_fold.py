@@ -109,3 +109,19 @@ def test_outputs_with_and_without_the_work_stand_side_by_side():
     )
     assert_same_answers(made, fold_tables(made))
     assert "lookup" not in verbs(fold_tables(made))
+
+
+def test_a_cast_to_the_own_dtype_is_no_step():
+    made = program(same=ROW.cast("int64"), narrow=ROW.cast("int64").cast("int32"))
+    assert verbs(made) == ["cast", "source"]
+    assert NumpyInterpreter(made)(DATA)["same"].array.tolist() == [2, -1, 0, 1, 99, 0]
+
+
+def test_rows_that_a_table_has_not_are_null_whatever_the_dtype():
+    table = Column(np.array([5, 6, 7]))
+    for dtype, far in (("int8", -1), ("int64", -(2**63)), ("uint64", 2**64 - 1), ("uint8", 255)):
+        rows = source("row", Type(dtype))
+        made = [(ColumnSchema("taken", "int64"), rows.gather(table))]
+        run = NumpyInterpreter(build(made, Schema([ColumnSchema("row", dtype)])))
+        taken = run({"row": Column(np.array([2, far, 3, 0], dtype))})["taken"]
+        assert np.where(taken.valid, taken.array, -1).tolist() == [7, -1, -1, 5]

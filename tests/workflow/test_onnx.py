@@ -7,68 +7,25 @@ import sys
 
 import numpy as np
 import onnx
-import polars as pl
 import pytest
+from movie_rows import SERVED, TRAIN, assert_answers, make_workflow, program_of, wire_tensors
 from onnx_serving import load, program_over, serve_program
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-from workflow import Workflow, ops, where
+from workflow import Workflow
 from workflow.dtypes import DTYPES, SchemaError
 from workflow.expressions.column import Column
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.onnx import OnnxInterpreter, save_onnx, to_onnx, wire
-from workflow.expressions.program import build, with_nullable_inputs
-from workflow.expressions.series import to_column
+from workflow.expressions.program import build
 from workflow.expressions.tree import call, constant, source
 from workflow.expressions.types import Type
 from workflow.schema import ColumnSchema, Schema
-from workflow.wire import decode, encode, wire_column
-
-MOVIES = pl.DataFrame(
-    {
-        "movieId": [10, 20, 30, 40],
-        "genres": [["Drama", "Comedy"], [], None, ["Comedy", None]],
-        "studio": ["A24", None, "Mubi", "日本"],
-    }
-)
-TRAIN = pl.DataFrame(
-    {
-        "userId": [7, 7, 9, 2**40, 9, 7],
-        "movieId": [10, 20, 10, 40, 30, 10],
-        "device": ["phone", "tv", "phone", "", "phone", "é"],
-        "tags": [["a", "b"], [], ["a"], ["b", "a", "a"], [], ["c"]],
-        "price": [1.5, None, 3.25, 1e8, 0.0, -2.0],
-        "rating": [5.0, 3.0, 3.5, 1.0, 4.0, 2.0],
-    }
-)
-SERVED = pl.DataFrame(
-    {
-        "userId": [7, None, -5, 2**40, 9],
-        "movieId": [10, 99, None, 40, 20],
-        "device": ["phone", None, "radio", "", "é"],
-        "tags": [["a", None, "z"], None, [], ["c", "b"], ["a"]],
-        "price": [float("nan"), None, 1e8, -0.0, 7.25],
-        "rating": [3.0, 3.1, 2.9, 5.0, 0.5],
-    },
-    schema=TRAIN.schema,
-)
 
 
 @pytest.fixture(scope="module")
 def workflow() -> Workflow:
-    joined = ["movieId"] >> ops.JoinExternal(MOVIES, on="movieId")
-    ids = (["userId", "device", "tags"] + joined) >> ops.Categorify()
-    filled = ["price"] >> ops.FillMissing(0.5)
-    scaled = filled >> ops.LambdaOp(lambda p: p.clip(-10, 10)) >> ops.Normalize()
-    liked = ["rating"] >> ops.LambdaOp(lambda r: where(r > 3, r.log1p(), r / 3))
-    made = Workflow(ids + scaled + liked).fit(TRAIN)
-    made.output_dtypes["userId"] = "int32"
-    return made
-
-
-def program_of(workflow):
-    """The program where `rating`, with which nothing is done about nulls, takes none."""
-    return with_nullable_inputs(workflow.program, {"rating": False})
+    return make_workflow()
 
 
 @pytest.fixture(scope="module")
@@ -78,31 +35,10 @@ def served(workflow, tmp_path_factory):
     return load(path)
 
 
-def as_tensors(program, frame):
-    tensors = {}
-    for column in program.inputs.columns:
-        tensors |= encode(wire_column(column, column.nullable), to_column(frame[column.name]))
-    return tensors
-
-
-def assert_answers(program, answer, expected: pl.DataFrame):
-    """The answer's tensors hold what the Polars transform gives."""
-    for column in program.output_schema.columns:
-        wire_form = wire_column(column, column.nullable)
-        got, want = decode(wire_form, answer), to_column(expected[column.name])
-        if want.is_list:
-            np.testing.assert_array_equal(got.lengths, want.lengths, column.name)
-        assert got.array.dtype == want.array.dtype, column.name
-        if want.array.dtype.kind == "f":
-            np.testing.assert_allclose(got.array, want.array, rtol=2**-23, err_msg=column.name)
-        else:
-            np.testing.assert_array_equal(got.array, want.array, column.name)
-
-
 @pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
 def test_model_answers_what_transform_gives(workflow, served, rows):
     program = program_of(workflow)
-    answer = served(as_tensors(program, rows))
+    answer = served(wire_tensors(program, rows))
     assert_answers(program, answer, workflow.transform(rows).collect())
 
 
@@ -110,7 +46,7 @@ def test_row_alone_is_the_row_in_a_batch(workflow, served):
     program = program_of(workflow)
     for row in range(SERVED.height):
         alone = SERVED.slice(row, 1)
-        answer = served(as_tensors(program, alone))
+        answer = served(wire_tensors(program, alone))
         assert_answers(program, answer, workflow.transform(alone).collect())
 
 
@@ -176,7 +112,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_request_that_does_not_fit_is_refused(case, workflow, served):
-    tensors = as_tensors(program_of(workflow), SERVED)
+    tensors = wire_tensors(program_of(workflow), SERVED)
     with pytest.raises(Fail, match="Reshape"):
         served(tensors | REFUSED[case])
 

@@ -7,7 +7,7 @@ import pytest
 
 from workflow import ColumnSelector, Subgraph, Workflow, WorkflowError, ops
 from workflow.expressions.column import Column
-from workflow.frame_operator import FrameOperator, WindowOperator
+from workflow.frame_operator import ManyRowsOperator
 from workflow.graph import as_node
 from workflow.operator import OPERATORS, Example, Operator
 
@@ -47,7 +47,7 @@ def fitted_example(example: Example) -> tuple[Workflow, pl.DataFrame]:
 
 def could_remain(workflow: Workflow, operator: Operator, lost: str) -> set[str]:
     """The outputs that are made of other inputs alone; nothing is known of whole frames."""
-    if isinstance(operator, FrameOperator | WindowOperator):
+    if isinstance(operator, ManyRowsOperator):
         return set()
     sources = {name: workflow.program.sources_of(name) for name in workflow.output_schema}
     return {name for name, read in sources.items() if read and lost not in read}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workflow import (
     ColumnSchema,
@@ -16,6 +18,8 @@ from workflow import (
     ops,
 )
 from workflow.graph import as_node
+from workflow.rows import Resolved, RowSet
+from workflow.selection import regroup
 
 DATA = pl.DataFrame(
     {
@@ -213,3 +217,17 @@ def test_a_schema_that_does_not_fit_leaves_the_workflow_as_it_was():
     with pytest.raises(WorkflowError, match="FillMissing over price"):
         workflow.fit_schema(text)
     assert workflow.output_schema["price"].dtype == "float64"
+
+
+NAMES = st.sampled_from("abcdef")
+
+
+@given(
+    groups=st.lists(st.lists(NAMES, min_size=1, max_size=3, unique=True).map(tuple), max_size=5),
+    names=st.lists(NAMES, unique=True),
+)
+def test_some_columns_are_grouped_as_among_all(groups, names):
+    """What is found from the few groups near them is what is found from all."""
+    rows = RowSet(Schema(ColumnSchema(name, "int64") for name in "abcdef"))
+    every = regroup(tuple(dict.fromkeys(groups)), list("abcdef"))
+    assert Resolved(rows.features(), every, rows).grouped(names) == regroup(every, names)

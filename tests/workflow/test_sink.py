@@ -40,7 +40,7 @@ def test_shuffled_files_hold_every_row_once(workflow, rows, tmp_path):
     assert not made["n"].equals(rows["n"])
     assert made.sort("n").equals(workflow.transform(rows).collect())
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"schema.json", *(file.name for file in files)}
+    assert names == {"_schema.json", *(file.name for file in files)}
 
 
 def test_the_order_is_a_function_of_the_seed(workflow, rows, tmp_path):

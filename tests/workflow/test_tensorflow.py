@@ -9,70 +9,29 @@ import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
+from movie_rows import SERVED, TRAIN, assert_answers, make_workflow, program_of, wire_tensors
 
-from workflow import Workflow, ops, where
+from workflow import Workflow
 from workflow.dtypes import SchemaError
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program import build, with_nullable_inputs
-from workflow.expressions.series import to_column
+from workflow.expressions.program import build
 from workflow.expressions.tensorflow import WireInterpreter, lookups
 from workflow.expressions.tree import constant, source
 from workflow.expressions.types import Type
 from workflow.schema import ColumnSchema, Schema
-from workflow.wire import WireColumn, decode, encode, wire_column
-
-MOVIES = pl.DataFrame(
-    {
-        "movieId": [10, 20, 30, 40],
-        "genres": [["Drama", "Comedy"], [], None, ["Comedy", None]],
-        "studio": ["A24", None, "Mubi", "日本"],
-    }
-)
-TRAIN = pl.DataFrame(
-    {
-        "userId": [7, 7, 9, 2**40, 9, 7],
-        "movieId": [10, 20, 10, 40, 30, 10],
-        "device": ["phone", "tv", "phone", "", "phone", "tv\n"],
-        "tags": [["a", "b"], [], ["a"], ["b", "a", "a"], [], ["c"]],
-        "price": [1.5, None, 3.25, 1e8, 0.0, -2.0],
-        "rating": [5.0, 3.0, 3.5, 1.0, 4.0, 2.0],
-    }
-)
-SERVED = pl.DataFrame(
-    {
-        "userId": [7, None, -5, 2**40, 9],
-        "movieId": [10, 99, None, 40, 20],
-        "device": ["phone", None, "radio", "", "tv\n"],
-        "tags": [["a", None, "z"], None, [], ["c", "b"], ["a"]],
-        "price": [float("nan"), None, 1e8, -0.0, 7.25],
-        "rating": [3.0, 3.1, 2.9, 5.0, 0.5],
-    },
-    schema=TRAIN.schema,
-)
+from workflow.wire import WireColumn
 
 
 @pytest.fixture(scope="module")
 def workflow() -> Workflow:
-    joined = ["movieId"] >> ops.JoinExternal(MOVIES, on="movieId")
-    ids = (["userId", "device", "tags"] + joined) >> ops.Categorify()
-    price = ["price"] >> ops.FillMissing(0.5, add_binary_cols=True)
-    scaled = price["price"] >> ops.Normalize()
-    liked = ["rating"] >> ops.LambdaOp(lambda r: where(r > 3, r.log1p(), r / 3))
-    made = Workflow(ids + scaled + price["price_filled"] + liked).fit(TRAIN)
-    made.output_dtypes["userId"] = "int32"
-    return made
+    return make_workflow()
 
 
 @pytest.fixture(scope="module")
 def served(workflow, tmp_path_factory):
     """The workflow's program as a SavedModel, loaded: a function over wire tensors."""
-    return save_and_load(served_program(workflow), tmp_path_factory.mktemp("saved"))
-
-
-def served_program(workflow):
-    """The program where `rating`, with which nothing is done about nulls, takes none."""
-    return with_nullable_inputs(workflow.program, {"rating": False})
+    return save_and_load(program_of(workflow), tmp_path_factory.mktemp("saved"))
 
 
 def save_and_load(program, folder, **wire):
@@ -86,40 +45,21 @@ def save_and_load(program, folder, **wire):
 
 
 def as_tensors(program, frame: pl.DataFrame) -> dict[str, tf.Tensor]:
-    tensors = {}
-    for column in program.inputs.columns:
-        wire = wire_column(column, column.nullable)
-        tensors |= encode(wire, to_column(frame[column.name]))
     return {
         name: tf.constant(array, tf.string if array.dtype == object else None)
-        for name, array in tensors.items()
+        for name, array in wire_tensors(program, frame).items()
     }
-
-
-def assert_answers(program, answer, expected: pl.DataFrame):
-    """The answer's tensors hold what the Polars transform gives."""
-    for column in program.output_schema.columns:
-        wire = wire_column(column, column.nullable)
-        assert set(wire.tensors) <= answer.keys()
-        got, want = decode(wire, answer), to_column(expected[column.name])
-        if want.is_list:
-            np.testing.assert_array_equal(got.lengths, want.lengths, column.name)
-        assert got.array.dtype == want.array.dtype, column.name
-        if want.array.dtype.kind == "f":
-            np.testing.assert_allclose(got.array, want.array, rtol=2**-23, err_msg=column.name)
-        else:
-            np.testing.assert_array_equal(got.array, want.array, column.name)
 
 
 @pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
 def test_saved_model_answers_what_transform_gives(workflow, served, rows):
-    program = served_program(workflow)
+    program = program_of(workflow)
     answer = served(as_tensors(program, rows))
     assert_answers(program, answer, workflow.transform(rows).collect())
 
 
 def test_row_alone_is_the_row_in_a_batch(workflow, served):
-    program = served_program(workflow)
+    program = program_of(workflow)
     for row in range(SERVED.height):
         alone = SERVED.slice(row, 1)
         answer = served(as_tensors(program, alone))
@@ -206,7 +146,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_request_that_does_not_fit_is_refused(case, workflow, served):
     changed, text = BAD[case]
-    tensors = as_tensors(served_program(workflow), SERVED)
+    tensors = as_tensors(program_of(workflow), SERVED)
     for name, rows in changed.items():
         tensors[name] = tf.constant(rows, tensors[name].dtype)
     with pytest.raises(tf.errors.InvalidArgumentError, match=text):
@@ -261,7 +201,7 @@ def test_wire_form_that_does_not_fit_is_an_error():
 
 
 def test_program_fuses_with_a_network_in_one_saved_model(workflow, tmp_path):
-    program = served_program(workflow)
+    program = program_of(workflow)
 
     class Fused(tf.Module):
         def __init__(self):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import tensorflow as tf
 
@@ -12,6 +13,21 @@ from training.errors import TrainingError
 COMBINERS = ("sum", "mean", "sqrtn")
 # What one processor of a GPU sums up; about the square root of the longest tensors.
 _BLOCK = 2048
+_FOR_FEW_ROWS: ContextVar[bool] = ContextVar("for_few_rows", default=False)
+
+
+@contextmanager
+def for_few_rows() -> Iterator[None]:
+    """Builds graphs of a third of the operations, which a request of one row spends its time on.
+
+    They give the same to the last bit. On a GPU one of its many processors sums up a whole tensor
+    then, and lengths come from the host, which is felt where many rows are trained on.
+    """
+    before = _FOR_FEW_ROWS.set(True)
+    try:
+        yield
+    finally:
+        _FOR_FEW_ROWS.reset(before)
 
 
 def check_combiner(combiner: str) -> str:
@@ -50,23 +66,21 @@ def combine(vectors: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, combiner: s
     return tf.ensure_shape(bags, [None, vectors.shape[1]])
 
 
-@tf.custom_gradient
-def _sum_rows(
-    vectors: tf.Tensor, rows: tf.Tensor, count: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], Sequence[Any]]]:
-    # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
-    bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
-        data=vectors,
-        indices=_positions(rows),
-        segment_ids=rows,
-        num_segments=count,
-    )
+def _sum_rows(vectors: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    # As arguments, rows and count would be outputs of an operation, on the GPU; count is a shape.
+    @tf.custom_gradient
+    def summed(vectors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
+        bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
+            data=vectors,
+            indices=_positions(rows),
+            segment_ids=rows,
+            num_segments=count,
+        )
+        # TensorFlow's own gradient, made for any indices, sorts and sums.
+        return bags, lambda upstream: tf.gather(upstream, rows)
 
-    def gradient(upstream: tf.Tensor) -> Sequence[Any]:
-        # TensorFlow's own, made for any indices, sorts and sums.
-        return tf.gather(upstream, rows), None, None
-
-    return bags, gradient
+    return summed(vectors)
 
 
 def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -101,11 +115,29 @@ def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return rows + tf.minimum(tf.gather(lengths, rows), 0)
 
 
+def length_of(tensor: tf.Tensor) -> tf.Tensor:
+    """The length of a tensor (n,) as int64, made where the tensor is.
+
+    TensorFlow has shapes on the host. A number that goes from there to a GPU arrives behind all
+    work that waits, and what needs it is sent after that.
+
+    Example:
+        >>> length_of(tf.constant([7.0, 8.0, 9.0])).numpy()
+        3
+    """
+    if _FOR_FEW_ROWS.get():
+        return tf.size(tensor, tf.int64)
+    # Of floats, since not all integers have a sum on a GPU.
+    return tf.cast(tf.reduce_sum(tf.ones_like(tensor, tf.float64)), tf.int64)
+
+
 def _positions(tensor: tf.Tensor) -> tf.Tensor:
     """0, 1, 2, ... of the length of a tensor, int64, made where the tensor is.
 
     TensorFlow's range is made on the host and copied.
     """
+    if _FOR_FEW_ROWS.get():
+        return tf.range(length_of(tensor))
     return _running_sum(tf.ones_like(tensor)) - 1
 
 
@@ -115,8 +147,11 @@ def _running_sum(numbers: tf.Tensor) -> tf.Tensor:
     On a GPU TensorFlow sums up floats only, which is exact up to 2**53, and a row of a matrix with
     one of its many processors. So blocks are summed up first, side by side, and then their totals.
     """
+    numbers = tf.cast(numbers, tf.float64)
+    if _FOR_FEW_ROWS.get():
+        return tf.cast(tf.cumsum(numbers), tf.int64)
     count = tf.shape(numbers)[0]
-    padded = tf.pad(tf.cast(numbers, tf.float64), [[0, -count % _BLOCK]])
+    padded = tf.pad(numbers, [[0, -count % _BLOCK]])
     sums = tf.cumsum(tf.reshape(padded, [-1, _BLOCK]), axis=1)
     before = tf.cumsum(sums[:, -1:], exclusive=True)
     return tf.cast(tf.reshape(sums + before, [-1])[:count], tf.int64)

@@ -9,7 +9,11 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.embedding_collection import EmbeddingCollection, check_present
+from training.layers.embedding_collection import (
+    EmbeddingCollection,
+    check_present,
+    check_sizes,
+)
 
 AGGREGATIONS = ("concat", "stack")
 
@@ -73,7 +77,8 @@ class DenseFeatures(keras.layers.Layer):
         self.combiner = combiner
         self.aggregation = aggregation
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self._check(dict(embedding_sizes))
+        check_sizes(embedding_sizes)
+        self._check(embedding_sizes)
         self.embeddings = None
         if embedding_sizes:
             self.embeddings = EmbeddingCollection(

@@ -70,6 +70,12 @@ class DotProductInteraction(keras.layers.Layer):
             )
         _, vectors, width = input_shape
         self._first, self._second = np.tril_indices(vectors, 0 if self.self_interaction else -1)
+        if not len(self._first):
+            # A dense layer over no columns would end the process, within oneDNN.
+            raise TrainingError(
+                f"Expected at least two vectors a row for {self.name!r}, since it takes products of "
+                f"pairs. Received: {vectors}. Use self_interaction=True, or another model."
+            )
         count = {"field_each": (vectors,), "field_interaction": (len(self._first),)}
         if self.interaction_type is not None:
             self.kernel = self.add_weight(

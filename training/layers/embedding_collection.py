@@ -64,10 +64,9 @@ class EmbeddingCollection(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_sizes(embedding_sizes)
         if not embedding_sizes:
             raise TrainingError("Expected embedding sizes of at least one column. Received: none.")
-        for name, (rows, width) in embedding_sizes.items():
-            check_size(name, rows, width)
         # A list of pairs, since Keras hands the dictionaries of a saved layer back sorted.
         self.embedding_sizes = [
             (name, rows, width) for name, (rows, width) in embedding_sizes.items()
@@ -179,6 +178,23 @@ class EmbeddingCollection(keras.layers.Layer):
         """The layer that `get_config` described."""
         sizes = {name: (rows, width) for name, rows, width in config["embedding_sizes"]}
         return cls(**{**config, "embedding_sizes": sizes})
+
+
+def check_sizes(sizes: Any) -> None:
+    """Raises TrainingError unless it is column -> (cardinality, width), whole numbers from 1."""
+    if not isinstance(sizes, Mapping):
+        raise TrainingError(
+            "Expected embedding sizes as a dictionary of column -> (cardinality, width), such as "
+            f"workflow.get_embedding_sizes gives. Received: {sizes!r}. TensorFlow's feature columns "
+            "are for training.layers.dense_features_of."
+        )
+    for name, size in sizes.items():
+        if not isinstance(size, (tuple, list)) or len(size) != 2:
+            raise TrainingError(
+                f"Expected the embedding size of {name!r} as (cardinality, width). "
+                f"Received: {size!r}."
+            )
+        check_size(name, *size)
 
 
 def check_present(layer: str, wanted: list[str], inputs: Mapping[str, Any]) -> None:

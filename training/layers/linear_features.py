@@ -42,6 +42,11 @@ class LinearFeatures(keras.layers.Layer):
         self, cardinalities: Mapping[str, int], continuous: Iterable[str] = (), **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        if not isinstance(cardinalities, Mapping):
+            raise TrainingError(
+                "Expected cardinalities as a dictionary of column -> number of ids. "
+                f"Received: {cardinalities!r}."
+            )
         self.cardinalities = [(name, rows) for name, rows in cardinalities.items()]
         self.continuous = list(continuous)
         names = [*cardinalities, *self.continuous]

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.bags import combine, row_of_value
+from training.layers.bags import combine, length_of, row_of_value
 from training.layers.ids import check_lengths, check_range, flat_integers, table_rows
 
 Pair = tuple[tf.Tensor, tf.Tensor]
@@ -90,7 +90,16 @@ class SharedTable(keras.layers.Layer):
         return tf.ensure_shape(tf.concat(parts, axis=0), shape)
 
     def table(self, column: str) -> tf.Tensor:
-        """The vectors of a column's ids, (cardinality, width): a copy, as they are now."""
+        """The vectors of a column's ids, (cardinality, width): a copy, as they are now.
+
+        Raises:
+            TrainingError: there are none yet.
+        """
+        if not self.built:
+            raise TrainingError(
+                f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
+                "is not. Call it with inputs, or build()."
+            )
         start = self.offsets[column]
         return self.embeddings.value[start : start + self.cardinalities[column]]
 
@@ -129,7 +138,7 @@ class SharedTable(keras.layers.Layer):
             if self.validate_ids:
                 lengths = check_lengths(name, lengths, ids)
             # One bag more than rows, for values that lengths leave over; see row_of_value.
-            first = tf.cast(number * (tf.size(lengths) + 1), tf.int64)
+            first = number * (length_of(lengths) + 1)
             rows.append(table_rows(ids, self.cardinalities[name], self.offsets[name]))
             bags.append(row_of_value(lengths, ids) + first)
             # TensorFlow pads integers on the host only.

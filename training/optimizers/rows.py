@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
@@ -23,6 +24,7 @@ class SparseRows:
     global_clipnorm: float | None
     loss_scale_factor: float | None
     gradient_accumulation_steps: int | None
+    _trainable_variables: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -47,9 +49,14 @@ class SparseRows:
         scale = self.loss_scale_factor
         grads = [None if grad is None else divided(grad, scale) for grad in grads]
         if self._clips or not self.linear:
-            grads = [
-                unique_rows(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads
-            ]
+            if trainable_variables is not None:
+                trainable_variables = list(trainable_variables)
+            tables = trainable_variables or self._trainable_variables
+            if len(tables) == len(grads):  # otherwise Keras tells what is wrong
+                grads = [
+                    unique_rows(grad, table) if isinstance(grad, tf.IndexedSlices) else grad
+                    for grad, table in zip(grads, tables, strict=True)
+                ]
         # Keras would divide again, and cannot divide rows.
         self.loss_scale_factor = None
         try:
@@ -100,8 +107,18 @@ def divided(gradient: Any, scale: float | None) -> Any:
     return gradient / scale
 
 
-def unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same gradient with each row once."""
-    rows, places = tf.unique(gradient.indices)
+def unique_rows(gradient: tf.IndexedSlices, variable: Any) -> tf.IndexedSlices:
+    """The same gradient with each row once.
+
+    Args:
+        gradient: of a table.
+        variable: the table, of Keras or TensorFlow.
+    """
+    rows = gradient.indices
+    table = variable.value if isinstance(variable, keras.Variable) else variable
+    if "CPU" in table.device and table.shape[0] <= tf.int32.max:
+        # It takes two thirds of the time. On a GPU int32 would go through the host.
+        rows = tf.cast(rows, tf.int32)
+    rows, places = tf.unique(rows)
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)

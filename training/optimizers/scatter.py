@@ -55,11 +55,10 @@ def _add_in_chunks(
 def _add_chunk(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor) -> None:
     rows = tf.ensure_shape(rows, [CHUNK])
     values = tf.ensure_shape(values, [CHUNK, *variable.shape[1:]])
-    _add_compiled(variable, rows, values, scale)
+    _add_compiled(variable.handle, rows, values, scale)
 
 
 @tf.function(jit_compile=True, autograph=False)
-def _add_compiled(
-    variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor
-) -> None:
-    variable.scatter_add(tf.IndexedSlices(scale * values, rows))
+def _add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor) -> None:
+    # A handle: of a variable TensorFlow takes the function to be unusable once that one is gone.
+    tf.raw_ops.ResourceScatterAdd(resource=handle, indices=rows, updates=scale * values)

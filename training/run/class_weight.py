@@ -46,7 +46,8 @@ def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.
 
 def check_class_weight(class_weight: Mapping[int, float]) -> None:
     """Raises TrainingError unless it has weights of at least zero, for labels that are numbers."""
-    numbers = [*class_weight, *class_weight.values()]
+    is_mapping = isinstance(class_weight, Mapping)
+    numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (
         not numbers
         or not all(isinstance(n, (int, float)) for n in numbers)

@@ -160,7 +160,11 @@ def _check_tensor(what: str, expected: Any, given: Any, argument: str) -> None:
 
 
 def _dtype(tensor: Any) -> str:
-    return str(keras.backend.standardize_dtype(tensor.dtype))
+    # Keras does not know NumPy's strings by their lengths, nor its objects.
+    kind = getattr(tensor.dtype, "kind", "")
+    return (
+        "string" if kind in {"U", "S", "O"} else str(keras.backend.standardize_dtype(tensor.dtype))
+    )
 
 
 def _kind(tensor: Any) -> str:

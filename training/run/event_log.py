@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.errors import TrainingError
 from training.run.watch import Watch
 
 # What `tf.summary.scalar` writes; that function itself is a part of the package tensorboard.
@@ -27,6 +28,9 @@ class EventLog(keras.callbacks.Callback):
         folder: for the event files, beside those that are there.
         watch: knows rows and seconds; it comes before this among the callbacks.
         every: how many steps apart the values of `batch_loss` are.
+
+    Raises:
+        TrainingError: the folder cannot be made.
     """
 
     async_safe = True
@@ -34,6 +38,12 @@ class EventLog(keras.callbacks.Callback):
     def __init__(self, folder: str | Path, watch: Watch, every: int = 100) -> None:
         super().__init__()
         self._folder = Path(folder)
+        try:  # now, and not after an epoch
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TrainingError(
+                f"Expected tensorboard as a folder to write to. Received: {error}."
+            ) from error
         self._watch = watch
         self._every = every
         self._writers: dict[str, Any] = {}

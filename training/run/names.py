@@ -1,4 +1,4 @@
-"""Optimizers, losses and metrics by name, checked before Keras looks for them in a step."""
+"""Settings of a run, checked before Keras looks at them in a step, or after an epoch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ def check_names(optimizer: Any, loss: Any, metrics: Sequence[Any] | None) -> lis
     """The metrics, AUC when None, after all names were seen to be Keras'.
 
     Raises:
-        TrainingError: a name that Keras does not know; it says which ones are like it.
+        TrainingError: a name that Keras does not know; it says which ones are like it. No
+            optimizer or no loss, or metrics that are no sequence.
 
     Example:
         >>> check_names("adam", "binary_crossentropy", ["auc", "accuracy"])
         ['auc', 'accuracy']
     """
+    if optimizer is None or loss is None:
+        raise TrainingError(
+            f"Expected an optimizer and a loss. Received: optimizer={optimizer!r}, loss={loss!r}."
+        )
+    if metrics is not None and not isinstance(metrics, (list, tuple)):
+        raise TrainingError(f'Expected metrics as a list, such as ["auc"]. Received: {metrics!r}.')
     _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
     _check("loss", loss, keras.losses.get, keras.losses)
     if metrics is None:
@@ -33,6 +40,14 @@ def check_names(optimizer: Any, loss: Any, metrics: Sequence[Any] | None) -> lis
         if metric not in _BY_SHAPE:
             _check("metric", metric, keras.metrics.get, keras.metrics)
     return list(metrics)
+
+
+def check_count(name: str, number: Any) -> None:
+    """Raises TrainingError unless an argument is a whole number from 1."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise TrainingError(
+            f"Expected {name} as a whole number from 1. Received: {name}={number!r}."
+        )
 
 
 def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType) -> None:

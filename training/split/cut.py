@@ -45,8 +45,13 @@ def cut(model: keras.Model) -> Cut:
             "Expected a model with dense layers after its lookups, to split its step. "
             f"Received: {model.name!r}, an output of which has none. Use split=False."
         )
+    histories = [(tensor, tensor._keras_history) for tensor in model.inputs]  # noqa: SLF001
     lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
-    return Cut(lookup, keras.Model(border, model.outputs[0] if sequential else model.output))
+    tower = keras.Model(border, model.outputs[0] if sequential else model.output)
+    for tensor, history in histories:
+        # Keras takes an input that the tower has too for its own, and could not save the model.
+        tensor._keras_history = history  # noqa: SLF001
+    return Cut(lookup, tower)
 
 
 def is_lookup(layer: Any) -> bool:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-# Where the host decides what comes next.
-HOST = "/cpu:0"
-
 
 def install(model: keras.Model) -> None:
     """Gives a compiled model a training function that lets the host run ahead of the GPU.
 
-    Keras' own joins two truths that the host knows, that steps are left and that there is a batch,
-    on the GPU, and fetches the result. So each step waits until the GPU has finished the one
-    before, and then the GPU until the next has been sent to it.
+    Keras' own joins several steps by conditions in the graph: whether steps are left, and whether
+    there is a batch. What they say TensorFlow copies to the GPU, behind all work that waits there,
+    and sends what depends on it after that. So the GPU waits for the host after each step. Here
+    the host decides, in Python.
     """
 
     def make_train_function(force: bool = False) -> None:
         if model.train_function is None or force:
-            model.train_function = _train_function(model)
+            model.train_function = _TrainFunction(model)
 
     model.make_train_function = make_train_function
 
@@ -33,20 +31,70 @@ def uninstall(model: keras.Model) -> None:
     vars(model).pop("make_train_function", None)
 
 
-def _train_function(model: keras.Model) -> Callable[[Any], Any]:
-    most = model.steps_per_execution
-    step = tf.function(lambda batch: model.train_step(_present(batch)), autograph=False)
-    steps = tf.function(lambda iterator: _steps(step, iterator, most), autograph=False)
+class _TrainFunction:
+    """What Keras calls for `steps_per_execution` steps, or those that there are batches for."""
 
-    def run(iterator: Any) -> Any:
-        """What Keras calls with an iterator of TensorFlow's, or for one batch with Python's."""
+    def __init__(self, model: keras.Model) -> None:
+        self._most = model.steps_per_execution
+        step = model.train_step
+        self._step = tf.function(step, autograph=False)
+        self._next_step = tf.function(
+            lambda iterator: step(_present(iterator.get_next())), autograph=False
+        )
+
+    def __call__(self, iterator: Iterator[Any]) -> dict[str, Any]:
+        """Trains on the next batches.
+
+        Args:
+            iterator: TensorFlow's of a dataset; or Python's, which `train_on_batch` has.
+
+        Returns:
+            the metrics after the last step.
+
+        Raises:
+            tf.errors.OutOfRangeError: there is no batch.
+        """
         if isinstance(iterator, tf.data.Iterator):
-            return steps(iterator)
-        for batch in itertools.islice(iterator, most):
-            logs = step(batch)
+            logs = self._steps(iterator)
+        else:
+            for batch in itertools.islice(iterator, self._most):
+                logs = self._step(batch)
+        return {name: _readable(value) for name, value in logs.items()}
+
+    def _steps(self, iterator: Any) -> Mapping[str, tf.Tensor]:
+        logs = self._next_step(iterator)
+        try:
+            for _ in range(self._most - 1):
+                logs = self._next_step(iterator)
+        except tf.errors.OutOfRangeError:
+            pass  # the steps that there were batches for
         return logs
 
-    return run
+
+def _readable(value: Any) -> Any:
+    # A metric may also have a vector or a dictionary for a result.
+    is_number = isinstance(value, tf.Tensor) and value.shape == ()
+    return Later(value) if is_number and "GPU" in value.device else value
+
+
+class Later:
+    """A number that a GPU has still to make.
+
+    Keras reads what it tells callbacks in a thread of its own. A tensor it would wait for within
+    CUDA, which lets no other thread send work meanwhile; a function of TensorFlow waits outside.
+    """
+
+    def __init__(self, tensor: tf.Tensor) -> None:
+        self._tensor = tensor
+
+    def __float__(self) -> float:
+        return float(_on_host(self._tensor))
+
+
+@tf.function(autograph=False)
+def _on_host(tensor: tf.Tensor) -> tf.Tensor:
+    with tf.device("/cpu:0"):
+        return tf.identity(tensor)
 
 
 def _present(batch: Any) -> Any:
@@ -54,42 +102,3 @@ def _present(batch: Any) -> Any:
     return keras.tree.map_structure(
         lambda part: None if isinstance(part, tf.experimental.Optional) else part, batch
     )
-
-
-def _movable(batch: Any) -> Any:
-    """The batch with int64 for int32, which TensorFlow takes through the host between functions."""
-    return keras.tree.map_structure(
-        lambda part: tf.cast(part, tf.int64) if _is_int32(part) else part, batch
-    )
-
-
-def _is_int32(part: Any) -> bool:
-    return isinstance(part, tf.Tensor) and part.dtype == tf.int32
-
-
-def _steps(
-    step: Callable[[Any], Mapping[str, tf.Tensor]], iterator: Any, most: int
-) -> Mapping[str, tf.Tensor]:
-    """Takes `most` steps, or those that there are batches for; what the last one gives.
-
-    Raises:
-        tf.errors.OutOfRangeError: there is no batch.
-    """
-    logs = step(_movable(iterator.get_next()))
-    if most == 1:
-        return logs
-
-    def fetched(count: tf.Tensor, batch: Any) -> Any:
-        return tf.cond(count < most, iterator.get_next_as_optional, lambda: batch)
-
-    def goes_on(count: tf.Tensor, logs: Any, batch: Any) -> tf.Tensor:  # noqa: ARG001
-        is_there = batch.has_value()
-        with tf.device(HOST):
-            return tf.logical_and(count < most, is_there)
-
-    def body(count: tf.Tensor, logs: Any, batch: Any) -> Any:
-        logs = step(_movable(batch.get_value()))
-        return count + 1, logs, fetched(count + 1, batch)
-
-    start = (tf.constant(1), logs, iterator.get_next_as_optional())
-    return tf.while_loop(goes_on, body, start)[1]

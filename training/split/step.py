@@ -9,15 +9,17 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.split.choice import either
 from training.split.cut import cut, is_compilable
-from training.split.loop import HOST
 from training.split.precision import faster
+
+# Where shapes are known, and decided upon.
+_HOST = "/cpu:0"
 
 
 class _Result(NamedTuple):
     """What the tower's part of a step gives back; nothing is assigned in it."""
 
-    loss: tf.Tensor
     outputs: Any
     lookup_gradients: list[Any]
     gradients: list[tf.Tensor | None]
@@ -28,12 +30,12 @@ class SplitStep:
     """A `train_step` of a Keras model in two parts.
 
     What can be compiled is one function that XLA compiles: the dense layers, forward and backward,
-    and the lookups of single ids before them. It gives back the loss, the predictions and the
-    gradients, those of tables as rows. It assigns nothing, since XLA's scatter on repeated ids is
-    slow on a GPU, and so is compiling assignments: what changes tables is the optimizer, by
-    TensorFlow's own kernels. Lists have other shapes in each batch, for which XLA would compile
-    anew: where a model takes some, its lookups are TensorFlow's own kernels, too, and the function
-    takes the looked-up vectors and gives back their gradients.
+    and the lookups of single ids before them. It gives back the predictions, the gradients, those
+    of tables as rows, and other state as it is then, such as the mean loss. It assigns nothing,
+    since XLA's scatter on repeated ids is slow on a GPU, and so is compiling assignments: what
+    changes tables is the optimizer, by TensorFlow's own kernels. Lists have other shapes in each
+    batch, for which XLA would compile anew: where a model takes some, its lookups are TensorFlow's
+    own kernels, too, and the function takes the looked-up vectors and gives back their gradients.
 
     XLA compiles for each batch size anew. Only the largest batch size that came along is compiled
     for; a smaller batch, as the last of an epoch, is computed without XLA.
@@ -53,14 +55,14 @@ class SplitStep:
         self._check()
         tower = self.parts.tower
         self._target = faster(tower, policy, aligned=xla)
-        # Not inlined: that would put its operations that run on the host, and with them a wait for
-        # the GPU, into every step, though they are rarely needed.
+        # Not inlined: in a branch TensorFlow has all operations on the GPU, and some belong on the
+        # host.
         self._plain = tf.function(
             self._compute, autograph=False, experimental_attributes={"_noinline": xla}
         )
         self._compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
-        with tf.device(HOST):
+        with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def _check(self) -> None:
@@ -85,7 +87,10 @@ class SplitStep:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         tables = self.parts.lookup.trainable_variables
         # Asked now, since checks of ids are switched on and off after the model is compiled.
-        if is_compilable(self.parts):
+        joined = is_compilable(self.parts)
+        y, weight = _widened((y, weight))
+        x = x if joined and self._xla else _widened(x)
+        if joined:
             result = self._run(_taken(self.parts.lookup, x), y, weight, joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
         else:
@@ -99,7 +104,6 @@ class SplitStep:
         self._assign(result.updates)
         variables = self.model.trainable_variables
         self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
-        self._track_loss(result.loss, _rows(x, y))
         return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
 
     def _look_up(self, x: Any) -> list[tf.Tensor]:
@@ -115,18 +119,12 @@ class SplitStep:
     def _run(self, given: Any, y: Any, weight: Any, *, joined: bool) -> _Result:
         if not self._xla:
             return self._plain(given, y, weight, joined)
-        # A shape is known to the host. Compared on a GPU, it would have to come back from there,
-        # and the host could not run ahead.
         size = _rows(given, y)
-        with tf.device(HOST):
+        with tf.device(_HOST):
             size = tf.cast(size, tf.int64)
             largest = self._largest.assign(tf.maximum(self._largest, size))
             is_full = tf.equal(size, largest)
-        return tf.cond(
-            is_full,
-            lambda: self._compiled(given, y, weight, joined),
-            lambda: self._plain(given, y, weight, joined),
-        )
+        return either(is_full, self._compiled, self._plain, given, y, weight, joined)
 
     def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
         """Forward and backward, from the features if `joined`, else from what was looked up."""
@@ -139,13 +137,14 @@ class SplitStep:
                 border = self._look_up(given) if joined else given
                 outputs, loss = self._forward(border, y, weight, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
+                self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
         updates = {
             str(number): value
             for number, variable in enumerate(self._state(self._target))
             if (value := scope.get_current_value(variable)) is not None
         }
-        return _Result(loss, outputs, lookup_gradients, gradients, updates)
+        return _Result(outputs, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
         """What the variables are while the tower runs, those of the layers' copies too."""
@@ -195,6 +194,14 @@ def _taken(model: keras.Model, x: Any) -> Any:
     if isinstance(x, dict) and isinstance(model.input, dict):
         return {name: tensor for name, tensor in x.items() if name in model.input}
     return x
+
+
+def _widened(data: Any) -> Any:
+    """Data with int64 for int32, which most operations take to the host, but for those of XLA."""
+    return keras.tree.map_structure(
+        lambda part: tf.cast(part, tf.int64) if getattr(part, "dtype", None) == tf.int32 else part,
+        data,
+    )
 
 
 def _rows(given: Any, y: Any) -> tf.Tensor:

@@ -53,12 +53,16 @@ def direct_table(keys: Array, first: int, missing: int) -> tuple[Array, int, int
 
 
 def _by_address(table: Array, low: int, high: int) -> Find:
+    # Of few values numpy takes longer to see what a Python number is than to compute with it,
+    # and longest in np.clip.
+    first, last = np.array(low), np.array(high)
+
     def find(values: Array) -> Array:
         if values.dtype == np.uint64:
             values = np.minimum(values, np.uint64(max(high, 0)))
-        slots = np.clip(values.astype(np.int64, copy=False), low, high)
-        slots -= low
-        return table[slots]
+        slots = np.minimum(np.maximum(values.astype(np.int64, copy=False), first), last)
+        found: Array = table[slots - first]
+        return found
 
     return find
 

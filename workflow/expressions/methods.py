@@ -27,6 +27,17 @@ _UFUNCS = {
     "invert": "logical_not",
 }
 
+# What people write who come from pandas.
+_MEANT = {
+    "astype": "cast",
+    "fillna": "fill_null",
+    "isna": "is_null",
+    "isnull": "is_null",
+    "notna": "~column.is_null()",
+    "notnull": "~column.is_null()",
+    "dt": "ops.DatePart",
+}
+
 Operand = Any  # an Expression, or a Python or numpy scalar
 
 
@@ -213,7 +224,7 @@ class Methods(ABC):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        hint = " Did you mean cast?" if name == "astype" else ""
+        hint = f" Did you mean {_MEANT[name]}?" if name in _MEANT else ""
         raise ExpressionError(f"A column has no method {name!r}.{hint} {vocabulary()}")
 
 

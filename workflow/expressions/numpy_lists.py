@@ -50,8 +50,10 @@ def ranges(starts: Array, lengths: Array) -> Array:
         >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
         [5, 6, 0, 1, 2]
     """
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+    ends = lengths.cumsum()
+    shifts: Array = (starts - ends + lengths).repeat(lengths)
+    shifts += np.arange(len(shifts))
+    return shifts
 
 
 def list_slice(step: Step, _: Sequence[Type]) -> Function:

@@ -5,7 +5,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,14 +32,21 @@ def gather(step: Step, _: Sequence[Type]) -> Function:
     if not table.is_list:
         return _gather_scalars(table)
     take, size = gather_lists(table), table.rows
-    return lambda positions: take(
-        np.where(_rows_found(positions, size), positions.array.astype(np.int64), size)
-    )
+    rows_of = _rows(size)
+    return lambda positions: take(rows_of(positions))
 
 
-def _rows_found(positions: Column, size: int) -> Array:
-    found: Array = (positions.array >= 0) & (positions.array < size)
-    return found if positions.valid is None else found & positions.valid
+def _rows(size: int) -> Callable[[Column], Array]:
+    """A function from positions to rows of a table, `size` for what is nowhere in it."""
+    nowhere = np.array(size, np.uint64)
+
+    def apply(positions: Column) -> Array:
+        # Unsigned, what is negative is beyond any table.
+        bits = positions.array.astype(np.int64, copy=False).view(np.uint64)
+        rows = np.minimum(bits, nowhere).view(np.int64)
+        return rows if positions.valid is None else np.where(positions.valid, rows, size)
+
+    return apply
 
 
 def _gather_scalars(table: Column) -> Function:
@@ -48,11 +55,11 @@ def _gather_scalars(table: Column) -> Function:
     if values.dtype == object:
         values[-1] = ""
     valid = None if table.valid is None else np.append(table.valid, False)
+    rows_of = _rows(size)
 
     def apply(positions: Column) -> Column:
-        found = _rows_found(positions, size)
-        rows = np.where(found, positions.array.astype(np.int64), size)
-        present = found if valid is None else valid[rows]
+        rows = rows_of(positions)
+        present = rows < size if valid is None else valid[rows]
         return Column(values[rows], None if present.all() else present, positions.lengths)
 
     return apply

@@ -139,8 +139,13 @@ def _cast(step: Step, types: Sequence[Type]) -> Function:
     limits = np.iinfo(want.numpy)
     if have.is_integer:
         own = np.iinfo(have.numpy)
-        lower, upper = max(limits.min, own.min), min(limits.max, own.max)
-        return elementwise(lambda a: np.clip(a, lower, upper).astype(want.numpy), None)
+        # As arrays: of few values numpy takes longer to see what a Python number is, and longest
+        # in np.clip, than to compute with it.
+        lower = np.array(max(limits.min, own.min), have.numpy)
+        upper = np.array(min(limits.max, own.max), have.numpy)
+        return elementwise(
+            lambda a: np.minimum(np.maximum(a, lower), upper).astype(want.numpy), None
+        )
     return elementwise(lambda a: _saturate(a, limits), None)
 
 

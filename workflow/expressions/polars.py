@@ -6,7 +6,7 @@ of any size streams through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -27,18 +27,26 @@ from .types import Root, Type, element_root, promote
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
 
 
-def expressions(program: Program, verbs: Mapping[str, Compile] | None = None) -> list[pl.Expr]:
+def expressions(
+    program: Program,
+    verbs: Mapping[str, Compile] | None = None,
+    made_before: Collection[str] = (),
+) -> list[pl.Expr]:
     """The program's outputs as Polars expressions over a frame of its inputs.
 
     Args:
         program: what to make of each row.
         verbs: what each verb is in Polars, where it is not what `VERBS` says.
+        made_before: inputs that such expressions have made, and are taken as they are: of data
+            NaN is null, of what was computed it is not.
     """
-    made = _compile(program, VERBS if verbs is None else verbs)
+    made = _compile(program, VERBS if verbs is None else verbs, made_before)
     return [made[step].alias(column.name) for column, step in program.outputs]
 
 
-def _compile(program: Program, verbs: Mapping[str, Compile]) -> list[pl.Expr]:
+def _compile(
+    program: Program, verbs: Mapping[str, Compile], made_before: Collection[str]
+) -> list[pl.Expr]:
     """Each step as a Polars expression, in order, so that depth costs no recursion."""
     made: list[pl.Expr] = []
     # A step over the elements of a list, as Polars' list.eval wants it; a constant is the same in both.
@@ -54,7 +62,10 @@ def _compile(program: Program, verbs: Mapping[str, Compile]) -> list[pl.Expr]:
             made.append(made[root].list.eval(elements[number]))
         else:
             operands = [made[o] for o in step.operands]
-            made.append(step_expression(program, step, types, operands, verbs))
+            if step.verb == "source" and step.parameters["name"] in made_before:
+                made.append(pl.col(step.parameters["name"]))
+            else:
+                made.append(step_expression(program, step, types, operands, verbs))
             elements.append(made[number] if root is None else pl.element())
     return made
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from .polars import VERBS, Compile, expressions, step_expression
+from .polars import VERBS, Compile, expressions
 from .polars_buckets import bucketize_by_search
 from .polars_gpu_verbs import divide, gather, log1p, lookup, modulo
+from .polars_stages import Stages, compile_stages
 from .program import Program, Step
 
 # Said in other Polars expressions, which run on the GPU.
@@ -45,55 +46,23 @@ def expressions_on_gpu(program: Program) -> list[pl.Expr]:
     return expressions(program, VERBS_ON_GPU)
 
 
-class QueryOnGpu:
-    """A program that is one query for cuDF, ready to be asked of frames of its inputs.
+def stages_on_gpu(program: Program) -> Stages:
+    """A program that is one query for cuDF, in the stages that `run_stages` puts together.
 
     Args:
         program: what to make of each row.
 
     Example:
         >>> from workflow import Workflow, ops
+        >>> from workflow.expressions.polars_stages import run_stages
         >>> ids = {"userId": [7, 7, 9]}
-        >>> query = QueryOnGpu(Workflow(["userId"] >> ops.Categorify()).fit(ids).program)
-        >>> query(pl.LazyFrame(ids)).collect()["userId"].to_list()
+        >>> query = stages_on_gpu(Workflow(["userId"] >> ops.Categorify()).fit(ids).program)
+        >>> run_stages(pl.LazyFrame(ids), query).collect()["userId"].to_list()
         [3, 3, 4]
     """
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._made: list[pl.Expr] = []
-        # The steps that become columns first, one group after the other, and for each step how many
-        # of the groups its expression needs.
-        self._columns: list[dict[str, pl.Expr]] = []
-        self._needs: list[int] = []
-        for step in program.steps:
-            self._add(step)
-
-    def __call__(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The outputs, lazily, rows in the order of the given frame's."""
-        for columns in self._columns:
-            frame = frame.with_columns(**columns)
-        outputs = self._program.outputs
-        return frame.select(self._made[step].alias(column.name) for column, step in outputs)
-
-    def _add(self, step: Step) -> None:
-        if step.verb in _REPEATING:
-            for operand in step.operands:
-                self._make_column(operand)
-        operands = [self._made[operand] for operand in step.operands]
-        types = [self._program.steps[operand].type for operand in step.operands]
-        self._made.append(step_expression(self._program, step, types, operands, VERBS_ON_GPU))
-        self._needs.append(max((self._needs[operand] for operand in step.operands), default=0))
-
-    def _make_column(self, step: int) -> None:
-        name, need = f"@{step}", self._needs[step]
-        is_column = any(name in columns for columns in self._columns)
-        if is_column or self._program.steps[step].verb in ("source", "constant"):
-            return
-        if need == len(self._columns):
-            self._columns.append({})
-        self._columns[need][name] = self._made[step]
-        self._made[step], self._needs[step] = pl.col(name), need + 1
+    repeated = {o for step in program.steps if step.verb in _REPEATING for o in step.operands}
+    kept = {o for o in repeated if program.steps[o].verb not in ("source", "constant")}
+    return compile_stages(program, VERBS_ON_GPU, kept)
 
 
 def is_one_query(program: Program) -> bool:

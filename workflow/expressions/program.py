@@ -160,6 +160,8 @@ class _Builder:
         return self._step(Step("cast", (step,), {"dtype": dtype}, type_))
 
     def _step(self, step: Step) -> int:
+        if step.verb == "cast" and step.type == self.steps[step.operands[0]].type:
+            return step.operands[0]
         parameters = tuple(
             # By its text, since 0.0 equals -0.0 and NaN does not equal itself.
             (k, id(v) if isinstance(v, Column) else (type(v), repr(v)))

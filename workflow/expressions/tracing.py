@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from workflow.dtypes import SchemaError
+
 from .methods import vocabulary
 from .program import Program
 from .tree import Expression, call
@@ -14,6 +16,10 @@ from .types import ExpressionError
 class Frame(Mapping[str, Expression]):
     """The columns that a traced function may read, as `df["age"]` or `df.age`.
 
+    Args:
+        columns: by name.
+        advice: what to do about one that is missing, for the error.
+
     Example:
         >>> from .tree import source
         >>> from .types import Type
@@ -21,14 +27,13 @@ class Frame(Mapping[str, Expression]):
         greater(age, 18)
     """
 
-    def __init__(self, columns: Mapping[str, Expression]) -> None:
-        self._columns = dict(columns)
+    def __init__(self, columns: Mapping[str, Expression], advice: str = "") -> None:
+        self._columns, self._advice = dict(columns), advice
 
     def __getitem__(self, name: str) -> Expression:
         if name not in self._columns:
-            raise ExpressionError(
-                f"No column {name!r}. There are: {', '.join(self._columns) or 'none'}."
-            )
+            have = ", ".join(self._columns) or "none"
+            raise ExpressionError(f"No column {name!r}. There are: {have}. {self._advice}".rstrip())
         return self._columns[name]
 
     def __getattr__(self, name: str) -> Expression:
@@ -55,7 +60,7 @@ def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Express
     name = getattr(function, "__name__", repr(function))
     try:
         result = function(*columns)
-    except ExpressionError as error:
+    except (ExpressionError, SchemaError) as error:
         raise ExpressionError(f"{name} cannot be traced: {error}") from error
     except Exception as error:
         raise ExpressionError(

@@ -158,15 +158,9 @@ def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: 
     """
     left = set(names)
     kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
-    renamed: dict[str, Column] = {}
-    for new, old in enumerate(kept):
-        start = f"{prefix}{old}."
-        renamed |= {
-            f"{prefix}{new}.{k.removeprefix(start)}": c
-            for k, c in state.items()
-            if k.startswith(start)
-        }
-    return renamed
+    places = {f"{prefix}{old}": f"{prefix}{new}" for new, old in enumerate(kept)}
+    parts = ((*name.partition("."), column) for name, column in state.items())
+    return {f"{places[n]}.{table}": column for n, _, table, column in parts if n in places}
 
 
 def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequence[str]) -> None:

@@ -22,7 +22,8 @@ def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) 
         schema = column if isinstance(column, ColumnSchema) else column.schema
         require(
             schema.info.is_integer or schema.info.kind == "float",
-            f"{operator.label} needs numbers. Received: column {schema.name!r}, {schema}.",
+            f"{operator.label} needs numbers. Received: column {schema.name!r}, {schema}. "
+            f'Choose columns of numbers, as in node[["a", "b"]] >> {operator.label}().',
         )
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.feature import Feature, Features
+from workflow.feature import Features
 from workflow.operator import Example, Operator, Partials, State
 from workflow.schema import ColumnSchema, Schema
 
+from ._filling import filled_column
 from ._numbers import expect_numbers, finite_values
 from ._state import expect_numbers_of_columns
 
@@ -41,7 +41,8 @@ class FillMedian(Operator):
     the median of all elements.
 
     Args:
-        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing.
+        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It
+            has the column's tags; a network that takes floats wants it cast.
 
     Raises:
         WorkflowError: a column that does not hold numbers.
@@ -103,14 +104,9 @@ class FillMedian(Operator):
         """The columns without nulls."""
         (medians,) = expect_numbers_of_columns(state, ["median"], columns)
         filled: Features = {}
-        for (name, feature), median in zip(columns.items(), medians, strict=True):
-            column = feature.expression
-            value = column.fill_null(_fitting(median, feature.schema))
-            filled[name] = Feature.of(name, value, feature.schema)
-            if self.add_binary_cols:
-                indicator = f"{name}_filled"
-                require(indicator not in columns, f"Column {indicator!r} exists. Rename it.")
-                filled[indicator] = Feature.of(indicator, column.is_null(), feature.schema)
+        for feature, median in zip(columns.values(), medians, strict=True):
+            value = feature.expression.fill_null(_fitting(median, feature.schema))
+            filled |= filled_column(feature, value, columns, indicator=self.add_binary_cols)
         return filled
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workflow.checks import require
-from workflow.feature import Feature, Features
+from workflow.feature import Features
 from workflow.operator import Example, Operator, State
+
+from ._filling import filled_column
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class FillMissing(Operator):
     Args:
         fill_val: the value, a finite number (NaN would be missing again); it keeps the column's
             dtype.
-        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing.
+        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It
+            has the column's tags; a network that takes floats wants it cast.
 
     Lists: null elements are filled; a null list is an empty list before it comes here.
 
@@ -50,9 +53,5 @@ class FillMissing(Operator):
                 value.type.dtype == column.type.dtype,
                 f"{self.fill_val!r} does not fit into column {name!r}, which is {column.type.dtype}.",
             )
-            filled[name] = Feature.of(name, value, feature.schema)
-            if self.add_binary_cols:
-                indicator = f"{name}_filled"
-                require(indicator not in columns, f"Column {indicator!r} exists. Rename it.")
-                filled[indicator] = Feature.of(indicator, column.is_null(), feature.schema)
+            filled |= filled_column(feature, value, columns, indicator=self.add_binary_cols)
         return filled

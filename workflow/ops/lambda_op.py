@@ -82,7 +82,8 @@ class LambdaOp(Operator):
             require(name in self.f, f"The saved LambdaOp knows no column {name!r}.")
             return inline(self.f[name], columns)[name]
         if _parameters(self.f) > 1:
-            return trace(self.f, columns[name], Frame(columns))
+            frame = Frame(columns, 'Name further ones in dependency=["a", "b"].')
+            return trace(self.f, columns[name], frame)
         return trace(self.f, columns[name])
 
     def to_config(self, columns: Features) -> dict[str, Any]:

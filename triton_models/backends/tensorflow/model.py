@@ -8,11 +8,13 @@ with numpy and TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import Tensors
@@ -53,7 +55,7 @@ DATATYPES = {
 
 
 class TritonPythonModel(ModelBackend):
-    """A SavedModel's signature, called eagerly. The name is the one Triton looks for."""
+    """A SavedModel's signature in a session. The name is the one Triton looks for."""
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
@@ -61,39 +63,29 @@ class TritonPythonModel(ModelBackend):
         return complete_config(TritonPythonModel(), auto_complete_model_config)
 
     def load(self, path: Path, config: Mapping[str, Any], device: int | None) -> None:
-        """Load the SavedModel and find its signature.
+        """Load the SavedModel into a session and find its signature.
 
         Raises:
             ConfigError: no SavedModel with that tag, no such signature, or a dtype that Triton
                 does not know.
         """
-        _configure(config, device)
         folder = path / (config.get("default_model_filename") or "model.savedmodel")
         tag = parameter(config, "TF_GRAPH_TAG", "serve")
-        # The signature does not keep the variables alive, the loaded object does.
-        self._loaded = tf.saved_model.load(str(folder), tags=[tag])
+        session, signatures = _open(folder, tag, _session_config(config, device))
         name = parameter(config, "TF_SIGNATURE_DEF", "serving_default")
-        if name not in self._loaded.signatures:
+        if name not in signatures:
             raise ConfigError(
                 f"Expected the signature {name!r} (parameter TF_SIGNATURE_DEF) in {folder}. "
-                f"Received: a SavedModel with the signatures {sorted(self._loaded.signatures)}."
+                f"Received: a SavedModel with the signatures {sorted(signatures)}."
             )
-        signature = self._loaded.signatures[name]
-        self.inputs = _types(signature.structured_input_signature[1])
-        self.outputs = _types(signature.structured_outputs)
-        self._run = _positional(signature, list(self.inputs), list(self.outputs), device)
+        inputs, outputs = dict(signatures[name].inputs), dict(signatures[name].outputs)
+        self.inputs, self.outputs = _types(inputs), _types(outputs)
+        self._run = _callable(session, inputs.values(), outputs.values())
 
     def call(self, tensors: Tensors) -> Tensors:
         """Call the signature once. Dtypes are as the config says; nothing is cast."""
-        # An operation takes arrays, and faster than what `tf.constant` makes of them; but of an
-        # empty array of objects it could not tell that they are strings. DLPack would save a copy,
-        # and aborts the process on a buffer that is not aligned.
-        arguments = [
-            tf.constant(array, tf.string) if array.dtype == object else array
-            for array in map(tensors.__getitem__, self.inputs)
-        ]
-        answered = self._run(arguments)
-        return {name: tensor.numpy() for name, tensor in zip(self.outputs, answered, strict=True)}
+        answered = self._run(*map(tensors.__getitem__, self.inputs))
+        return dict(zip(self.outputs, answered, strict=True))
 
     def is_server_fault(self, error: Exception) -> bool:
         """Out of memory and TensorFlow's own failures are not the request's fault."""
@@ -101,56 +93,89 @@ class TritonPythonModel(ModelBackend):
         return isinstance(error, faults) or super().is_server_fault(error)
 
 
-def _positional(
-    signature: Any, inputs: Sequence[str], outputs: Sequence[str], device: int | None
-) -> Callable[[list[Any]], Sequence[Any]]:
-    """A signature as a function of tensors in the order of `inputs`, to those of `outputs`."""
+def _session_config(config: Mapping[str, Any], device: int | None) -> Any:
+    """Threads, and the one GPU that an instance sees, or none."""
+    made = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=thread_count(config, "TF_NUM_INTRA_THREADS", 0),
+        inter_op_parallelism_threads=thread_count(config, "TF_NUM_INTER_THREADS", 0),
+        allow_soft_placement=True,
+    )
+    if device is None or device >= len(tf.config.list_physical_devices("GPU")):
+        made.device_count["GPU"] = 0
+    else:
+        made.gpu_options.visible_device_list = str(device)
+        made.gpu_options.allow_growth = True
+    return made
 
-    def in_order(*tensors: Any) -> list[Any]:
-        answered = signature(**dict(zip(inputs, tensors, strict=True)))
-        return [answered[name] for name in outputs]
 
-    specs = signature.structured_input_signature[1]
-    traced = tf.function(in_order, autograph=False)
-    function = traced.get_concrete_function(*[specs[name] for name in inputs])
-    if device is not None:
-        # The operation below would first copy all of its arguments to the GPU, even strings.
-        return lambda arguments: function(*map(tf.constant, arguments))
-    captured = function.captured_inputs
-    dtypes = [tensor.dtype for tensor in function.outputs]
+def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
+    """A session that holds a SavedModel, and the signatures by name.
 
-    def run(arguments: list[Any]) -> Sequence[Any]:
-        # What TensorFlow's own call comes to, without the Python before it, which binds
-        # arguments, watches for gradients, and takes longer than a small network.
-        return tf.raw_ops.StatefulPartitionedCall(
-            args=[*arguments, *captured], Tout=dtypes, f=function
-        )
+    Raises:
+        ConfigError: no SavedModel with that tag.
+    """
+    session, signatures = _load(folder, tag, config)
+    if _is_complete(session):
+        return session, signatures
+    # Only TensorFlow 2 finds the values of Keras variables that were saved as such; what it
+    # loads and saves has plain ones.
+    with tempfile.TemporaryDirectory() as anew:
+        loaded = tf.saved_model.load(str(folder), tags=[tag])
+        tf.saved_model.save(loaded, anew, signatures=dict(loaded.signatures))
+        return _load(Path(anew), tag, config)
 
+
+def _load(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
+    # It calls this loader, the one that the C++ servers have, deprecated.
+    tf.get_logger().setLevel("ERROR")
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    try:
+        with session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.load(session, [tag], str(folder))
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(
+            f"Expected a SavedModel with the tag {tag!r} (parameter TF_GRAPH_TAG) in {folder}. "
+            f"Received: {error}"
+        ) from error
+    # TensorFlow's own, which initialise tables, begin so.
+    mine = {n: s for n, s in loaded.signature_def.items() if not n.startswith("__saved_model")}
+    return session, mine
+
+
+def _is_complete(session: Any) -> bool:
+    """Whether all of a session's variables have values."""
+    with session.graph.as_default():
+        known = [
+            tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0])
+            for operation in session.graph.get_operations()
+            if operation.type == "VarHandleOp"
+        ]
+    return all(session.run(known))
+
+
+def _callable(
+    session: Any, inputs: Iterable[Any], outputs: Iterable[Any]
+) -> Callable[..., list[Any]]:
+    """A function from arrays to arrays, which keeps its session alive.
+
+    It is what `Session.run` comes to after its Python, and runs in the thread that calls it, where
+    the graph is on one device: to wake another takes longer than a small network.
+    """
+    options = config_pb2.CallableOptions(
+        feed=[tensor.name for tensor in inputs], fetch=[tensor.name for tensor in outputs]
+    )
+    options.run_options.inter_op_thread_pool = -1
+    run: Callable[..., list[Any]] = session._make_callable_from_options(options)  # noqa: SLF001
     return run
 
 
-def _types(specs: Mapping[str, Any]) -> dict[str, TensorType]:
+def _types(tensors: Mapping[str, Any]) -> dict[str, TensorType]:
     types = {}
-    for name, spec in specs.items():
-        if spec.dtype not in DATATYPES:
-            raise ConfigError(f"Triton has no datatype for {name!r}. Received: {spec.dtype.name}.")
-        dims = None if spec.shape.rank is None else spec.shape.as_list()
-        shape = None if dims is None else tuple(-1 if dim is None else dim for dim in dims)
-        types[name] = TensorType(DATATYPES[spec.dtype], shape)
+    for name, tensor in tensors.items():
+        dtype = tf.as_dtype(tensor.dtype)
+        if dtype not in DATATYPES:
+            raise ConfigError(f"Triton has no datatype for {name!r}. Received: {dtype.name}.")
+        shape = tensor.tensor_shape
+        dims = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
+        types[name] = TensorType(DATATYPES[dtype], dims)
     return types
-
-
-def _configure(config: Mapping[str, Any], device: int | None) -> None:
-    """Set threads and the visible GPU, before TensorFlow's first operation."""
-    tf.config.threading.set_intra_op_parallelism_threads(
-        thread_count(config, "TF_NUM_INTRA_THREADS", 0)
-    )
-    tf.config.threading.set_inter_op_parallelism_threads(
-        thread_count(config, "TF_NUM_INTER_THREADS", 0)
-    )
-    gpus = tf.config.list_physical_devices("GPU")
-    if device is None or device >= len(gpus):
-        tf.config.set_visible_devices([], "GPU")
-        return
-    tf.config.set_visible_devices(gpus[device], "GPU")
-    tf.config.experimental.set_memory_growth(gpus[device], True)

@@ -1,0 +1,83 @@
+"""A function of TensorFlow as a graph without variables, of which the large ones are inputs.
+
+Converting constants is what takes tf2onnx long, and what a graph may not hold more than 2 GB of.
+So the large weights stay outside: their places are taken by one zero each while TensorFlow
+freezes the graph, and by inputs afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Weights with more bytes are left out.
+LARGE = 100_000
+
+
+@dataclass(frozen=True)
+class FrozenGraph:
+    """A graph without variables.
+
+    Attributes:
+        graph: the `GraphDef`.
+        outputs: the names of its outputs.
+        tables: the large variables, by the names of the inputs that stand for them.
+    """
+
+    graph: Any
+    outputs: list[str]
+    tables: dict[str, Any]
+
+
+def freeze(function: Any) -> FrozenGraph:
+    """The graph of a concrete function, small variables as constants and large ones as inputs.
+
+    Raises:
+        ValueError: a use of variables that TensorFlow cannot freeze.
+    """
+    # TensorFlow's own function has no way to leave values out; tf2onnx uses these parts as well.
+    from tensorflow.python.framework import convert_to_constants  # noqa: PLC0415
+
+    large = _large_variables(function)
+
+    class Converter(convert_to_constants._FunctionConverterDataInEager):  # noqa: SLF001
+        """Reads the small variables alone."""
+
+        def _eval(self, tensor: Any) -> Any:
+            if any(tensor is variable for variable in large.values()):
+                return np.zeros((1,) * len(tensor.shape), tensor.dtype.as_numpy_dtype)
+            return super()._eval(tensor)
+
+    data = Converter(function, lower_control_flow=False, aggressive_inlining=True)
+    graph, _ = convert_to_constants._replace_variables_by_constants(data)  # noqa: SLF001
+    for node in graph.node:
+        if node.name in large:
+            _make_input(node, large[node.name])
+    outputs = [tensor.name for tensor in function.outputs]
+    return FrozenGraph(graph, outputs, {f"{name}:0": v for name, v in large.items()})
+
+
+def _large_variables(function: Any) -> dict[str, Any]:
+    """The large variables, by the names of the nodes that stand for them."""
+    names = {
+        id(given): inner.op.name
+        for given, (_, inner) in zip(function.captured_inputs, function.graph.captures, strict=True)
+    }
+    return {
+        names[id(variable.handle)]: variable
+        for variable in function.graph.variables
+        if np.prod(variable.shape) * variable.dtype.size > LARGE and id(variable.handle) in names
+    }
+
+
+def _make_input(node: Any, variable: Any) -> None:
+    """Turn the constant that stands for a variable into an input."""
+    node.op = "Placeholder"
+    node.attr.clear()
+    node.attr["dtype"].type = variable.dtype.as_datatype_enum
+    shape = node.attr["shape"].shape
+    shape.CopyFrom(variable.shape.as_proto())
+    # TensorFlow's optimiser makes a tensor of zeros of every input whose shape is known.
+    shape.dim[0].size = -1

@@ -1,0 +1,160 @@
+"""Rows into batches: what TensorFlow does for it, compiled.
+
+This runs in the reader's thread, which must not run eager operations with arguments on the host
+(bounds, shapes, axes, sizes): on a GPU, TensorFlow passes those of all threads through one
+rendezvous, where they meet those of the user's thread (tensorflow#62523). Each call of a compiled
+function has a rendezvous of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from loader.gpu.packing import Packing, Rows, carrier
+
+# Batches of which elements are cut in one call: compiled once, for any number of batches.
+_TOGETHER = 64
+
+Tensors = tuple[tf.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The first rows as batches, and the rows after them.
+
+    Attributes:
+        matrices: of all batches, shape (batches, columns, rows, 1).
+        parts: those of each batch, as `Packing.specs` describes them.
+        rest: fewer rows than a batch has.
+    """
+
+    matrices: Tensors
+    parts: list[Tensors]
+    rest: Rows
+
+
+class Cutter:
+    """Cuts rows into batches, in memory that belongs to TensorFlow alone.
+
+    Args:
+        packing: how columns travel.
+        device: TensorFlow's name of the GPU.
+
+    Attributes:
+        nothing: no rows.
+    """
+
+    def __init__(self, packing: Packing, device: str) -> None:
+        self._packing = packing
+        self._device = device
+        rows = _specs(packing)
+        size = tf.TensorSpec((), tf.int32)
+        self._cut = tf.function(self._cut_rows, autograph=False).get_concrete_function(
+            rows, rows, size
+        )
+        sizes, bound = tf.TensorSpec((_TOGETHER,), tf.int32), tf.TensorSpec((), tf.int64)
+        split = tf.function(_split, autograph=False)
+        self._split = [split.get_concrete_function(each, bound, bound, sizes) for each in rows[2]]
+        with tf.device(device):
+            empty = [[np.zeros([n or 0 for n in s.shape], s.dtype.name) for s in p] for p in rows]
+            self.nothing = Rows(*(tuple(map(tf.constant, part)) for part in empty))
+
+    def cut(self, first: Rows, second: Rows, batch_size: int) -> Cut:
+        """Cut rows, joined with those before them. When it returns the GPU has done so.
+
+        Args:
+            first: the rows before.
+            second: the rows.
+            batch_size: rows in a batch.
+        """
+        # The scope must not stay open where a generator yields: another thread may close it.
+        with tf.device(self._device):
+            (matrices, padded, values, sizes), rest = self._cut(
+                first.groups(), second.groups(), tf.constant(batch_size)
+            )
+            lists = [
+                _parts(split, each, size.numpy().astype(int).tolist())
+                for split, each, size in zip(self._split, values, sizes, strict=True)
+            ]
+            parts = [*(tf.unstack(each) for each in (*matrices, *padded)), *lists]
+            tf.raw_ops.SyncDevice()
+            return Cut(matrices, list(zip(*parts, strict=True)), Rows(*rest))
+
+    def _cut_rows(
+        self, first: Sequence[Tensors], second: Sequence[Tensors], batch_size: tf.Tensor
+    ) -> tuple[tuple[Tensors, ...], tuple[Tensors, ...]]:
+        """Matrices and padded columns by batch, elements with their number in each; the rest."""
+        with tf.device(self._device):
+            # A copy in any case: what cuDF has made goes soon.
+            matrices, padded, values = (
+                [tf.concat(pair, 0) for pair in zip(a, b, strict=True)]
+                for a, b in zip(first, second, strict=True)
+            )
+            rows = tf.shape((matrices + padded)[0])[0]
+            whole = rows // batch_size * batch_size
+            sizes = [
+                tf.reduce_sum(tf.reshape(each[:whole], [-1, batch_size]), axis=1)
+                for each in self._packing.lengths_of(matrices)
+            ]
+            taken = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
+            cut = (
+                tuple(_by_column(each[:whole], batch_size) for each in matrices),
+                tuple(_by_batch(each[:whole], batch_size) for each in padded),
+                tuple(each[:number] for each, number in zip(values, taken, strict=True)),
+                tuple(sizes),
+            )
+            # Copies, or these few rows would keep the memory of all.
+            rest = (
+                tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in matrices),
+                tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in padded),
+                tuple(
+                    tf.raw_ops.DeepCopy(x=each[number:])
+                    for each, number in zip(values, taken, strict=True)
+                ),
+            )
+            return cut, rest
+
+
+def _specs(packing: Packing) -> tuple[tuple[tf.TensorSpec, ...], ...]:
+    """Those of `Rows.groups()`."""
+    matrices = [tf.TensorSpec((None, len(m)), name) for name, m in packing.matrices.items()]
+    padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in packing.padded]
+    values = [tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in packing.ragged]
+    return tuple(matrices), tuple(padded), tuple(values)
+
+
+def _by_batch(rows: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
+    """As (batches, rows, columns)."""
+    return tf.reshape(rows, [-1, batch_size, rows.shape[1]])
+
+
+def _by_column(rows: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
+    """As (batches, columns, rows, 1)."""
+    return tf.transpose(_by_batch(rows, batch_size), [0, 2, 1])[..., None]
+
+
+def _split(
+    elements: tf.Tensor, start: tf.Tensor, stop: tf.Tensor, sizes: tf.Tensor
+) -> list[tf.Tensor]:
+    found: list[tf.Tensor] = tf.split(elements[start:stop], sizes)
+    return found
+
+
+def _parts(split: Any, elements: tf.Tensor, sizes: list[int]) -> list[tf.Tensor]:
+    """The elements of each batch."""
+    found: list[tf.Tensor] = []
+    start = 0
+    for first in range(0, len(sizes), _TOGETHER):
+        some = sizes[first : first + _TOGETHER]
+        stop = start + sum(some)
+        with tf.device("/cpu:0"):  # where a slice takes its bounds from
+            bounds = [tf.constant(bound, tf.int64) for bound in (start, stop)]
+            padded = tf.constant(some + [0] * (_TOGETHER - len(some)), tf.int32)
+        found += split(elements, *bounds, padded)[: len(some)]
+        start = stop
+    return found

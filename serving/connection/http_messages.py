@@ -1,0 +1,204 @@
+"""HTTP requests and answers in Triton's binary form, for the connections with and without asyncio.
+
+A body begins with JSON, and the bytes of the tensors follow:
+https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from google.protobuf import json_format
+from tritonclient.grpc import model_config_pb2
+
+from serving.connection.address import Tls
+from serving.connection.messages import FIRST_PAUSE, LONGEST_PAUSE
+from serving.connection.tensors import Encoded, Place, from_bytes
+from serving.errors import ClientError, ServerUnavailableError, refusal
+from workflow.expressions.column import Array
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+_CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "UNAVAILABLE",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class Request(NamedTuple):
+    """What is sent.
+
+    Attributes:
+        method: "GET" or "POST".
+        path: behind the server's address.
+        headers: what this request adds to those of its connection.
+        body: its content.
+    """
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes | None = None
+
+
+class Answer(NamedTuple):
+    """What came back.
+
+    Attributes:
+        status: the HTTP status.
+        reason: its text.
+        json_length: the length of the JSON that the content begins with; 0 where it is all of it.
+        content: what was answered.
+    """
+
+    status: int
+    reason: str
+    json_length: int
+    content: bytes
+
+
+def infer_request(model: str, version: str, tensors: Iterable[Encoded]) -> Request:
+    """A request for an inference."""
+    inputs, contents = [], []
+    for name, datatype, shape, data in tensors:
+        inputs.append(_input(name, datatype, shape, data if isinstance(data, Place) else len(data)))
+        if not isinstance(data, Place):
+            contents.append(data)
+    head = f'{{"inputs":[{",".join(inputs)}],"parameters":{{"binary_data_output":true}}}}'.encode()
+    headers = {HEADER_LENGTH: str(len(head)), "Content-Type": "application/octet-stream"}
+    path = f"{_path(model, version)}/infer"
+    return Request("POST", path, headers, b"".join([head, *contents]))
+
+
+@lru_cache(maxsize=4096)
+def _input(name: str, datatype: str, shape: tuple[int, ...], data: Place | int) -> str:
+    """The JSON of an input, whose bytes are in shared memory or so many in the request."""
+    parameters: dict[str, Any] = {"binary_data_size": data}
+    if isinstance(data, Place):
+        parameters = {
+            "shared_memory_region": data.region,
+            "shared_memory_byte_size": data.size,
+            "shared_memory_offset": data.offset,
+        }
+    described = {"name": name, "datatype": datatype, "shape": shape}
+    return json.dumps({**described, "parameters": parameters})
+
+
+def config_request(model: str, version: str) -> Request:
+    """A request for a model's config."""
+    return Request("GET", f"{_path(model, version)}/config", {})
+
+
+def register_request(region: str, key: str, size: int) -> Request:
+    """A request to learn of a shared-memory region."""
+    body = json.dumps({"key": key, "offset": 0, "byte_size": size}).encode()
+    return Request("POST", f"/v2/systemsharedmemory/region/{region}/register", {}, body)
+
+
+def unregister_request(region: str) -> Request:
+    """A request to forget a shared-memory region."""
+    return Request("POST", f"/v2/systemsharedmemory/region/{region}/unregister", {}, b"")
+
+
+def infer_response(answer: Answer) -> dict[str, Array]:
+    """The tensors of an answer."""
+    tensors, offset = {}, answer.json_length
+    for output in json.loads(answer.content[:offset])["outputs"]:
+        end = offset + output["parameters"]["binary_data_size"]
+        data = answer.content[offset:end]
+        tensors[output["name"]] = from_bytes(output["datatype"], output["shape"], data)
+        offset = end
+    return tensors
+
+
+def config_response(answer: Answer) -> Any:
+    """The `ModelConfig` of an answer."""
+    return json_format.Parse(
+        answer.content, model_config_pb2.ModelConfig(), ignore_unknown_fields=True
+    )
+
+
+def expect_ok(answer: Answer, url: str) -> None:
+    """Check that the server did what it was asked for.
+
+    Raises:
+        ClientError: it refused.
+    """
+    if answer.status != HTTPStatus.OK:
+        raise refusal(_CODES.get(answer.status, "INTERNAL"), _message(answer), url)
+
+
+def _message(answer: Answer) -> str:
+    try:
+        return str(json.loads(answer.content)["error"])
+    except (ValueError, KeyError, TypeError):
+        return answer.reason
+
+
+class Attempts:
+    """How often and how long one request is tried.
+
+    Args:
+        retries: how often it is repeated at most.
+        timeout: seconds for all attempts and the pauses between them.
+    """
+
+    def __init__(self, retries: int, timeout: float) -> None:
+        self._deadline = time.monotonic() + timeout
+        self._pauses: Iterator[float] = (
+            min(FIRST_PAUSE * 2**n, LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311
+            for n in range(retries)
+        )
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, some at least."""
+        return max(self._deadline - time.monotonic(), 1e-3)
+
+    def pause(self, error: ServerUnavailableError) -> float:
+        """The seconds to wait for the next attempt.
+
+        Raises:
+            ServerUnavailableError: the error, since there is none.
+        """
+        pause = next(self._pauses, None)
+        if pause is None or pause > self._deadline - time.monotonic():
+            raise error
+        return pause
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """What secures a connection.
+
+    Raises:
+        ClientError: a certificate that cannot be read.
+    """
+    tls.contents()  # Its error names the file.
+    try:
+        context = ssl.create_default_context(cafile=tls.root_certificates)
+        if tls.certificate_chain is not None:
+            context.load_cert_chain(tls.certificate_chain, tls.private_key)
+    except ssl.SSLError as error:
+        raise ClientError(
+            "INVALID_INPUT", f"Expected certificates in PEM. Received: {tls}: {error}."
+        ) from error
+    return context
+
+
+def _path(model: str, version: str) -> str:
+    path = f"/v2/models/{quote(model, safe='')}"
+    return f"{path}/versions/{quote(version, safe='')}" if version else path

@@ -1,0 +1,85 @@
+"""The guides' code is run, one guide after the other in one folder, and prints what they say."""
+
+import contextlib
+import doctest
+import io
+import re
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+import exporter
+import loader
+import serving
+import training
+import workflow
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ("workflow", "loader", "training", "export", "serving")
+# Python, and the text that it prints where one follows.
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+# Names of ours in prose and tables.
+NAME = re.compile(r"`(?:workflow|loader|training|exporter|serving|ops|models|layers)\.[\w.]+")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+# One worker runs them all, in this order, and has one server at a time.
+pytestmark = pytest.mark.xdist_group(str(ROOT / "tests" / "end_to_end"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("shop")
+
+
+def page(name):
+    return (ROOT / "docs" / "guide" / f"{name}.md").read_text()
+
+
+def expect_printed(printed, said):
+    """Hold what was printed to the guide, in which "..." stands for anything."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    same = doctest.OutputChecker().check_output(said, printed, flags)
+    assert same, f"the guide says\n{said}\nand printed was\n{printed}"
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_guide_does_what_it_says(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    names = {"__name__": f"guide_{name}"}
+    blocks = BLOCK.findall(page(name))
+    assert blocks
+    for code, said in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
+        if said:
+            expect_printed(printed.getvalue(), said)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_links_lead_to_files(path):
+    lost = [
+        target for target in LINK.findall(path.read_text()) if not (path.parent / target).exists()
+    ]
+    assert not lost
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *ROOT.glob("docs/guide/*.md")], ids=lambda path: path.name
+)
+def test_names_are_defined(path):
+    roots = {"ops": workflow.ops, "models": training.models, "layers": training.layers}
+    roots |= {m.__name__: m for m in (workflow, loader, training, exporter, serving)}
+    lost = []
+    for found in NAME.findall(path.read_text()):
+        root, *rest = found.removeprefix("`").rstrip(".").split(".")
+        # `workflow.fit` is a method of the object that every example calls so.
+        start = workflow.Workflow if hasattr(workflow.Workflow, rest[0]) else roots[root]
+        if reduce(lambda value, name: getattr(value, name, None), rest, start) is None:
+            lost.append(found)
+    assert not lost

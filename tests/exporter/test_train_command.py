@@ -1,0 +1,171 @@
+"""`ensemble train` with its options, and what it says of wrong ones before work begins."""
+
+import contextlib
+import shutil
+
+import keras
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from exporter.command_line.app import make_app
+from exporter.command_line.train import train
+from training import train as fit_model
+from training.optimizers import SGD, Adagrad
+from workflow import Workflow, ops
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A saved workflow, and what it made of rows whose label the columns tell."""
+    folder = tmp_path_factory.mktemp("train_command")
+    rows = pl.int_range(4_000, eager=True)
+    pl.DataFrame(
+        {
+            "user": rows * 7_919 % 50,
+            "tags": pl.Series([["a", "b"], ["c"], [], None]).gather(rows % 4),
+            "age": (rows % 60).cast(pl.Float32),
+            "clicked": (rows * 7_919 % 50 < 20).cast(pl.Int8),
+        }
+    ).write_parquet(folder / "rows.parquet")
+    label = ["clicked"] >> ops.AddTags(["target"])
+    columns = (["user", "tags"] >> ops.Categorify()) + (["age"] >> ops.Normalize())
+    workflow = Workflow(columns + label)
+    workflow.fit_transform_to_parquet(folder / "rows.parquet", folder / "train")
+    workflow.save(folder / "workflow")
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """One of its own for each test, and the working folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+def run(arguments):
+    return CliRunner().invoke(make_app(), ["train", *arguments.split()])
+
+
+def done(arguments):
+    result = run(arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def trained(path):
+    return keras.saving.load_model(path)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ("--model wide_and_deep --hidden 8,4", {"wide", "hidden_2"}),
+        ("--model dlrm --hidden 8 --optimizer adagrad", {"top_1"}),
+        ("--model dcn --hidden 8 --dropout 0.1", {"hidden_1_dropout"}),
+        ("--model two_tower --query user --query age --precision bfloat16", set()),
+    ],
+)
+def test_a_model_by_its_name(options, layers):
+    done(f"train --batch-size 1000 --embedding-dim 4 {options}")
+    model = trained("model.keras")
+    assert layers <= {layer.name for layer in model.layers}
+    assert set(model.input) == {"user", "tags", "age"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_options_reach_the_run():
+    """The same weights as with `train` in Python, which leaves no option out."""
+    options = (
+        "--optimizer sgd --learning-rate 0.5 --class-weight 1=3 --loss binary_focal_crossentropy"
+    )
+    done(f"train --batch-size 500 --hidden 8 --seed 5 --epochs 2 {options}")
+    from loader import KerasSequenceLoader
+    from training import models
+
+    keras.utils.set_random_seed(5)
+    schema = Workflow.load("workflow").output_schema
+    expected = models.mlp(schema.without(["clicked"]), hidden=[8], max_embedding_dim=64)
+    data = KerasSequenceLoader("train", 500, ["clicked"], shuffle=True, seed=5)
+    loss = "binary_focal_crossentropy"
+    fit_model(expected, data, epochs=2, optimizer=SGD(0.5), loss=loss, class_weight={1: 3.0})
+    model = trained("model.keras")
+    for mine, others in zip(model.get_weights(), expected.get_weights(), strict=True):
+        assert mine.tolist() == others.tolist()
+
+
+def test_a_run_that_is_followed_stopped_and_resumed(folder):
+    options = "--validation train --tensorboard logs --checkpoint run --optimizer adagrad"
+    text = done(f"train --batch-size 500 --epochs 2 --metric accuracy {options}")
+    assert [line.split()[0] for line in text.splitlines()[:3]] == ["epoch", "1/2", "2/2"]
+    assert "val_accuracy" in text
+    assert list(folder.glob("logs/*/*tfevents*"))
+    assert isinstance(trained("model.keras").optimizer, Adagrad)
+
+    text = done(f"train --batch-size 500 --epochs 3 --metric accuracy {options}")
+    assert [line.split()[0] for line in text.splitlines()[:2]] == ["epoch", "3/3"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_no_better_loss_ends_the_run():
+    """A rate that leaves nothing to be bettered after the first epoch."""
+    options = "--validation train --optimizer sgd --learning-rate 1e-30 --patience 1"
+    text = done(f"train --batch-size 2000 --epochs 9 {options}")
+    assert "2/9" in text
+    assert "3/9" not in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_ids_out_of_range_are_found():
+    frame = pl.read_parquet("train/*.parquet").with_columns(user=pl.lit(99, pl.Int64))
+    frame.write_parquet("wrong.parquet")
+    done("wrong.parquet --batch-size 4000")
+    result = run("wrong.parquet --batch-size 4000 --validate-ids")
+    assert result.exit_code == 1
+    assert "Expected ids of column user in 0 .. 52." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--output model.h5", "Expected an output that ends with .keras."),
+        ("--output none/model.keras", "Expected a file in a folder that exists."),
+        ("--patience 2", "Expected --validation, whose loss --patience looks at."),
+        ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20."),
+        ("--class-weight 1=-1", "of label -> weight of at least 0."),
+        ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
+        ("--model two_tower", "Expected --query, the columns of the first tower"),
+        ("--model two_tower --query usr", "either in query or in candidate"),
+        ("--query user", "Received: --model mlp, --query user."),
+        ("--model own.py --hidden 8 --dropout 0.1", "Expected --hidden, --dropout with a --model"),
+        ("--hidden 8,x", "Expected widths of layers, such as --hidden 256,128."),
+        ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
+        ("--learning-rate 0", "Expected a learning rate above 0."),
+        ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
+        ("--loss hinge_los", "Did you mean hinge"),
+        ("--metric acu", "Did you mean acc"),
+        ("--label nope", "Expected the column 'nope'"),
+    ],
+)
+def test_a_mistake_is_told_before_work_begins(folder, options, text):
+    result = run(f"train --checkpoint run --tensorboard logs {options}")
+    assert result.exit_code == 1
+    assert text in result.stderr
+    assert result.stdout == ""
+    assert not (folder / "run").exists()
+    assert not (folder / "model.keras").exists()
+
+
+def test_a_label_is_needed(folder):
+    Workflow(["user"] >> ops.Categorify()).fit(folder / "rows.parquet").save(folder / "unlabelled")
+    result = run("train --workflow unlabelled")
+    assert "Expected --label, since unlabelled tags no column as target." in result.stderr
+
+
+def test_every_option_says_what_it_is_for():
+    text = CliRunner().invoke(make_app(), ["train", "--help"], env={"COLUMNS": "300"}).stdout
+    rows = [line.strip("│ ").split() for line in text.splitlines() if "│ --" in line]
+    told = {row[0].removeprefix("--").replace("-", "_"): row for row in rows}
+    assert set(train.__annotations__) - {"data", "return"} <= set(told)

@@ -1,0 +1,99 @@
+"""Stands in for cuDF where there is no GPU: rows as the GPU path takes them, made by Polars."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import tensorflow as tf
+
+from loader.files import ColumnType
+from loader.gpu.packing import Packing, Rows, carrier, widened
+from loader.layout import BatchColumn, Layout
+
+LAYOUT = Layout(
+    (
+        BatchColumn("small", ColumnType("int8")),
+        BatchColumn("id", ColumnType("int32")),
+        BatchColumn("long", ColumnType("int64")),
+        BatchColumn("genres", ColumnType("int32", is_list=True)),
+        BatchColumn("price", ColumnType("float32")),
+        BatchColumn("exact", ColumnType("float64")),
+        BatchColumn("tags", ColumnType("int64", is_list=True), width=3),
+    ),
+    (BatchColumn("label", ColumnType("bool")),),
+)
+
+
+def make_frame(rows: int) -> pl.DataFrame:
+    random = np.random.default_rng(rows)
+    lists = lambda low, high, most: [  # noqa: E731
+        random.integers(low, high, n).tolist() for n in random.integers(0, most + 1, rows)
+    ]
+    return pl.DataFrame(
+        {
+            "small": random.integers(-128, 128, rows).astype(np.int8),
+            # Bit patterns that are NaN to the float that carries them.
+            "id": random.integers(-(2**31), 2**31, rows).astype(np.int32),
+            "long": random.integers(-(2**63), 2**63 - 1, rows),
+            "genres": pl.Series(lists(-(2**31), 2**31, 5), dtype=pl.List(pl.Int32)),
+            "price": random.standard_normal(rows).astype(np.float32),
+            "exact": random.standard_normal(rows),
+            "tags": pl.Series(lists(-(2**63), 2**63 - 1, 3), dtype=pl.List(pl.Int64)),
+            "label": random.random(rows) < 0.5,
+        }
+    )
+
+
+def carried(values, dtype: str) -> np.ndarray:
+    return np.asarray(values).astype(widened(dtype)).view(carrier(dtype))
+
+
+class PolarsReader:
+    """Gives the rows that cuDF would."""
+
+    order_by = "polars"
+
+    def __init__(self, packing: Packing, frame: pl.DataFrame) -> None:
+        self.packing = packing
+        self.frame = frame
+
+    def read(self, chunks, seed):
+        assert seed is None
+        parts = [self.frame[p.start : p.start + p.rows] for c in chunks for p in c.pieces]
+        return self.rows(pl.concat(parts))
+
+    def rows(self, part: pl.DataFrame) -> Rows:
+        matrices = [
+            np.stack(
+                [
+                    carried(part[m.name].list.len() if m.is_lengths else part[m.name], m.dtype)
+                    for m in members
+                ],
+                axis=1,
+            )
+            for members in self.packing.matrices.values()
+        ]
+        padded = []
+        for column in self.packing.padded:
+            dense = np.zeros((len(part), column.width), column.type.dtype)
+            for row, values in enumerate(part[column.name].to_list()):
+                dense[row, : len(values)] = values
+            padded.append(dense.view(carrier(column.type.dtype)))
+        values = [
+            carried(part[c.name].explode(empty_as_null=False), c.type.dtype)[:, None]
+            for c in self.packing.ragged
+        ]
+        return Rows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
+
+
+class PartsStream:
+    """Gives the parts of batches, as an epoch's stream does."""
+
+    def __init__(self, parts):
+        self.parts = iter(parts)
+
+    def __next__(self):
+        return next(self.parts)
+
+    def close(self):
+        self.parts = iter(())

@@ -1,0 +1,63 @@
+"""Requests are put together from bytes; they are what Triton's own client would send."""
+
+import numpy as np
+import pytest
+from tritonclient import grpc as tritonclient
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import np_to_triton_dtype
+
+from serving.connection import http_messages
+from serving.connection.messages import infer_request
+from serving.connection.tensors import Encoded, Place, encode_tensors
+
+SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_a_grpc_request_is_what_tritonclient_sends(rows):
+    texts = np.array([f"number {n}".encode() for n in range(rows)], object).reshape(-1, 1)
+    tensors = {
+        "userId": np.arange(rows).reshape(-1, 1),
+        "price": np.ones((rows, 3), np.float32),
+        "name": texts,
+    }
+    request = service_pb2.ModelInferRequest.FromString(
+        infer_request("movies", "3", encode_tensors(tensors))
+    )
+    theirs = []
+    for name, tensor in tensors.items():
+        made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
+        theirs.append(made.set_data_from_numpy(tensor))
+    expected = service_pb2.ModelInferRequest(
+        model_name="movies",
+        model_version="3",
+        inputs=[tensor._get_tensor() for tensor in theirs],
+        raw_input_contents=[tensor._get_content() for tensor in theirs],
+    )
+    assert request == expected
+
+
+def test_a_request_of_shared_memory_names_the_places():
+    tensors = [
+        Encoded("a", "INT64", (2, 1), Place("region", 64, 16)),
+        Encoded("b", "INT64", (2, 1), bytes(16)),
+    ]
+    request = service_pb2.ModelInferRequest.FromString(infer_request("movies", "", tensors))
+    place = request.inputs[0].parameters
+    assert place["shared_memory_region"].string_param == "region"
+    assert place["shared_memory_offset"].int64_param == 64
+    assert place["shared_memory_byte_size"].int64_param == 16
+    assert not request.inputs[1].parameters
+    assert list(request.raw_input_contents) == [bytes(16)]
+
+
+def test_the_same_tensors_of_another_size_are_another_request():
+    for size in (2, 3, 2):
+        tensor = np.arange(size).reshape(-1, 1)
+        message = infer_request("movies", "", encode_tensors({"a": tensor}))
+        request = service_pb2.ModelInferRequest.FromString(message)
+        assert list(request.inputs[0].shape) == [size, 1]
+        assert request.raw_input_contents[0] == tensor.tobytes()
+        over_http = http_messages.infer_request("movies", "", encode_tensors({"a": tensor}))
+        assert f'"binary_data_size": {8 * size}'.encode() in over_http.body
+        assert over_http.body.endswith(tensor.tobytes())

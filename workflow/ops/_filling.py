@@ -1,0 +1,32 @@
+"""What the operators that fill in for missing values have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from workflow.checks import require
+from workflow.expressions.tree import Expression
+from workflow.feature import Feature, Features
+
+
+def filled_column(
+    feature: Feature, value: Expression, columns: Collection[str], *, indicator: bool
+) -> Features:
+    """A column that was filled, and with `indicator` where it was.
+
+    Args:
+        feature: the column as it was.
+        value: the same filled.
+        columns: the names of all columns of the operator.
+        indicator: whether to make `<column>_filled` as well.
+
+    Raises:
+        WorkflowError: there is a column of the indicator's name.
+    """
+    schema = feature.schema
+    made = {schema.name: Feature.of(schema.name, value, schema)}
+    if indicator:
+        name = f"{schema.name}_filled"
+        require(name not in columns, f"Column {name!r} exists. Rename it.")
+        made[name] = Feature.of(name, feature.expression.is_null(), schema)
+    return made
