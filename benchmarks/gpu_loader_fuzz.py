@@ -20,7 +20,7 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_GPU_ALLOCATOR", "cuda_malloc_async")
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from loader import KerasSequenceLoader, LoaderError, configure_tensorflow
 
-CODECS = ("snappy", "zstd", "uncompressed")
+CODECS: tuple[Literal["snappy", "zstd", "uncompressed"], ...] = ("snappy", "zstd", "uncompressed")
 GROUP = 2_000
 COLUMNS: dict[str, Any] = {"label_names": ["label"], "cat_names": ["id", "long"]}
 BEGIN = 10  # seconds that a process takes to begin

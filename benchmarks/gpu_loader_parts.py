@@ -115,7 +115,10 @@ def main() -> None:
         loader = make_loader(files, batch_size)
         watch(loader, clock)
         compiled = GraphEpoch(loader)
-        epochs = {"Python": functools.partial(python_epoch, loader), "compiled": compiled}
+        epochs: dict[str, Callable[[], Any]] = {
+            "Python": functools.partial(python_epoch, loader),
+            "compiled": compiled,
+        }
         for kind, epoch in epochs.items():
             epoch()
             clock.spent.clear()

@@ -140,7 +140,8 @@ def check_parity(
         batch_size: the rows of one request.
 
     Raises:
-        ClientError: there are no rows or a column is missing, or the server refused a request.
+        ClientError: there are no rows or a column is missing, `model` is none, or the server refused
+            a request.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
@@ -169,6 +170,11 @@ def check_parity(
 
 def _features_of(model: Any, workflow: Workflow) -> list[str]:
     """The workflow's columns that a network takes."""
+    if not hasattr(model, "predict_on_batch"):
+        raise ClientError(
+            "PARITY",
+            f"Expected a Keras model. Received: {model!r}. Load a file with keras.saving.load_model.",
+        )
     made = workflow.output_schema
     names = [tensor.name for tensor in model.inputs]
     return [

@@ -6,7 +6,16 @@ import polars as pl
 import pytest
 
 from serving.errors import ClientError
-from serving.parity import OutputParity, ParityReport, _call, _compare, _compare_column, _raw_rows
+from serving.parity import (
+    OutputParity,
+    ParityReport,
+    _call,
+    _compare,
+    _compare_column,
+    _features_of,
+    _raw_rows,
+)
+from workflow import Workflow, ops
 from workflow.expressions.column import Column
 from workflow.wire import WireColumn
 
@@ -97,6 +106,11 @@ def test_a_missing_column_is_named(rows):
 def test_no_rows_prove_nothing():
     with pytest.raises(ClientError, match="Expected rows to compare"):
         _raw_rows({"a": []}, ["a"])
+
+
+def test_a_path_is_no_model():
+    with pytest.raises(ClientError, match=r"Expected a Keras model.*'m\.keras'.*load_model"):
+        _features_of("m.keras", Workflow(["a"] >> ops.Rename(postfix="_x")))
 
 
 def test_a_sequential_model_that_was_never_called():

@@ -35,6 +35,12 @@ def test_a_cap_narrows_only_wider_tables(sizes):
     assert shapes == {"userId": (50, 8), "movieId": (40, 10), "genres": (22, 4)}
 
 
+@pytest.mark.parametrize("features", [object(), 3, ["userId", "movieId"], ({"a": (3, 2)},)])
+def test_features_of_another_form_are_told(features):
+    with pytest.raises(TrainingError, match="Expected a workflow's output_schema, or embedding"):
+        models.mlp(features)
+
+
 def test_sizes_without_lists_are_one_dictionary():
     model = models.mlp({"userId": (50, 8)}, ["age"], id_dtypes={"userId": "int64"})
     assert described(model) == {"userId": "int64", "age": "float32"}

@@ -4,7 +4,6 @@ import pytest
 import tensorflow as tf
 
 from training import compile_model, layers, optimizers
-from training.split.loop import Later
 
 
 def test_several_steps_a_call_are_the_same_steps(batches, built):
@@ -71,9 +70,3 @@ def test_arrays_are_taken_as_well(rows):
         {"userId": data.features["userId"]}, data.label, batch_size=64, epochs=8, verbose=0
     ).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
-
-
-def test_a_number_that_is_read_later_is_the_number():
-    assert float(Later(tf.constant(1.5))) == 1.5
-    with pytest.raises(TypeError):
-        float(Later(tf.constant([1.5, 2.5])))

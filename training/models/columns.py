@@ -145,12 +145,13 @@ def _size(column: ColumnSchema) -> tuple[int, int]:
 def _split(sizes: Any) -> Sequence[EmbeddingSizes]:
     if isinstance(sizes, Mapping):
         return sizes, {}
-    if len(sizes) != 2 or not all(isinstance(part, Mapping) for part in sizes):
+    pair = sizes if isinstance(sizes, Sequence) else ()
+    if len(pair) != 2 or not all(isinstance(part, Mapping) for part in pair):
         raise TrainingError(
-            "Expected embedding sizes as a dictionary, or as a pair of them (single values, "
-            f"lists). Received: {sizes!r}."
+            "Expected a workflow's output_schema, or embedding sizes as a dictionary, or as a pair "
+            f"of them (single values, lists). Received: {sizes!r}."
         )
-    return sizes[0], sizes[1]
+    return pair[0], pair[1]
 
 
 def _check_known(dtypes: Mapping[str, IdDtype], names: Sequence[str]) -> None:

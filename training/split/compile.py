@@ -47,7 +47,9 @@ def compile_model(
             "float16", for which the loss is scaled. Variables, the last layers and the tables
             stay float32.
         xla: whether XLA compiles the dense part; None for where there is a GPU.
-        **options: further ones of `model.compile`: steps_per_execution, loss_weights, ...
+        **options: further ones of `model.compile`: loss_weights, ..., and steps_per_execution,
+            after as many of which Keras waits for the GPU: with 32 instead of 1 an H200 takes
+            steps of 3.5 ms half as fast again.
 
     Raises:
         TrainingError: the model cannot be split, or no such precision; `precision` needs `split`.

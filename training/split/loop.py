@@ -32,7 +32,10 @@ def uninstall(model: keras.Model) -> None:
 
 
 class _TrainFunction:
-    """What Keras calls for `steps_per_execution` steps, or those that there are batches for."""
+    """What Keras calls for `steps_per_execution` steps, or those that there are batches for.
+
+    Keras reads the metrics after each call, and waits for the GPU with that.
+    """
 
     def __init__(self, model: keras.Model) -> None:
         self._most = model.steps_per_execution
@@ -42,7 +45,7 @@ class _TrainFunction:
             lambda iterator: step(_present(iterator.get_next())), autograph=False
         )
 
-    def __call__(self, iterator: Iterator[Any]) -> dict[str, Any]:
+    def __call__(self, iterator: Iterator[Any]) -> Mapping[str, tf.Tensor]:
         """Trains on the next batches.
 
         Args:
@@ -54,14 +57,10 @@ class _TrainFunction:
         Raises:
             tf.errors.OutOfRangeError: there is no batch.
         """
-        if isinstance(iterator, tf.data.Iterator):
-            logs = self._steps(iterator)
-        else:
+        if not isinstance(iterator, tf.data.Iterator):
             for batch in itertools.islice(iterator, self._most):
                 logs = self._step(batch)
-        return {name: _readable(value) for name, value in logs.items()}
-
-    def _steps(self, iterator: Any) -> Mapping[str, tf.Tensor]:
+            return logs
         logs = self._next_step(iterator)
         try:
             for _ in range(self._most - 1):
@@ -69,32 +68,6 @@ class _TrainFunction:
         except tf.errors.OutOfRangeError:
             pass  # the steps that there were batches for
         return logs
-
-
-def _readable(value: Any) -> Any:
-    # A metric may also have a vector or a dictionary for a result.
-    is_number = isinstance(value, tf.Tensor) and value.shape == ()
-    return Later(value) if is_number and "GPU" in value.device else value
-
-
-class Later:
-    """A number that a GPU has still to make.
-
-    Keras reads what it tells callbacks in a thread of its own. A tensor it would wait for within
-    CUDA, which lets no other thread send work meanwhile; a function of TensorFlow waits outside.
-    """
-
-    def __init__(self, tensor: tf.Tensor) -> None:
-        self._tensor = tensor
-
-    def __float__(self) -> float:
-        return float(_on_host(self._tensor))
-
-
-@tf.function(autograph=False)
-def _on_host(tensor: tf.Tensor) -> tf.Tensor:
-    with tf.device("/cpu:0"):
-        return tf.identity(tensor)
 
 
 def _present(batch: Any) -> Any:
