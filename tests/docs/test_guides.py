@@ -23,38 +23,32 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTAL
 NAME = re.compile(r"`(?:workflow|loader|training|exporter|serving|ops|models|layers)\.[\w.]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
-# One worker runs them all, in this order, and has one server at a time.
-pytestmark = pytest.mark.xdist_group(str(ROOT / "tests" / "end_to_end"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("shop")
-
 
 def page(name):
     return (ROOT / "docs" / "guide" / f"{name}.md").read_text()
 
 
-def expect_printed(printed, said):
-    """Hold what was printed to the guide, in which "..." stands for anything."""
+def expect_printed(name, printed, said):
+    """Hold what was printed to a guide, in which "..." stands for anything."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     same = doctest.OutputChecker().check_output(said, printed, flags)
-    assert same, f"the guide says\n{said}\nand printed was\n{printed}"
+    assert same, f"the guide {name} says\n{said}\nand printed was\n{printed}"
 
 
-@pytest.mark.parametrize("name", GUIDES)
-def test_a_guide_does_what_it_says(name, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    names = {"__name__": f"guide_{name}"}
-    blocks = BLOCK.findall(page(name))
-    assert blocks
-    for code, said in blocks:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
-        if said:
-            expect_printed(printed.getvalue(), said)
+# The servers that it starts come one at a time with those of other tests.
+@pytest.mark.xdist_group(str(ROOT / "tests" / "end_to_end"))
+def test_the_guides_do_what_they_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in GUIDES:
+        names = {"__name__": f"guide_{name}"}
+        blocks = BLOCK.findall(page(name))
+        assert blocks, name
+        for code, said in blocks:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
+            if said:
+                expect_printed(name, printed.getvalue(), said)
 
 
 @pytest.mark.parametrize(
