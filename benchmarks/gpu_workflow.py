@@ -27,8 +27,6 @@ from benchmarks import criteo, movielens
 from workflow import Workflow, ops
 from workflow.gpu import device_memory
 
-LIST_COLUMNS = ["genres", "clicks"]
-
 
 def criteo_work(folder: Path, rows: int) -> tuple[list[Path], Callable[[], Workflow]]:
     """13 counts and 26 columns of ids."""
