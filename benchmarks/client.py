@@ -1,10 +1,13 @@
 """What `EnsembleClient` costs over tritonclient's own client, in one run against one server.
 
-    python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3]
+    python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3] [--turn 20]
 
-The floor sends tensors that were made once with tritonclient. The other ways take a table of any
-kind and give one back. They take turns of some calls, so that all meet the same load. What this
-process takes of the processor, gRPC's threads included, says what a way costs on a busy machine too.
+Two floors are tritonclient's own. One makes each request from the data, as whoever uses tritonclient
+has to: an `InferInput` for each column of a table. The harder one sends tensors that were made
+once, which no service can. Our ways take a table of any kind and give one back. All take turns of
+some calls, in an order by chance, so that they meet the same load and the same neighbours; in turns
+of one call a way finds its code gone from the processor's caches. What this process takes of the
+processor, gRPC's threads included, says what a way costs on a busy machine too.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,9 +31,8 @@ from serving import EnsembleClient, TritonServer
 from serving.exchange import to_requests
 
 SIZES = (1, 64, 16384)
-# Calls in a turn: a client that asks again finds its code in the caches.
-TURN = 20
 FLOOR = "tritonclient, tensors made once"
+BY_HAND = "tritonclient, from "
 Call = Callable[[], Any]
 
 
@@ -46,40 +48,70 @@ class Taken(NamedTuple):
     processor_us: float
 
 
-def medians(calls: Mapping[str, Call], seconds: float) -> dict[str, Taken]:
-    """What each call takes, taking turns for so many seconds each."""
+def medians(calls: Mapping[str, Call], seconds: float, turn: int) -> dict[str, Taken]:
+    """What each call takes, taking turns of so many calls for so many seconds each."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     processor: dict[str, list[float]] = {name: [] for name in calls}
+    names, chance = list(calls), np.random.default_rng(0)
     end = time.perf_counter() + seconds * len(calls)
     while time.perf_counter() < end:
-        for name, call in calls.items():
+        for name in chance.permutation(names):
+            call = calls[name]
             begin = time.process_time()
-            for _ in range(TURN):
+            for _ in range(turn):
                 start = time.perf_counter()
                 call()
                 times[name].append(time.perf_counter() - start)
-            processor[name].append((time.process_time() - begin) / TURN)
+            processor[name].append((time.process_time() - begin) / turn)
     return {
         name: Taken(statistics.median(times[name]) * 1e3, statistics.median(processor[name]) * 1e6)
         for name in calls
     }
 
 
-def floor(client: tritonclient.InferenceServerClient, model: str, feed: Mapping[str, Any]) -> Call:
-    """A call of tritonclient's with inputs that are ready, outputs read."""
+def make_inputs(tensors: Mapping[str, Any]) -> list[tritonclient.InferInput]:
+    """Tensors as tritonclient takes them."""
     inputs = []
-    for name, tensor in feed.items():
+    for name, tensor in tensors.items():
         made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
         inputs.append(made.set_data_from_numpy(tensor))
-
-    def call() -> list[Any]:
-        result = client.infer(model, inputs)
-        return [result.as_numpy(output.name) for output in result.get_response().outputs]
-
-    return call
+    return inputs
 
 
-def measure(name: str, seconds: float) -> list[dict[Any, Any]]:
+def ask(
+    client: tritonclient.InferenceServerClient, model: str, inputs: list[tritonclient.InferInput]
+) -> list[Any]:
+    """A call of tritonclient's, outputs read."""
+    result = client.infer(model, inputs)
+    return [result.as_numpy(output.name) for output in result.get_response().outputs]
+
+
+def by_hand(
+    client: tritonclient.InferenceServerClient,
+    model: str,
+    tables: Mapping[str, Any],
+    names: Sequence[str],
+) -> dict[str, Call]:
+    """What a user of tritonclient writes to ask with a table, without any check of its values.
+
+    Args:
+        client: whom he asks.
+        model: the model.
+        tables: of each kind one: a mapping of names to arrays (N,), and frames.
+        names: the columns that the model takes, all scalars of the dtype that it takes.
+    """
+
+    def call(table: Any) -> list[Any]:
+        columns = {
+            name: table[name] if isinstance(table, dict) else table[name].to_numpy()
+            for name in names
+        }
+        return ask(client, model, make_inputs({n: c.reshape(-1, 1) for n, c in columns.items()}))
+
+    return {BY_HAND + kind: partial(call, table) for kind, table in tables.items()}
+
+
+def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
     """Every way of asking one pipeline."""
     from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
 
@@ -102,33 +134,35 @@ def measure(name: str, seconds: float) -> list[dict[Any, Any]]:
             for size in SIZES:
                 frame = pipeline.rows.head(size)
                 (feed,) = to_requests(client.contract, frame)
+                tables = {
+                    "arrays": {column: np.array(frame[column]) for column in frame.columns},
+                    "Polars": frame,
+                    "pandas": frame.to_pandas(),
+                }
                 calls: dict[str, Call] = {
-                    FLOOR: floor(plain, name, feed),
-                    **ways(client, frame, feed),
+                    FLOOR: partial(ask, plain, name, make_inputs(feed)),
+                    **by_hand(plain, name, tables, list(feed)),
+                    "tensors": partial(client.raw, feed),
+                    **{kind: partial(client.predict, table) for kind, table in tables.items()},
+                    "lists": partial(client.predict, frame.to_dict(as_series=False)),
                     "tensors, shared memory": partial(shared.raw, feed),
                     "Polars, shared memory": partial(shared.predict, frame),
                     "Polars, HTTP": partial(over_http.predict, frame),
                 }
-                for way, taken in medians(calls, seconds).items():
+                for way, taken in medians(calls, seconds, turn).items():
                     rows.setdefault(way, {"way": way})[size] = taken.milliseconds
                     if size == 1:
                         rows[way]["µs"] = taken.processor_us
-    return [
-        row | {"ms over": row[1] - rows[FLOOR][1], "µs over": row["µs"] - rows[FLOOR]["µs"]}
-        for row in rows.values()
-    ]
+    return [row | over(row, rows) for row in rows.values()]
 
 
-def ways(client: EnsembleClient, frame: Any, feed: Mapping[str, Any]) -> dict[str, Call]:
-    """The ways of asking over gRPC."""
-    pandas, arrays = frame.to_pandas(), {name: np.array(frame[name]) for name in frame.columns}
-    lists = frame.to_dict(as_series=False)
+def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
+    """What a way takes over tensors made once, and over tritonclient by hand from the same kind."""
+    floors = {"made once": rows[FLOOR], "by hand": rows.get(BY_HAND + row["way"])}
     return {
-        "tensors": lambda: client.raw(feed),
-        "arrays": lambda: client.predict(arrays),
-        "lists": lambda: client.predict(lists),
-        "Polars": lambda: client.predict(frame),
-        "pandas": lambda: client.predict(pandas),
+        f"{unit} over {which}": row[figure] - floor[figure] if floor else ""
+        for which, floor in floors.items()
+        for unit, figure in (("ms", 1), ("µs", "µs"))
     }
 
 
@@ -137,11 +171,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--turn", type=int, default=20, help="calls of one way after another")
     arguments = parser.parse_args()
     for name in arguments.pipelines:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            rows = pool.apply(measure, (name, arguments.seconds))
-        show(f"{name}: median ms by rows; processor µs of one row; over the floor at one row", rows)
+            rows = pool.apply(measure, (name, arguments.seconds, arguments.turn))
+        show(
+            f"{name}: median ms by rows; processor µs of one row, and what it takes over the floors",
+            rows,
+        )
 
 
 if __name__ == "__main__":

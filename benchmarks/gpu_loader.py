@@ -125,7 +125,7 @@ def main() -> None:
     if "race" in only:
         race(files, arguments.rounds, lists=False)
     if "fit" in only:
-        fit(files, 65_536)
+        fit(files, 65_536, arguments.rounds)
         fit_windowed(files, 65_536)
     if "lists" in only:
         race(

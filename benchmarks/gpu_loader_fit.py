@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from benchmarks.gpu_loader_data import CARDINALITIES, CATS, CONTS, as_int64, make_loader, wait
 from benchmarks.loader_peers import make_tfrecord
+from benchmarks.rounds import ratio
+from benchmarks.training_data import Repeated
 
 
 def make_model(dtype: str, steps_per_execution: int) -> keras.Model:
@@ -37,32 +39,42 @@ def make_model(dtype: str, steps_per_execution: int) -> keras.Model:
     return model
 
 
-def fit(files: list[Path], batch_size: int) -> None:
-    """`model.fit` from the loader against the same step on one batch, and its copies to the host."""
+def fit(files: list[Path], batch_size: int, rounds: int) -> None:
+    """`model.fit` from the loader against the same on one batch, and its copies to the host.
+
+    Epochs are whole, so that their beginning and end count as they do for a user. "resident" is a
+    batch that stays on the GPU; "tf.data" the same batch as `from_tensors` gives it, from the host.
+    """
     loader = make_loader(files, batch_size)
     # Keras' own layers move int32 ids through the host, int64 ids not.
     data = loader.map(lambda x, y: ({n: as_int64(t) for n, t in x.items()}, y))
     x, y = next(iter(data))
-    steps = 80
+    feeds = {
+        "fit, resident": Repeated([(x, y)]),
+        "fit, tf.data": tf.data.Dataset.from_tensors((x, y)).repeat(),
+        "fit, loader": data,
+    }
     for together in (1, 20):
+        steps = len(loader) // together * together
         model = make_model("int64", together)
         step = tf.function(model.train_step)
-        times: dict[str, list[float]] = {"step alone": [], "fit, one batch": [], "fit, loader": []}
-        one = tf.data.Dataset.from_tensors((x, y)).repeat()
-        for _ in range(4):
-            alone = functools.partial(_repeat, step, (x, y), steps)
-            times["step alone"].append(_seconds(model, alone))
-            for name, batches in (("fit, one batch", one), ("fit, loader", data)):
-                run = functools.partial(
-                    model.fit, batches, steps_per_epoch=steps, verbose=0, shuffle=False
-                )
-                times[name].append(_seconds(model, run))
+        runs: dict[str, tuple[int, Callable[[int], Any]]] = {
+            "step alone": (min(steps, 100), functools.partial(_repeat, step, (x, y)))
+        }
+        for name, batches in feeds.items():
+            runs[name] = (steps, functools.partial(_train, model, batches))
+        for _, run in runs.values():
+            run(together)  # compiles
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(rounds):
+            for name, (count, run) in runs.items():
+                times[name].append(_seconds(model, functools.partial(run, count)) / count)
         for name, passed in times.items():
-            ratios = [a / b for a, b in zip(times["step alone"], passed, strict=True)]
             print(
-                f"fit {batch_size:,}, {together} steps a call: {name:16}"
-                f"{steps * batch_size / statistics.median(passed[1:]) / 1e6:7.2f} M/s"
-                f"{statistics.median(ratios[1:]):7.2f}",
+                f"fit {batch_size:,}, {together} steps a call, {steps} steps: {name:14}"
+                f"{statistics.median(passed) * 1e3:8.2f} ms"
+                f"{batch_size / statistics.median(passed) / 1e6:7.2f} M/s"
+                f"{ratio(times['fit, resident'], passed):7.3f} of resident",
                 flush=True,
             )
     with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +88,10 @@ def fit(files: list[Path], batch_size: int) -> None:
 def _repeat(function: Callable[[Any], Any], argument: Any, times: int) -> None:
     for _ in range(times):
         function(argument)
+
+
+def _train(model: keras.Model, batches: Any, steps: int) -> None:
+    model.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
 
 
 def _seconds(model: keras.Model, run: Callable[[], Any]) -> float:

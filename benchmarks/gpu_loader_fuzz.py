@@ -36,9 +36,18 @@ GROUP = 2_000
 COLUMNS: dict[str, Any] = {"label_names": ["label"], "cat_names": ["id", "long"]}
 BEGIN = 10  # seconds that a process takes to begin
 HUNG = 8  # seconds after its end
+TIMEOUT = 3.0  # seconds after which a GPU at work counts as hanging
 LOST = "lost the GPU, and told"
+HANG = "hang told"
 # What a user can live with. A decoder cannot notice all damage: a value may just be another one.
-GOOD = ("no difference", "other values in the row group", "error with its place", "replaced", LOST)
+GOOD = (
+    "no difference",
+    "other values in the row group",
+    "error with its place",
+    "replaced",
+    LOST,
+    HANG,
+)
 
 
 def check_damage(folder: Path, device: str, seconds: float) -> None:
@@ -107,17 +116,16 @@ def try_damage(folder: Path, device: str, first: int, end: float) -> None:
     tried = folder / f"tried-{device.replace(':', '')}.parquet"
     expected = _read(good, device, "raise")
     number = first
-    is_lost = False
-    while time.time() < end and not is_lost:
+    outcome = ""
+    while time.time() < end and outcome not in (LOST, HANG):
         mode = ("raise", "skip")[number % 2]
         tried.write_bytes(_damaged(good, number))
         outcome = _outcome(tried, device, mode, expected)
-        is_lost = outcome == LOST
-        if is_lost:
-            outcome = _outcome_when_lost(good, device)
-        print(json.dumps([mode, outcome]), flush=True)
+        told = _outcome_when_lost(good, device) if outcome == LOST else outcome
+        print(json.dumps([mode, told]), flush=True)
         number += 1
-    os._exit(0)  # TensorFlow's own end would fail without its GPU, and tell nothing
+    if outcome != HANG:  # after which a process has to end as usual
+        os._exit(0)  # TensorFlow's own end would fail without its GPU, and tell nothing
 
 
 def _damaged(file: Path, number: int) -> bytes:
@@ -147,11 +155,7 @@ def _outcome(file: Path, device: str, mode: str, expected: Any) -> str:
     try:
         found = _read(file, device, mode)
     except LoaderError as error:
-        named = f"{file}, row group" in str(error)
-        if named and "only in a new process" in str(error):
-            return LOST
-        named = mode == "raise" and f"{file}, row group 1" in str(error)
-        return "error with its place" if named else f"WRONG error: {error}"[:300]
+        return _told(str(error), file, mode)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is wrong
         return f"WRONG error: {type(error).__name__}: {error}"[:300]
     if np.array_equal(found, expected):
@@ -164,6 +168,15 @@ def _outcome(file: Path, device: str, mode: str, expected: Any) -> str:
         for part in (slice(GROUP), slice(2 * GROUP, None))
     )
     return "other values in the row group" if others_same else "WRONG rows of other row groups"
+
+
+def _told(error: str, file: Path, mode: str) -> str:
+    if f"{file}, row group" in error and "does not come to an end" in error:
+        return HANG
+    if f"{file}, row group" in error and "only in a new process" in error:
+        return LOST
+    named = mode == "raise" and f"{file}, row group 1" in error
+    return "error with its place" if named else f"WRONG error: {error}"[:300]
 
 
 def _outcome_when_lost(good: Path, device: str) -> str:
@@ -186,6 +199,7 @@ def _read(file: Path, device: str, on_bad_files: Any) -> Any:
             device=device,
             shuffle=False,
             on_bad_files=on_bad_files,
+            decode_timeout=TIMEOUT,
             **COLUMNS,
         )
         ((x, y),) = loader
@@ -194,6 +208,6 @@ def _read(file: Path, device: str, on_bad_files: Any) -> Any:
 
 if __name__ == "__main__":
     folder, device, first, end = sys.argv[1:]
-    faulthandler.dump_traceback_later(float(end) - time.time() + HUNG / 2)
+    faulthandler.dump_traceback_later(max(float(end) - time.time(), 0) + HUNG / 2)
     configure_tensorflow(2_000)  # MB: several processes share the GPU
     try_damage(Path(folder), device, int(first), float(end))

@@ -38,6 +38,9 @@ MODELS = {
 }
 
 
+OPTIMIZERS = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
+
+
 class Observed(keras.callbacks.Callback):
     """Times some calls of the training function in a fit, and traces as many thereafter.
 
@@ -94,6 +97,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="mlp")
     parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=96, help="to time, and to trace")
     parser.add_argument("--together", type=int, default=32, help="steps a call")
@@ -114,7 +118,7 @@ def fitted(options: argparse.Namespace, batch: int) -> Observed:
     model = build(shape, ids)
     compile_model(
         model,
-        optimizers.SGD(0.05),
+        OPTIMIZERS[options.optimizer](0.01),
         precision=options.precision,
         steps_per_execution=options.together,
     )
@@ -141,7 +145,7 @@ def main() -> None:
     observed = fitted(options, batch)
     milliseconds = observed.seconds / steps * 1e3
     print(
-        f"{options.model}, {options.precision}, batch {batch:,}, {options.together} steps a call, "
+        f"{options.model}, {options.precision}, {options.optimizer}, batch {batch:,}, {options.together} steps a call, "
         f"{'fed by the loader' if options.feed else 'batches in memory'}: "
         f"{milliseconds:.3f} ms a step, {batch / milliseconds / 1e3:.2f} M samples/s"
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -98,6 +99,7 @@ def mlp_contestants() -> Iterator[Contestant]:
     yield Contestant("ours, float32, 32 steps a call", ours, together())
     yield Contestant("ours, float32", ours, _split())
     yield Contestant("ours, float16, 32 steps a call", ours, together(precision="float16"))
+    yield Contestant("keras mixed_float16", theirs, _plain(_keras_sgd, jit=False), "mixed_float16")
     yield Contestant(
         "keras float32, Adam", theirs, _plain(lambda: keras.optimizers.Adam(0.001), jit=False)
     )
@@ -209,7 +211,7 @@ def race(
     baseline = None
     batches: dict[str, list[Any]] = {}
     for contestant in contestants:
-        if options.only not in contestant.name:
+        if not re.search(options.only, contestant.name):
             continue
         if time.monotonic() > options.deadline:
             print(f"{contestant.name:<40} skipped: out of time")
@@ -253,7 +255,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=65_536)
     parser.add_argument("--shrink", type=int, default=1, help="divides the cardinalities")
     parser.add_argument("--feed", help="package.module:function")
-    parser.add_argument("--only", default="", help="contestants whose names hold this")
+    parser.add_argument("--only", default="", help="those whose names this pattern is found in")
     parser.add_argument("--models", default="mlp,wide", help="which models")
     options = parser.parse_args()
     options.deadline = time.monotonic() + options.seconds

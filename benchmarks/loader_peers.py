@@ -6,14 +6,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from benchmarks.loader_data import CATS, CONTS
+from benchmarks.loader_data import CATS, CONTS, ROW_GROUP
 
 SAMPLE = 20_000  # of tf.train.Example, which take Python a millisecond each to write
 MERLIN = Path(".venv-nvtabular/bin/python")
@@ -47,6 +47,14 @@ def decode_only(files: list[Path]) -> Iterator[pl.DataFrame]:
     """The limit: Polars reads each file, and that is all."""
     for file in files:
         yield pl.read_parquet(file)
+
+
+def decode_and_gather(files: list[Path]) -> Iterator[pl.DataFrame]:
+    """The floor of a shuffle: Polars reads, and gathers the rows of each row group in one order."""
+    order = pl.int_range(ROW_GROUP, dtype=pl.UInt32, eager=True).shuffle(seed=0)
+    for frame in decode_only(files):
+        for group in frame.iter_slices(ROW_GROUP):
+            yield group[order.filter(order < len(group)) if len(group) < ROW_GROUP else order]
 
 
 def by_hand(files: list[Path], batch_size: int, *, shuffle: bool) -> Iterator[Any]:
@@ -121,16 +129,33 @@ def prebatched(path: Path, *, shuffle: bool) -> tf.data.Dataset:
     return records.map(decode, num_parallel_calls=2).prefetch(2)
 
 
-def merlin(files: list[Path], epochs: int) -> Iterator[tuple[str, float]]:
-    """Rows per second of Merlin's dataloader, if its environment is there: it needs its own."""
-    if not MERLIN.exists():
-        return
-    program = ["benchmarks/peers/merlin_loader.py", "--epochs", str(epochs)]
-    done = subprocess.run(
-        [MERLIN, *program, *files], capture_output=True, text=True, check=True, timeout=1200
-    )
-    for line in done.stdout.splitlines():
-        found = json.loads(line)
-        shuffled = ", shuffled" if found["shuffle"] else ""
-        name = f"Merlin dataloader 23.08 {found['batch_size']:,}{shuffled}"
-        yield name, found["rows_per_second"]
+class Merlin:
+    """Merlin's dataloader in a process of its own, as it needs its own environment.
+
+    It lives until it is closed and waits between the epochs that it is asked for, so that it can
+    take turns with the others.
+
+    Args:
+        files: what it reads.
+    """
+
+    def __init__(self, files: list[Path]) -> None:
+        self._process = subprocess.Popen(
+            [MERLIN, "benchmarks/peers/merlin_loader.py", *files],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def epoch(self, batch_size: int, *, shuffle: bool, totals: bool = False) -> dict[str, Any]:
+        """Wait for one epoch; what it held is told where `totals` are asked for."""
+        asked = {"batch_size": batch_size, "shuffle": shuffle, "totals": totals}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        found: dict[str, Any] = json.loads(next(iter(self._process.stdout or ())))
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its input is that of the process

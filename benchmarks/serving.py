@@ -193,7 +193,7 @@ def show(title: str, rows: list[Row]) -> None:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
 def main() -> None:

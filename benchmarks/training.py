@@ -117,17 +117,17 @@ def contestants(shape: Shape, data: tf.data.Dataset, optimizer: str) -> list[Con
     return made
 
 
-def wide_contestants(shape: Shape, data: tf.data.Dataset) -> list[Contestant]:
-    """Wide & Deep with an embedding for each column, and ours."""
+def wide_contestants(shape: Shape, data: tf.data.Dataset, optimizer: str) -> list[Contestant]:
+    """Wide & Deep with an embedding for each column, and ours, with one kind of optimizer."""
+    keras_own, ours = PAIRS[optimizer]
     made = []
-    for name, build, ours in (
-        ("Wide & Deep, an embedding a column", naive_wide_and_deep, False),
-        ("Wide & Deep, our layers and step", our_wide_and_deep, True),
+    for name, build, own, split in (
+        (f"Wide & Deep, Keras, {optimizer}", naive_wide_and_deep, keras_own, False),
+        (f"Wide & Deep, ours, {optimizer}", our_wide_and_deep, ours, True),
     ):
         keras.utils.set_random_seed(0)
         model = build(shape, "int32")
-        own = optimizers.Adagrad(0.05) if ours else keras.optimizers.Adagrad(0.05)
-        compile_model(model, own, split=ours)
+        compile_model(model, own(), split=split)
         made.append(Contestant(name, model, data))
     return made
 
@@ -168,8 +168,10 @@ def main() -> None:
             race(racers, options)
     if "wide" in parts:
         shape = replace(WIDE_AND_DEEP, hidden=(256, 128, 64), width=16).shrunk(8 * options.shrink)
+        data = repeated(shape, options.batch)
         head(options)
-        race(wide_contestants(shape, repeated(shape, options.batch)), options)
+        for optimizer in PAIRS:
+            race(wide_contestants(shape, data, optimizer), options)
     if "feed" in parts:
         training_fit.compare(options.data, options.rows, options.rounds)
     if "auc" in parts:

@@ -90,8 +90,10 @@ class Examiner(keras.callbacks.Callback):
         self.curve.auc.append((rows, exact_auc(self._labels, scores)))
 
 
-def contestants(folder: Path, columns: Columns, count: int) -> dict[str, Callable[[], Any]]:
-    """Name -> what makes the data."""
+def contestants(
+    folder: Path, columns: Columns, count: int
+) -> dict[str, tuple[Callable[[], Any], str]]:
+    """Name -> what makes the data, and the precision of the dense layers."""
     memory = {name: tf.constant(column[:, None]) for name, column in columns.items()}
 
     def take(rows: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -110,10 +112,11 @@ def contestants(folder: Path, columns: Columns, count: int) -> dict[str, Callabl
         )  # fmt: skip
 
     return {
-        "tf.data, in order": lambda: native(shuffle=False),
-        "ours, in order": lambda: ours(shuffle=False),
-        "tf.data, shuffled": lambda: native(shuffle=True),
-        "ours, shuffled": lambda: ours(shuffle=True),
+        "tf.data, in order": (lambda: native(shuffle=False), "float32"),
+        "ours, in order": (lambda: ours(shuffle=False), "float32"),
+        "ours, in order, bfloat16": (lambda: ours(shuffle=False), "bfloat16"),
+        "tf.data, shuffled": (lambda: native(shuffle=True), "float32"),
+        "ours, shuffled": (lambda: ours(shuffle=True), "float32"),
     }
 
 
@@ -146,8 +149,8 @@ def compare(folder: Path, rows: int, pictures: Path | None) -> None:
     )
     print(f"\nAUC on {len(unseen):,} unseen rows after {rows:,}, batch {BATCH:,}, Adam")
     curves: dict[str, Curve] = {}
-    for name, make in data.items():
-        curves[name] = learn(make(), unseen, steps, optimizer="adam")
+    for name, (make, precision) in data.items():
+        curves[name] = learn(make(), unseen, steps, optimizer="adam", precision=precision)
         first = next(iter(curves.values())).auc[-1][1]
         auc, loss = curves[name].auc[-1][1], curves[name].loss[-1][1]
         print(f"{name:<34} AUC {auc:.5f} ({auc - first:+.5f})   loss {loss:.5f}")

@@ -125,7 +125,8 @@ def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, servin
         ("sparse_max", sparse_max, (Mapping, NoneType), 'widths by column, such as {"genres": 5}'),
         ("serving", serving, (ServingOptions, NoneType), "ServingOptions"),
     ):
-        if not isinstance(value, kind):
+        # An empty path would be the folder that the program was started in.
+        if not isinstance(value, kind) or value == "":
             raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
 
 

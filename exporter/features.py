@@ -10,10 +10,11 @@ import numpy as np
 
 from exporter.errors import ExportError
 from exporter.lists import cut_widths, expect_widths
+from exporter.nulls import settle_nulls
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.dtypes import DTYPES, dtype_of
-from workflow.expressions.program import Program, build, with_nullable_inputs
+from workflow.expressions.program import Program, build
 from workflow.schema import ColumnSchema, Schema, Tags
 from workflow.wire import NNZS, VALUES, WireColumn, wire_column
 
@@ -87,7 +88,7 @@ def select_features(
         # The dtype that was assigned to the output comes first, as it does in training.
         expression = own if own.type.dtype == made.dtype else own.cast(made.dtype)
         columns.append((made.with_(dtype=wire.dtype), expression))
-    program = _settle_nulls(build(columns, workflow.input_schema))
+    program = settle_nulls(build(columns, workflow.input_schema))
     _expect_no_label_input(program, labels)
     return Features(
         program=program,
@@ -208,25 +209,3 @@ def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
         raise ExportError(
             f"Ids of {made.name!r} go up to {largest}, and the network takes {want.name}."
         )
-
-
-def _settle_nulls(program: Program) -> Program:
-    """Allow null in those inputs of which the workflow says what becomes of it.
-
-    Raises:
-        ExportError: an output that can be null whatever the inputs are.
-    """
-    names = program.inputs.names
-    never = dict.fromkeys(names, False)
-    open_ = [c.name for c, _ in with_nullable_inputs(program, never).outputs if c.nullable]
-    if open_:
-        raise ExportError(
-            f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
-            "Put FillMissing or Categorify after what makes it null."
-        )
-    allowed = dict(never)
-    for name in names:
-        if program.inputs[name].info.kind != "bool":
-            trial = with_nullable_inputs(program, {**never, name: True})
-            allowed[name] = not any(column.nullable for column, _ in trial.outputs)
-    return with_nullable_inputs(program, allowed)

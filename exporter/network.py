@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from exporter.errors import ExportError
+from exporter.servable import expect_servable, traced
 from training.errors import TrainingError
-from training.saved_model import network_function, network_state, save_model
+from training.quiet import quiet
+from training.saved_model import network_function, network_state
 from training.signature import ModelSignature, TensorSpec, model_signature
 from workflow.dtypes import DTYPES
 
@@ -46,12 +48,14 @@ class KerasNetwork:
 
     Raises:
         TrainingError: its inputs or outputs cannot be served under names.
+        ExportError: what it computes is not what it says, or cannot leave this process.
     """
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
         self.signature = model_signature(model)
         self._function = network_function(model, self.signature)
+        self._traced = traced(self._function, self.signature)
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name, in inference mode."""
@@ -63,7 +67,7 @@ class KerasNetwork:
 
     def save(self, path: Path) -> None:
         """Write it as a SavedModel."""
-        save_model(self._model, path, signature=SIGNATURE)
+        _save(self.state(), self._traced, path)
 
 
 class SavedNetwork:
@@ -81,7 +85,6 @@ class SavedNetwork:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         try:
             self._loaded = tf.saved_model.load(str(path))
         except Exception as error:  # TensorFlow raises whatever it meets
@@ -94,6 +97,7 @@ class SavedNetwork:
                 f"Received: {', '.join(signatures) or 'none'}. Save the model with that one."
             )
         self._function = signatures[SIGNATURE]
+        expect_servable(self._function)
         given, made = (
             self._function.structured_input_signature[1],
             self._function.structured_outputs,
@@ -132,8 +136,14 @@ class SavedNetwork:
         return module
 
     def save(self, path: Path) -> None:
-        """Copy it as it is."""
-        shutil.copytree(self._path, path)
+        """Write it anew, since a server's loader finds no value of a Keras variable in a copy."""
+        _save(self.state(), self._function, path)
+
+
+def _save(state: Any, function: Any, path: Path) -> None:
+    # TensorFlow's notes on saving name the staging folder.
+    with quiet("absl", logging.ERROR):
+        tf.saved_model.save(state, str(path), signatures={SIGNATURE: function})
 
 
 def _spec(side: str, name: str, tensor: Any) -> TensorSpec:

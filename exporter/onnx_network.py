@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
-from exporter.errors import ExportError
+from exporter.errors import ExportError, in_a_line
 from exporter.frozen_graph import FrozenGraph, freeze
 from exporter.network import Network
 from exporter.onnx_conversions import HANDLERS
@@ -94,9 +94,8 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
                 custom_op_handlers=HANDLERS,
             )
     except Exception as error:  # tf2onnx raises whatever it meets
-        text = " ".join(str(error).split())[:300]
         raise ExportError(
-            f"Expected a network that tf2onnx can convert. Received: {text}. {ADVICE}"
+            f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)}. {ADVICE}"
         ) from error
     _expect_standard(model)
     return frozen, model

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import onnx
 from onnx import helper
 
 from exporter.onnx_model import OnnxModel, fuse
 from workflow.expressions.onnx import OUTPUT_SUFFIX
+from workflow.packing import Packing
 
-Packing = Mapping[str, Sequence[str]]
 _ROWS = "rows"
 
 
@@ -19,20 +17,20 @@ def pack_outputs(model: onnx.ModelProto, packing: Packing) -> onnx.ModelProto:
 
     Args:
         model: its outputs are named as those of `to_onnx`; those to pack are [N, 1].
-        packing: the names of the tensors that each packed one is made of, as columns name them.
+        packing: the packed tensors by name, each of one dtype, their members as columns name them.
     """
-    packed = onnx.ModelProto()
-    packed.CopyFrom(model)
+    joined = onnx.ModelProto()
+    joined.CopyFrom(model)
     made = {output.name: output for output in model.graph.output}
-    for name, members in packing.items():
-        parts = [made.pop(member + OUTPUT_SUFFIX) for member in members]
+    for name, packed in packing.items():
+        parts = [made.pop(member.name + OUTPUT_SUFFIX) for member in packed.members]
         joint = name + OUTPUT_SUFFIX
         names = [part.name for part in parts]
-        packed.graph.node.append(helper.make_node("Concat", names, [joint], name=joint, axis=1))
+        joined.graph.node.append(helper.make_node("Concat", names, [joint], name=joint, axis=1))
         made[joint] = _matrix(joint, parts[0], len(parts))
-    del packed.graph.output[:]
-    packed.graph.output.extend(made.values())
-    return packed
+    del joined.graph.output[:]
+    joined.graph.output.extend(made.values())
+    return joined
 
 
 def unpack_inputs(network: OnnxModel, packing: Packing) -> OnnxModel:
@@ -41,10 +39,10 @@ def unpack_inputs(network: OnnxModel, packing: Packing) -> OnnxModel:
         return network
     taken = {tensor.name: tensor for tensor in network.proto.graph.input}
     inputs, outputs, nodes = [], [], []
-    for name, members in packing.items():
-        kind = taken[members[0]]
-        parts = [member + OUTPUT_SUFFIX for member in members]
-        inputs.append(_matrix(name, kind, len(members)))
+    for name, packed in packing.items():
+        kind = taken[packed.members[0].name]
+        parts = [member.name + OUTPUT_SUFFIX for member in packed.members]
+        inputs.append(_matrix(name, kind, len(parts)))
         outputs += [_matrix(part, kind, 1) for part in parts]
         nodes.append(
             helper.make_node("Split", [name], parts, name=name, axis=1, num_outputs=len(parts))

@@ -15,6 +15,7 @@ from exporter.warm_up import with_warm_up
 from exporter.wiring import prove, prove_alone
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_MOST_VERSION = 2**63 - 1  # versions are int64 to the server
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,14 @@ def make_plan(pipeline: Pipeline) -> Plan:
     name, version = pipeline.name, pipeline.version
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExportError(
-            f"Expected a name of letters, digits, _ - and ., since it is a folder of the server's. Received: {name!r}."
+            "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
+            f"it is a folder of the server's. Received: {name!r}."
         )
-    if type(version) is not int or version < 1:
-        raise ExportError(f"Expected the version as a whole number from 1. Received: {version!r}.")
+    if type(version) is not int or not 1 <= version <= _MOST_VERSION:
+        raise ExportError(
+            f"Expected the version as a whole number from 1 to {_MOST_VERSION}. "
+            f"Received: {version!r}."
+        )
     plan = Plan(pipeline, with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline)))
     if plan.steps:
         prove(plan.published, plan.steps)

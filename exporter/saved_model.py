@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from exporter.model_spec import ModelSpec, Tensor
 from exporter.network import SIGNATURE, Network
 from exporter.pipeline import Pipeline, relay
 from exporter.runtimes.runtime import Writer
-from training.errors import TrainingError
 from workflow.expressions.tensorflow import WireInterpreter
+from workflow.packing import Packed, Packing
 
 GRAPH_TAG = "serve"
 FOLDER = "model.savedmodel"
@@ -40,15 +40,13 @@ def saved_model_spec(
     )
 
 
-def network_writer(
-    network: Network, pipeline: Pipeline, packing: Mapping[str, Sequence[str]]
-) -> Writer:
+def network_writer(network: Network, pipeline: Pipeline, packing: Packing) -> Writer:
     """Writes the network as it is, or as one that takes packed tensors and padded lists.
 
     Args:
         network: the network.
         pipeline: what is exported.
-        packing: which tensors each packed one is made of.
+        packing: the packed tensors by name.
     """
     travelling, taken = pipeline.unpadded
     if not packing and not taken:
@@ -56,9 +54,8 @@ def network_writer(
     unpad = WireInterpreter(relay(taken), travelling, taken) if taken else None
 
     def serve(**tensors: Any) -> dict[str, Any]:
-        for name, members in packing.items():
-            parts = tf.split(tensors.pop(name), len(members), axis=1)
-            tensors |= dict(zip(members, parts, strict=True))
+        for name, packed in packing.items():
+            tensors |= unpack_tensor(tensors.pop(name), packed)
         return network.call(**(tensors | (unpad(tensors) if unpad else {})))
 
     specs = {spec.name: spec for spec in map(_named_spec, pipeline.signature.inputs)}
@@ -67,10 +64,33 @@ def network_writer(
             for name in column.tensors:
                 del specs[name]
         specs |= unpad.signature
-    for name, members in packing.items():
-        packed = [specs.pop(member) for member in members]
-        specs[name] = tf.TensorSpec([None, len(members)], packed[0].dtype, name=name)
+    for name, packed in packing.items():
+        for member in packed.members:
+            del specs[member.name]
+        width = None if packed.width < 0 else packed.width
+        specs[name] = tf.TensorSpec([None, width], packed.dtype, name=name)
     return function_writer(network, serve, specs, unpad)
+
+
+def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
+    """The members of a packed tensor, in a graph."""
+    tensors: dict[str, Any] = {}
+    begin, runs = 0, list(packed.runs())
+    for dtype, members in runs:
+        widths = [member.width for member in members]
+        size = packed.items(dtype)
+        length = -1 if -1 in widths else size * sum(widths)
+        # A slice of all would be a copy.
+        part = tf.slice(tensor, [0, begin], [-1, length]) if len(runs) > 1 else tensor
+        begin += length
+        if size > 1:
+            count = tf.shape(part)[1] // size if length < 0 else sum(widths)
+            part = tf.reshape(part, [-1, count, size])
+        if dtype != packed.dtype:
+            part = tf.bitcast(part, dtype)
+        parts = tf.split(part, widths, axis=1) if len(widths) > 1 else [part]
+        tensors |= {member.name: part for member, part in zip(members, parts, strict=True)}
+    return tensors
 
 
 def function_writer(
@@ -102,8 +122,6 @@ def _named_spec(spec: Any) -> Any:
 def _write(folder: Path, save: Callable[[Path], Any]) -> None:
     try:
         save(folder / FOLDER)
-    except TrainingError as error:
-        raise ExportError(str(error)) from error
     except tf.errors.OpError as error:
         # TensorFlow writes by itself, and its texts begin with the graph's own names.
         reason = error.message.rpartition("}} ")[2]

@@ -8,7 +8,6 @@ as good for everything but caches.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +26,7 @@ from workflow.data import as_lazy_frame, polars_errors
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.packing import pack
+from workflow.packing import pack, parse_packing
 from workflow.wire import NNZS, WireColumn, decode, encode
 
 MOST_ROWS = 8
@@ -108,7 +107,7 @@ def _network_requests(
             made.append({})
             for column in columns:
                 made[-1] |= encode(column, answer[column.name])
-    packing = json.loads(preprocess.parameters.get("packing", "{}"))
+    packing = parse_packing(preprocess.parameters.get("packing", "{}"))
     return [pack(tensors, packing) for tensors in made]
 
 

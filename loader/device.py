@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import tensorflow as tf
 
 from loader.arguments import Budget
-from loader.batches import BlockSource, HostBlocks
+from loader.batches import BlockSource
 from loader.damage import PieceReader, SkippingReader, UnchangedReader
 from loader.data import FrameData, ParquetData
 from loader.errors import LoaderError
 from loader.files import Source
 from loader.gpu.packing import Packing, carries
+from loader.host_blocks import HostBlocks
 from loader.layout import Layout
+from loader.prefetch import Wait, wait_without_limit
 from loader.tensors import HostTransport, Transport
 
 # What cuDF's and TensorFlow's kernels and pools take on an H200 once they have run.
@@ -34,12 +38,14 @@ class Device:
         source: gives blocks of rows.
         transport: brings batches into TensorFlow.
         budget: what its memory has to hold.
+        wait: how to wait for the source.
     """
 
     name: str
     source: BlockSource
     transport: Transport
     budget: Budget
+    wait: Wait = wait_without_limit
 
 
 def open_device(
@@ -48,6 +54,7 @@ def open_device(
     source: Source,
     layout: Layout,
     reader_kwargs: Mapping[str, Any] | None,
+    decode_timeout: float | None,
 ) -> Device:
     """The device that `device` names.
 
@@ -59,17 +66,28 @@ def open_device(
         source: its row groups.
         layout: the columns of a batch.
         reader_kwargs: the reader's options.
+        decode_timeout: seconds after which a GPU that decodes counts as hanging; None for never.
 
     Raises:
-        LoaderError: there is no such device, or it cannot take this data.
+        LoaderError: there is no such device, it cannot take this data, or a limit below 0.
     """
+    _check_timeout(decode_timeout)
     if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
-        # A chunk at its largest: being decoded, its copy in one piece, that shuffled, the last
-        # rows of the one before, one waiting to be cut, and one being cut.
+        # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
+        # that shuffled, the last rows of the one before, one waiting to be cut, one being cut.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
-        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=6))
-    return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs)
+        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=7))
+    return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
+
+
+def _check_timeout(seconds: Any) -> None:
+    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and seconds > 0):
+        raise LoaderError(
+            "Expected decode_timeout as seconds above 0, or None for no limit. "
+            f"Received: {seconds!r}."
+        )
 
 
 def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:
@@ -124,6 +142,7 @@ def _open_gpu(
     source: Source,
     layout: Layout,
     reader_kwargs: Mapping[str, Any] | None,
+    decode_timeout: float | None,
 ) -> Device:
     if not isinstance(data, ParquetData):
         raise LoaderError(
@@ -137,14 +156,18 @@ def _open_gpu(
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
     from loader.gpu.decoder import Decoder  # noqa: PLC0415
     from loader.gpu.reader import DeviceReader  # noqa: PLC0415
-    from loader.gpu.runtime import prepare_memory  # noqa: PLC0415
+    from loader.gpu.runtime import end_without_gpu, is_busy, prepare_memory  # noqa: PLC0415
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
+    from loader.gpu.watched import WatchedReader  # noqa: PLC0415
 
     packing = Packing(layout)
     transport = DeviceTransport(packing, gpus_of_tensorflow()[number])
     memory = prepare_memory(number)
     decoder = Decoder(layout, source.row_groups, number)
-    tables: PieceReader[Any] = UnchangedReader(decoder, source.row_groups)
+    watched = WatchedReader(
+        decoder, functools.partial(is_busy, decoder.stream), decode_timeout, end_without_gpu
+    )
+    tables: PieceReader[Any] = UnchangedReader(watched, source.row_groups)
     if source.skipped is not None:
         tables = SkippingReader(tables, source.row_groups, source.skipped)
     reader = DeviceReader(tables, packing, decoder.stream, transport.device)
@@ -155,4 +178,5 @@ def _open_gpu(
         DeviceBlocks(reader, packing, transport.device),
         transport,
         Budget(memory, copies=9, fixed=_GPU_FIXED),
+        watched.wait,
     )

@@ -10,6 +10,7 @@ import tensorflow as tf
 from loader.arguments import check_counts
 from loader.batch_iterator import BatchIterator
 from loader.epochs import Epochs
+from loader.errors import LoaderError
 from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.sized_dataset import SizedDataset
 from loader.tensors import Transport
@@ -93,14 +94,25 @@ class EpochDataset(SizedDataset):
 
         `fit` and `strategy.experimental_distribute_dataset` would cut each batch in as many parts
         as there are replicas, which is right for scalars and padded lists, and wrong for pairs of
-        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica.
+        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica. Where
+        there are such pairs, compile the model by `training.compile_model(..., split=False)`, or
+        call `training.train`: Keras alone builds a model by the mean of the replicas' batches.
 
         Args:
             strategy: where the model's variables were made.
 
+        Raises:
+            LoaderError: the loader is on a GPU, and there are several replicas.
+
         Example:
             >>> model.fit(train.distribute(strategy))  # doctest: +SKIP
         """
+        if self.device != "cpu" and int(strategy.num_replicas_in_sync) > 1:
+            raise LoaderError(
+                "Expected a loader on the CPU to feed several replicas, since TensorFlow hands "
+                f"batches out from there. Received: a loader on {self.device}. "
+                'Pass device="cpu" to it.'
+            )
         replicas = replicas_of_worker(strategy, self._epochs.settings.share.size)
         dataset = SizedDataset(self, -(-len(self) // replicas))
         return strategy.distribute_datasets_from_function(lambda _: dataset)

@@ -27,7 +27,7 @@ from loader.plan import (
     take_rows,
 )
 from loader.position import Pass, Position, Progress, Trail, read_state, write_state
-from loader.prefetch import Prefetcher
+from loader.prefetch import Prefetcher, Wait, wait_without_limit
 from loader.stream import Stream
 
 
@@ -64,6 +64,7 @@ class Epochs:
         source: reads pieces.
         settings: batch size, order and share.
         skipped: what reports, at the end of each epoch, what could not be read.
+        wait: how to wait for the source.
 
     Raises:
         LoaderError: when there is not one batch to give.
@@ -75,8 +76,10 @@ class Epochs:
         source: BlockSource,
         settings: Settings,
         skipped: Skipped | None = None,
+        wait: Wait = wait_without_limit,
     ) -> None:
         self._pieces = pieces
+        self._wait = wait
         self._skipped = skipped
         self._source = source
         self.settings = settings
@@ -144,7 +147,7 @@ class Epochs:
         chunks = share_of(rest_of(chunks, position.legs, batch_size), settings.share)
         chunks = take_rows(chunks, position.batch * batch_size, self._total)
         groups = _read_groups(chunks, settings.max_rows, source.chunks_per_read)
-        return Prefetcher(lambda: source.blocks(groups, batch_size, seed))
+        return Prefetcher(lambda: source.blocks(groups, batch_size, seed), wait=self._wait)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
         """How many batches each of so many workers takes after some legs of an epoch."""
@@ -221,11 +224,13 @@ class Epochs:
 
 
 def _read_groups(chunks: Sequence[Chunk], max_rows: int, most: int) -> list[list[Chunk]]:
+    """Chunks by what is read at once: less at first, for there is who waits for it."""
     groups: list[list[Chunk]] = []
     for chunk in chunks:
         last = groups[-1] if groups else []
         rows = sum(other.rows for other in last) + chunk.rows
-        if last and len(last) < most and rows <= max_rows:
+        limit = most if len(groups) > 1 else max(most // 4, 1)
+        if last and len(last) < limit and rows <= max_rows:
             last.append(chunk)
         else:
             groups.append([chunk])

@@ -78,6 +78,10 @@ class KerasSequenceLoader(EpochDataset):
             so every epoch and every worker keeps its number of batches. A warning at the end of
             the epoch counts them. On a GPU some damage costs the process its use of the GPU, which
             is an error in any case.
+        decode_timeout: seconds that a GPU may be at work on what is decoded at once (0.05 on an
+            H200, with the default buffer) before it counts as hanging, which is an error: a
+            damaged page can keep it at work for ever. Waiting for files does not count. None for
+            no limit, as in a debugger of GPU code.
 
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns that differ between
@@ -121,6 +125,7 @@ class KerasSequenceLoader(EpochDataset):
         *,
         seed: int | None = None,
         on_bad_files: Literal["raise", "skip"] = "raise",
+        decode_timeout: float | None = 10.0,
     ) -> None:
         check_choices(engine, on_bad_files)
         batch_size, parts_per_chunk = check_counts(
@@ -135,7 +140,7 @@ class KerasSequenceLoader(EpochDataset):
         source = data.describe(names, skip_bad=on_bad_files == "skip")
         widths = fixed_widths(sparse_names, sparse_max, data.schema)
         layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
-        where = open_device(device, data, source, layout, reader_kwargs)
+        where = open_device(device, data, source, layout, reader_kwargs, decode_timeout)
         settings = Settings(
             batch_size=batch_size,
             shuffle=shuffle,
@@ -152,7 +157,7 @@ class KerasSequenceLoader(EpochDataset):
         if widths and not sparse_as_dense:
             transport = SparseTransport(where.transport, layout)
         pieces = split_row_groups(source.row_groups, settings.max_rows)
-        epochs = Epochs(pieces, where.source, settings, source.skipped)
+        epochs = Epochs(pieces, where.source, settings, source.skipped, where.wait)
         super().__init__(epochs, transport, where.name)
 
     @property

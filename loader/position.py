@@ -35,19 +35,26 @@ class Progress:
     """Where an iterator is.
 
     Attributes:
-        position: where it is now; None when it has not begun, or has given its last batch.
-        steps: batches of its epoch since the last of the position's legs.
+        start: where it began; None when it has not.
+        steps: batches of its epoch since the last of the start's legs.
+        taken: batches since the start.
     """
 
-    position: Position | None = None
+    start: Position | None = None
     steps: int = 0
+    taken: int = 0
 
-    def advance(self) -> None:
-        """Count a batch."""
-        if self.position is None or self.position.batch + 1 >= self.steps:
-            self.position = None
-        else:
-            self.position = replace(self.position, batch=self.position.batch + 1)
+    @property
+    def position(self) -> Position | None:
+        """Where it is now; None when it has not begun, or has given its last batch."""
+        if self.start is None or not self.left:
+            return None
+        return replace(self.start, batch=self.start.batch + self.taken)
+
+    @property
+    def left(self) -> int:
+        """The number of batches that it has not given."""
+        return self.steps - self.taken - (0 if self.start is None else self.start.batch)
 
 
 @dataclass(eq=False)

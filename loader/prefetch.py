@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from loader.errors import LoaderError
+
 T = TypeVar("T")
+
+# Takes what waits so many seconds, or without a limit, and tells whether the waiting is over; calls
+# it until it is, or raises a `LoaderError` when it never will be.
+Wait = Callable[[Callable[[float | None], bool]], None]
+
+
+def wait_without_limit(done: Callable[[float | None], bool]) -> None:
+    """The `Wait` for a reader that always comes to its end."""
+    done(None)
 
 
 class _Channel(Generic[T]):
@@ -20,6 +32,7 @@ class _Channel(Generic[T]):
         self.error: BaseException | None = None
         self.finished = False
         self.closed = False
+        self.hangs = False
 
     def put(self, item: T) -> bool:
         """Wait for room and leave an item; False when the consumer has gone."""
@@ -49,11 +62,16 @@ class Prefetcher(Generic[T]):
     """Iterates over what `produce` yields, produced in a thread of its own.
 
     An exception of the producer is raised to the consumer as itself, after the items that came
-    before it. Closing, or dropping the last reference, ends the thread and waits for it.
+    before it. Closing, or dropping the last reference, ends the thread and waits for it. Where
+    `wait` finds that the thread never ends, nobody waits for it any more: it stays, as a daemon.
 
     Args:
         produce: makes the iterator; it is called and consumed in the thread.
         ahead: how many finished items may wait.
+        wait: how to wait for the thread.
+
+    Raises:
+        LoaderError: of `wait`, to who asks for an item. Who closes is warned instead.
 
     Example:
         >>> with Prefetcher(lambda: iter(range(3))) as numbers:
@@ -61,13 +79,19 @@ class Prefetcher(Generic[T]):
         [0, 1, 2]
     """
 
-    def __init__(self, produce: Callable[[], Iterator[T]], ahead: int = 1) -> None:
+    def __init__(
+        self,
+        produce: Callable[[], Iterator[T]],
+        ahead: int = 1,
+        wait: Wait = wait_without_limit,
+    ) -> None:
+        self._wait = wait
         self._channel: _Channel[T] = _Channel(ahead)
         self._thread = threading.Thread(
             target=_run, args=(produce, self._channel), name="parquet-loader", daemon=True
         )
         # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
-        self._finalizer = weakref.finalize(self, _stop, self._channel, self._thread)
+        self._finalizer = weakref.finalize(self, _stop, self._channel, self._thread, wait)
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
@@ -76,7 +100,7 @@ class Prefetcher(Generic[T]):
     def __next__(self) -> T:
         channel = self._channel
         with channel.changed:
-            channel.changed.wait_for(lambda: channel.items or channel.finished or channel.closed)
+            self._wait_for_item(channel)
             if channel.items:
                 item = channel.items.pop(0)
                 channel.changed.notify_all()
@@ -84,6 +108,16 @@ class Prefetcher(Generic[T]):
             if channel.error is not None and not channel.closed:
                 raise channel.error
         raise StopIteration
+
+    def _wait_for_item(self, channel: _Channel[T]) -> None:
+        def ready() -> bool:
+            return bool(channel.items) or channel.finished or channel.closed
+
+        try:
+            self._wait(lambda seconds: channel.changed.wait_for(ready, seconds))
+        except LoaderError:
+            channel.hangs = True
+            raise
 
     def close(self) -> None:
         """End the thread and wait for it. More than once does no harm."""
@@ -108,7 +142,16 @@ def _run(produce: Callable[[], Iterator[T]], channel: _Channel[T]) -> None:
         channel.finish()
 
 
-def _stop(channel: _Channel[T], thread: threading.Thread) -> None:
+def _stop(channel: _Channel[T], thread: threading.Thread, wait: Wait) -> None:
     channel.close()
-    if thread is not threading.current_thread():
-        thread.join()
+    if channel.hangs or thread is threading.current_thread():
+        return
+
+    def ended(seconds: float | None) -> bool:
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    try:
+        wait(ended)
+    except LoaderError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)

@@ -57,6 +57,7 @@ class SparseTransport:
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """See `Transport`."""
+        dataset = self._transport.finish(dataset)
         return dataset.map(self.convert) if self.device == "/cpu:0" else dataset
 
     def convert(self, x: dict[str, Any], *labels: Any) -> Any:

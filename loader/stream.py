@@ -52,8 +52,8 @@ class Stream(Iterator[Sequence[Array]]):
             # The last step ends the epoch: before it there is always a block.
             self._batches = next(self._blocks).batches(self._batch_size)
             batch = next(self._batches, None)
-        self._progress.advance()
-        if self._progress.position is None:  # Keras never asks for more than there are
+        self._progress.taken += 1
+        if not self._progress.left:  # Keras never asks for more than there are
             self._end_epoch()
         return batch
 

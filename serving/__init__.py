@@ -13,7 +13,8 @@ from serving.errors import (
     ServerUnavailableError,
     UnknownModelError,
 )
-from serving.parity import ParityReport, check_parity
+from serving.parity import check_parity
+from serving.parity_report import ParityReport
 from serving.perf_analyzer import write_perf_analyzer_input
 from serving.server import TritonServer
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from serving.client import expect_retries
 from serving.connection.address import Address, Tls, parse_address
+from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
-from serving.connection.messages import MOST_RETRIES
 from serving.connection.shared_memory import AsyncRegions
-from serving.connection.tensors import encode_tensors
+from serving.connection.tensors import Feed, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
@@ -94,10 +93,13 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.predict`.
         """
-        contract = self.contract
-        answers = [
-            await self.raw(request, timeout=timeout) for request in to_requests(contract, data)
-        ]
+        contract, memory = self.contract, self._entered().memory
+        row = contract.row.of(data) if memory is None else None
+        if row is not None:
+            answers = [await self._infer(row, timeout)]
+        else:
+            requests = to_requests(contract, data)
+            answers = [await self.raw(request, timeout=timeout) for request in requests]
         return to_table(contract, data, answers)
 
     async def raw(
@@ -111,14 +113,11 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.raw`.
         """
-        connection, _, memory = self._entered()
-        seconds = self.timeout if timeout is None else timeout
-        async with (
-            nullcontext(encode_tensors(tensors))
-            if memory is None
-            else memory.holding(tensors, seconds)
-        ) as encoded:
-            return await connection.infer(self.model_name, self.model_version, encoded, seconds)
+        memory = self._entered().memory
+        if memory is None:
+            return await self._infer(encode_tensors(tensors), timeout)
+        async with memory.holding(tensors, self._seconds(timeout)) as encoded:
+            return await self._infer(encoded, timeout)
 
     async def close(self) -> None:
         """Close the connection and free shared memory. Closing it twice does nothing."""
@@ -130,6 +129,14 @@ class AsyncEnsembleClient:
                     await memory.close()
             finally:
                 await connection.close()
+
+    async def _infer(self, tensors: Feed, timeout: float | None) -> dict[str, Array]:  # noqa: ASYNC109
+        return await self._entered().connection.infer(
+            self.model_name, self.model_version, tensors, self._seconds(timeout)
+        )
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
 
     def _entered(self) -> _Open:
         if self._open is None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self
 
 from serving.connection.address import Tls, parse_address
+from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
-from serving.connection.messages import MOST_RETRIES
 from serving.connection.shared_memory import Regions
-from serving.connection.tensors import encode_tensors
+from serving.connection.tensors import Feed, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
@@ -106,12 +105,16 @@ class EnsembleClient:
             ColumnError: columns are missing, or are not of one length.
             DtypeError: a column holds what the model does not take.
             InvalidRequestError: the server refused.
-            ServerUnavailableError: no connection, after the retries.
+            ServerUnavailableError: no connection, or a busy server, after the retries.
             DeadlineExceededError: no answer in time.
             ClientError: anything else that the server says.
         """
-        requests = to_requests(self._contract, data)
-        answers = [self.raw(request, timeout=timeout) for request in requests]
+        row = self._contract.row.of(data) if self._memory is None else None
+        if row is not None:
+            answers = [self._infer(row, timeout)]
+        else:
+            requests = to_requests(self._contract, data)
+            answers = [self.raw(request, timeout=timeout) for request in requests]
         return to_table(self._contract, data, answers)
 
     def raw(
@@ -127,13 +130,10 @@ class EnsembleClient:
             DtypeError: a dtype that Triton does not know.
             ClientError: the server refused, or did not answer.
         """
-        seconds = self.timeout if timeout is None else timeout
-        with (
-            nullcontext(encode_tensors(tensors))
-            if self._memory is None
-            else self._memory.holding(tensors, seconds)
-        ) as encoded:
-            return self._connection.infer(self.model_name, self.model_version, encoded, seconds)
+        if self._memory is None:
+            return self._infer(encode_tensors(tensors), timeout)
+        with self._memory.holding(tensors, self._seconds(timeout)) as encoded:
+            return self._infer(encoded, timeout)
 
     def for_model(self, name: str) -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
@@ -153,6 +153,14 @@ class EnsembleClient:
         if self._memory is not None:
             self._memory.close()
         self._connection.close()
+
+    def _infer(self, tensors: Feed, timeout: float | None) -> dict[str, Array]:
+        return self._connection.infer(
+            self.model_name, self.model_version, tensors, self._seconds(timeout)
+        )
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
 
     def __enter__(self) -> Self:
         """The connection itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,11 @@ from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
 from serving.inputs.few import FewValues
+from serving.inputs.row import RowReader
 from workflow.alike import Group, groups_of
 from workflow.dtypes import DTYPES, dtype_of
 from workflow.expressions.column import Array
-from workflow.packing import unpack
+from workflow.packing import Packing, parse_packing, unpack
 from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
@@ -35,7 +36,7 @@ class Contract:
         preprocessing: the model that makes the features, where the model is an ensemble of ours.
         max_batch_size: the rows of a request at most; 0 for any number.
         output_suffix: what the names of the output tensors have behind those of the columns.
-        packing: the tensors that a packed output tensor is made of, by its name.
+        packing: the packed output tensors by name.
         row_limit: the rows that the preprocessing takes at most, where a limit was set; else 0.
     """
 
@@ -47,13 +48,18 @@ class Contract:
     preprocessing: str = ""
     max_batch_size: int = 0
     output_suffix: str = ""
-    packing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    packing: Packing = field(default_factory=dict)
     row_limit: int = 0
 
     @cached_property
     def plain_groups(self) -> tuple[Group, ...]:
         """The inputs that are looked at together."""
         return groups_of(self.inputs)
+
+    @cached_property
+    def row(self) -> RowReader:
+        """What reads tables of one row."""
+        return RowReader(self.inputs)
 
     @cached_property
     def few_values(self) -> FewValues:
@@ -96,7 +102,7 @@ def read_contract(config: Any) -> Contract:
             for kind, tensors in (("inputs", config.input), ("outputs", config.output))
         )
         labels = tuple(json.loads(parameters.get("label_columns", "[]")))
-        packing = dict(json.loads(parameters.get("packing", "{}")))
+        packing = parse_packing(parameters.get("packing", "{}"))
         row_limit = int(json.loads(parameters.get("limits", "{}")).get("max_rows", 0))
     except (ValueError, TypeError, AttributeError) as error:
         raise ClientError(

@@ -68,6 +68,11 @@ _ADVICE = {
     "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy.",
     "UNAUTHENTICATED": "Pass what the server asks for in `headers`.",
 }
+# What a server says that runs, and has too much to do.
+_BUSY = {
+    "Exceeds maximum queue size": "max_queue_size",
+    "Request timeout expired": "queue_timeout_us",
+}
 
 
 def refusal(code: str, message: str, url: str) -> ClientError:
@@ -83,6 +88,17 @@ def refusal(code: str, message: str, url: str) -> ClientError:
         'ServerUnavailableError'
     """
     text = message.strip()
-    if code in _ADVICE:
-        text = f"{text.removesuffix('.')}. {_ADVICE[code].format(url=url)}"
+    if advice := _advice(code, text, url):
+        text = f"{text.removesuffix('.')}. {advice}"
     return _KINDS.get(code, ClientError)(code, text)
+
+
+def _advice(code: str, text: str, url: str) -> str:
+    """How to mend it; "" where the text says so itself."""
+    for said, option in _BUSY.items():
+        if code == "UNAVAILABLE" and said in text:
+            return (
+                f"The server at {url} is busy. Send fewer requests at once, send this one again "
+                f"later, which `retries` does, or export with a larger `{option}`."
+            )
+    return _ADVICE.get(code, "").format(url=url)

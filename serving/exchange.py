@@ -52,14 +52,22 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
         contract: what the model gives.
         data: what was asked for.
         answers: the output tensors of each request.
+
+    Raises:
+        ClientError: a column of a frame cannot hold what the server answered.
     """
     tensors = _joined(contract.outputs, [contract.opened(answer) for answer in answers])
     if not answers:
         tensors = contract.no_rows()
-    if isinstance(data, pl.DataFrame):
-        return to_polars(contract.outputs, tensors)
-    if is_pandas(data):
-        return to_pandas(contract.outputs, tensors, data.index)
+    try:
+        if isinstance(data, pl.DataFrame):
+            return to_polars(contract.outputs, tensors)
+        if is_pandas(data):
+            return to_pandas(contract.outputs, tensors, data.index)
+    except SchemaError as error:
+        raise ClientError(
+            "INTERNAL", f"{error} Ask with a dict, which is answered with arrays as they come."
+        ) from error
     return to_arrays(contract.outputs, tensors)
 
 

@@ -15,7 +15,7 @@ from workflow.wire import WireColumn, decode
 
 
 def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors of the columns, as they came; bytes become `str`.
+    """The tensors of the columns, as they came; bytes become `str` where they are UTF-8.
 
     Returns:
         Arrays of the shape (N, k); a list column is its two halves.
@@ -25,19 +25,24 @@ def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> di
         for name in column.tensors:
             tensor = tensors[name]
             if tensor.dtype == object:
-                texts = [
-                    value.decode() if isinstance(value, bytes) else value
-                    for value in tensor.reshape(-1)
-                ]
+                texts = [_text(value) for value in tensor.reshape(-1)]
                 tensor = np.array(texts, object).reshape(tensor.shape)
             arrays[name] = tensor
     return arrays
 
 
+def _text(value: Any) -> Any:
+    """A string as `str`; bytes that are no UTF-8, such as the code for null, stay what they are."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
     """A frame with one column for each output; an output (N, k) with k > 1 is an Array column."""
-    series = [_series(column, tensors) for column in columns]
-    return series[0].to_frame() if len(series) == 1 else pl.DataFrame(series)
+    first, *others = (_series(column, tensors) for column in columns)
+    return first.to_frame().hstack(others)
 
 
 def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index: Any) -> Any:

@@ -2,119 +2,22 @@
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from serving.client import EnsembleClient
+from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
+from serving.parity_report import OutputParity, ParityReport
 from workflow import Workflow
 from workflow.data import as_lazy_frame
 from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_column, to_series
-from workflow.wire import NNZS, VALUES, WireColumn, decode, encode
-
-
-@dataclass(frozen=True)
-class OutputParity:
-    """How one column of the server's compares with the same column offline.
-
-    Attributes:
-        name: the column.
-        kind: "feature" of the preprocessing step, or "prediction" of the ensemble.
-        rows: the rows compared.
-        mismatches: rows that differ by more than the tolerance; integers and strings must be
-            identical.
-        max_difference: the largest absolute difference of a number; 0 for strings.
-        first_mismatch: the number of the first row that differs, or None.
-    """
-
-    name: str
-    kind: str
-    rows: int
-    mismatches: int
-    max_difference: float
-    first_mismatch: int | None
-
-
-@dataclass(frozen=True)
-class ParityReport:
-    """The result of a parity check; printing it shows a table, and a notebook shows it as HTML.
-
-    Attributes:
-        model: the ensemble's name.
-        generation: the export that the server has.
-        rows: the rows compared.
-        tolerance: the largest difference of a float that counts as equal.
-        outputs: one entry for each feature and each prediction.
-    """
-
-    model: str
-    generation: str
-    rows: int
-    tolerance: float
-    outputs: tuple[OutputParity, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every row of every output is equal, and there was a row to compare."""
-        return self.rows > 0 and all(output.mismatches == 0 for output in self.outputs)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        lines = [
-            f"Parity {verdict}: {self.model}, {self.rows:,} rows, tolerance {self.tolerance:g}"
-        ]
-        width = max(len(output.name) for output in self.outputs)
-        lines.append(
-            f"  {'output':{width}}  {'kind':10}  {'mismatches':>10}  {'max difference':>14}"
-        )
-        lines += [
-            f"  {o.name:{width}}  {o.kind:10}  {o.mismatches:>10,}  {o.max_difference:>14.2g}"
-            + (f"  first at row {o.first_mismatch}" if o.first_mismatch is not None else "")
-            for o in self.outputs
-        ]
-        return "\n".join(lines)
-
-    def to_html(self) -> str:
-        """The report as an HTML fragment, styles included."""
-        color = "#2a9d4a" if self.passed else "#e5484d"
-        verdict = "passed" if self.passed else "failed"
-        head = "".join(
-            f"<th>{title}</th>"
-            for title in ("output", "kind", "rows", "mismatches", "max difference")
-        )
-        body = "".join(_html_row(output) for output in self.outputs)
-        return (
-            '<div style="font:14px/1.5 system-ui,sans-serif">'
-            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
-            ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
-            f'<p><b style="color:{color}">Parity {verdict}</b>: {html.escape(self.model)}, {self.rows:,} rows, '
-            f"tolerance {self.tolerance:g}, generation <code>{html.escape(self.generation)}</code></p>"
-            f'<table class="parity" style="border-collapse:collapse"><tr>{head}</tr>{body}</table></div>'
-        )
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-
-def _html_row(output: OutputParity) -> str:
-    style = ' style="background:#cf222e33"' if output.mismatches else ""
-    cells = (
-        output.name,
-        output.kind,
-        f"{output.rows:,}",
-        f"{output.mismatches:,}",
-        f"{output.max_difference:.2g}",
-    )
-    return f"<tr{style}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+from workflow.expressions.series import to_column
+from workflow.wire import NNZS, VALUES, WireColumn, encode
 
 
 def check_parity(
@@ -136,17 +39,20 @@ def check_parity(
         workflow: the workflow that was exported.
         model: the Keras model that was exported.
         rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
-        tolerance: the largest absolute difference of a prediction that counts as equal.
+        tolerance: predictions are equal where |served - offline| <= tolerance * max(1, |offline|):
+            an absolute difference up to 1, and a relative one above. Integers and strings must be
+            identical; float features are compared in the same way with 1e-6. NaN equals NaN.
         batch_size: the rows of one request.
 
     Raises:
-        ClientError: there are no rows or a column is missing, `model` is none, or the server refused
-            a request.
+        ClientError: there are no rows or a column is missing, `model` is none, `tolerance` or
+            `batch_size` makes no sense, or the server refused a request.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
         Parity passed: movielens, 10,000 rows, tolerance 1e-05
     """
+    _expect_settings(tolerance, batch_size)
     contract = client.contract
     frame = _raw_rows(rows, [column.name for column in contract.inputs])
     features = _features_of(model, workflow)
@@ -162,10 +68,22 @@ def check_parity(
         here, there = (
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
         )
-        outputs.append(_compare(name, "prediction", here, there, tolerance))
+        outputs.append(compare_prediction(name, here, there, tolerance))
     return ParityReport(
         client.model_name, contract.generation, frame.height, tolerance, tuple(outputs)
     )
+
+
+def _expect_settings(tolerance: float, batch_size: int) -> None:
+    """Refuse a tolerance within which everything is equal, and requests of no rows."""
+    if not 0 <= tolerance < math.inf:
+        raise ClientError(
+            "PARITY", f"Expected a finite tolerance, 0 or more. Received: {tolerance!r}."
+        )
+    if batch_size < 1:
+        raise ClientError(
+            "PARITY", f"Expected a batch_size of 1 or more. Received: {batch_size!r}."
+        )
 
 
 def _features_of(model: Any, workflow: Workflow) -> list[str]:
@@ -190,7 +108,7 @@ def _compare_features(
     step = client.for_model(name)
     served = pl.concat([step.predict(frame[part]) for part in batches])
     columns = step.contract.outputs
-    return [_compare_column(c, offline[c.name], served[c.name]) for c in columns]
+    return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 
 
 def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
@@ -247,50 +165,3 @@ def _fill(structure: Any, tensors: Mapping[str, Array]) -> Any:
     if isinstance(structure, list | tuple):
         return type(structure)(_fill(value, tensors) for value in structure)
     return tensors[structure.name]
-
-
-def _compare_column(column: WireColumn, here: pl.Series, there: pl.Series) -> OutputParity:
-    """Features: lists are compared row by row, each with its length."""
-    name = column.name
-    if column.layout == "fixed":
-        here = _of_width(here, column)
-    if not isinstance(here.dtype, pl.List):
-        exact = 0.0 if not here.dtype.is_float() else 1e-6
-        return _compare(name, "feature", here.to_numpy(), there.to_numpy(), exact)
-    a, b = to_column(here), to_column(there)
-    if a.lengths is None or b.lengths is None or not np.array_equal(a.lengths, b.lengths):
-        wrong = np.flatnonzero(here.list.len().to_numpy() != there.list.len().to_numpy())
-        return OutputParity(name, "feature", len(here), len(wrong), float("inf"), int(wrong[0]))
-    rows = np.repeat(np.arange(len(here)), a.lengths)
-    flat = _compare(name, "feature", a.array.astype(column.dtype), b.array, 0.0)
-    first = None if flat.first_mismatch is None else int(rows[flat.first_mismatch])
-    return OutputParity(name, "feature", len(here), flat.mismatches, flat.max_difference, first)
-
-
-def _of_width(lists: pl.Series, column: WireColumn) -> pl.Series:
-    """Lists cut or filled up to the width in which they are served."""
-    wire = replace(column, dtype=to_column(lists).array.dtype.name)
-    tensors = encode(wire, to_column(lists))
-    return to_series(decode(wire, tensors), column.name)
-
-
-def _compare(name: str, kind: str, here: Array, there: Array, tolerance: float) -> OutputParity:
-    """Two arrays; NaN equals NaN."""
-    if here.shape != there.shape:
-        raise ClientError(
-            "PARITY", f"Expected {name} of the shape {here.shape}. Received: {there.shape}."
-        )
-    if here.dtype == object:
-        differs, largest = np.asarray(here != there), 0.0
-    else:
-        a, b = here.astype(np.float64), there.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        gap = np.where(np.isnan(gap), np.inf, gap)
-        differs, largest = gap > tolerance, float(gap.max(initial=0.0))
-        if here.dtype.kind in "iu":
-            differs = here != there
-    wrong = np.flatnonzero(differs.reshape(len(differs), -1).any(axis=1))
-    return OutputParity(
-        name, kind, len(here), len(wrong), largest, int(wrong[0]) if len(wrong) else None
-    )

@@ -20,14 +20,23 @@ from workflow.expressions.column import Array
 
 
 def write_perf_analyzer_input(
-    client: EnsembleClient, data: Any, path: str | os.PathLike[str]
+    client: EnsembleClient,
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    validation_data: bool = True,
 ) -> int:
     """Write a JSON file for perf_analyzer's `--input-data`: each row as a request of its own.
 
-    The answers that the server gives now are written as those that are expected; perf_analyzer
-    fails when it gets others, by a single bit. It can compare only outputs of a known shape, so
-    they are left out where the model takes requests alone (`max_batch_size` 0), which makes the
-    rows a dimension of its tensors, and where it answers with lists.
+    The answers that the server gives now are written as those that are expected, the file's
+    `validation_data`; perf_analyzer fails when it gets others, by a single bit. So they are for
+    `--concurrency-range 1`: a server that joins requests may add up floats in another order, and
+    the last bit of an answer depends on the rows beside it. Write a file for more requests at once
+    with `validation_data=False`; perf_analyzer compares all outputs or none.
+
+    It can compare only outputs of a known shape, so they are left out where the model takes
+    requests alone (`max_batch_size` 0), which makes the rows a dimension of its tensors, and where
+    it answers with lists.
 
     Values are written as numbers and texts. A tensor with what JSON cannot hold, such as NaN or
     the code for a null string, is written in base64.
@@ -36,6 +45,7 @@ def write_perf_analyzer_input(
         client: connected to the model.
         data: a table of any kind that `EnsembleClient.predict` takes.
         path: the file.
+        validation_data: whether to write the expected answers. The rows are sent for that.
 
     Returns:
         how many requests were written.
@@ -44,7 +54,9 @@ def write_perf_analyzer_input(
         ClientError: the data does not fit or has no rows, or the server refused.
 
     Example:
-        >>> write_perf_analyzer_input(client, rows, "input.json")  # doctest: +SKIP
+        >>> write_perf_analyzer_input(
+        ...     client, rows, "input.json", validation_data=False
+        ... )  # doctest: +SKIP
         1000
     """
     requests = to_requests(replace(client.contract, row_limit=1), data)
@@ -53,7 +65,11 @@ def write_perf_analyzer_input(
     # The rows are a dimension of Triton's own where it joins requests.
     skipped = 1 if client.contract.max_batch_size else 0
     document = {"data": [_described(tensors, skipped) for tensors in requests]}
-    if skipped and not any(column.is_list for column in client.contract.outputs):
+    if (
+        validation_data
+        and skipped
+        and not any(column.is_list for column in client.contract.outputs)
+    ):
         answers = [client.raw(request) for request in requests]
         document["validation_data"] = [_described(tensors, skipped) for tensors in answers]
     Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")

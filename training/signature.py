@@ -142,9 +142,12 @@ def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
         )
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if dtype not in DTYPES:
+        mend = "Give keras.Input one of them."
+        if side == "output":
+            mend = "Under mixed precision give the last layer dtype='float32'."
         raise TrainingError(
             f"Expected the {side} {name!r} of a dtype among {', '.join(DTYPES)}. "
-            f"Received: {dtype}. Under mixed precision give the last layer dtype='float32'."
+            f"Received: {dtype}. {mend}"
         )
     return TensorSpec(name, dtype, shape)
 

@@ -18,10 +18,11 @@ from training.run.data_check import check_data
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
-from training.run.names import check_count, check_names
+from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
+from training.run.steps import default_steps, steps_a_call
 from training.run.watch import Watch
-from training.split import compile_model
+from training.split import compile_model, replicas
 
 
 def train(
@@ -36,7 +37,7 @@ def train(
     class_weight: Mapping[int, float] | None = None,
     split: bool | None = None,
     precision: str = "float32",
-    steps_per_execution: int = 1,
+    steps_per_execution: int | None = None,
     patience: int | None = None,
     checkpoint: str | Path | LoaderCheckpoint | None = None,
     tensorboard: str | Path | None = None,
@@ -64,10 +65,14 @@ def train(
             `{0: 1.0, 1: 20.0}` for rare positives. Predictions are then those of rows in which
             positives are as many times more frequent.
         split: whether to train with the split step of `compile_model`; None for where there is a
-            GPU and the model is a functional or sequential one.
+            GPU and the model is a functional or sequential one, of no `tf.distribute` strategy.
         precision: what the dense layers compute in: "float32", or with the split step, which it
             then asks for, "bfloat16" or "float16".
-        steps_per_execution: how many steps to take for each call from Python.
+        steps_per_execution: how many steps to take for each call from Python, after which
+            callbacks are called, a bar moves, and NaN is noticed. None for 32 with the split step
+            on a GPU, which waits after each call, and else for 1: also if one of `callbacks`, not
+            counting Keras' own, does something for each batch. `compile_model` and Keras have it
+            for `predict` as well, here it is for training and validation alone.
         patience: ends the run when that many epochs have not bettered the loss on the validation
             data, and gives the model the weights of the best. A run that goes on from a
             checkpoint counts anew.
@@ -99,12 +104,17 @@ def train(
         val_auc   0.7731
         val_loss  0.5633
     """
+    check_objects(model, callbacks)
     check_count("epochs", epochs)
-    check_count("steps_per_execution", steps_per_execution)
+    if steps_per_execution is not None:
+        check_count("steps_per_execution", steps_per_execution)
     metrics = check_names(optimizer, loss, metrics)
     check_data(model, train_data, "train_data")
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
+    if split is None:
+        split = precision != "float32" or _is_splittable(model)
+    steps = steps_per_execution or default_steps(callbacks, on_gpu=split and _has_gpu())
     saver = _saver(checkpoint, train_data)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
     followers = [
@@ -116,15 +126,7 @@ def train(
         *([] if tensorboard is None else [EventLog(tensorboard, watch)]),
     ]
     with explained(model), checked_ids(model) if validate_ids else nullcontext():
-        compile_model(
-            model,
-            optimizer,
-            loss,
-            metrics,
-            split=precision != "float32" or _is_splittable(model) if split is None else split,
-            precision=precision,
-            steps_per_execution=steps_per_execution,
-        )
+        compile_model(model, optimizer, loss, metrics, split=split, precision=precision)
         if model.built and not model.optimizer.built:
             # Once a step is traced it is too late: it would keep the loss scale of the beginning.
             model.optimizer.build(model.trainable_variables)
@@ -133,13 +135,17 @@ def train(
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight)
         data = uncast(model, data) if validate_ids else data
-        with watch.rows.counting(model):
+        with watch.rows.counting(model), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
     return _report(history, watch)
 
 
 def _is_splittable(model: keras.Model) -> bool:
-    return bool(tf.config.list_physical_devices("GPU")) and bool(getattr(model, "inputs", None))
+    return _has_gpu() and bool(getattr(model, "inputs", None)) and replicas.count(model) == 1
+
+
+def _has_gpu() -> bool:
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def _early_stopping(
@@ -147,7 +153,7 @@ def _early_stopping(
 ) -> list[keras.callbacks.EarlyStopping]:
     if patience is None:
         return []
-    if validation_data is None or patience < 1:
+    if validation_data is None or not isinstance(patience, int) or patience < 1:
         raise TrainingError(
             "Expected validation_data and a patience of at least one epoch, to stop early. "
             f"Received: patience={patience}, validation_data={validation_data!r}."
@@ -177,6 +183,12 @@ def _weighted(data: Any, class_weight: Mapping[int, float] | None) -> tuple[Any,
     if class_weight is None:
         return data, None
     check_class_weight(class_weight)
+    if isinstance(data, tf.distribute.DistributedDataset):
+        raise TrainingError(
+            "Expected data that is not distributed yet, to weigh rows by class_weight. Received: "
+            f"{type(data).__name__}. Weigh them before, as triples (x, y, weights): "
+            "strategy.distribute_datasets_from_function(lambda _: train_data.map(weigh))."
+        )
     if isinstance(data, tf.data.Dataset):
         return weighted(data, class_weight), None
     return data, dict(class_weight)

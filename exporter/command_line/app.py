@@ -16,8 +16,9 @@ from exporter.command_line.parity import parity
 from exporter.command_line.serve import serve
 from exporter.command_line.show import show
 from exporter.command_line.train import train
+from exporter.command_line.transform import transform
 
-COMMANDS = (demo, fit, train, export, serve, parity, show, bench)
+COMMANDS = (demo, fit, transform, train, export, serve, parity, show, bench)
 
 
 def make_app() -> typer.Typer:
@@ -25,7 +26,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        8
+        9
     """
     app = typer.Typer(
         name="ensemble",
@@ -49,8 +50,8 @@ def options(
 ) -> None:
     """Take a recommender model from parquet to a served, proven Triton ensemble.
 
-    The commands in the order of use: `fit`, `train`, `export`, `serve`, then `parity`, `bench`
-    and `show`. `demo` does all of it in a new folder.
+    The commands in the order of use: `fit`, `transform`, `train`, `export`, `serve`, then
+    `parity`, `bench` and `show`. `demo` does all of it in a new folder.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose

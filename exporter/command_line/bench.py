@@ -35,10 +35,14 @@ def bench(
     clients: Annotated[int, typer.Option(min=1, help="Clients at once, one row each.")] = 16,
     write_input: Annotated[
         Path | None,
-        typer.Option(
-            help="Do not measure: write rows and answers for the --input-data of perf_analyzer."
-        ),
+        typer.Option(help="Do not measure: write requests for the --input-data of perf_analyzer."),
     ] = None,
+    validation_data: Annotated[
+        bool,
+        typer.Option(
+            help="With --write-input: the answers too, which hold at --concurrency-range 1."
+        ),
+    ] = True,
 ) -> None:
     """Measure how fast a served model answers, from a table to a table.
 
@@ -52,16 +56,18 @@ def bench(
         raise CommandError("Expected rows to send. Received: none.")
     with connected(name, url, repository) as client:
         if write_input is not None:
-            _write_input(client, frame, write_input)
+            _write_input(client, frame, write_input, validation_data)
             return
         table = _measure(client, frame, seconds, clients)
     Console().print(table)
 
 
-def _write_input(client: EnsembleClient, frame: pl.DataFrame, path: Path) -> None:
+def _write_input(
+    client: EnsembleClient, frame: pl.DataFrame, path: Path, validation_data: bool
+) -> None:
     from serving import write_perf_analyzer_input  # noqa: PLC0415 - so that help is shown at once
 
-    count = write_perf_analyzer_input(client, frame, path)
+    count = write_perf_analyzer_input(client, frame, path, validation_data=validation_data)
     typer.echo(f"{path}: {count:,} requests of one row")
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from exporter.errors import in_a_line
+
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
 
 
@@ -57,8 +59,8 @@ def _line(error: Exception) -> str:
     text = str(error).strip()
     if type(error).__module__.split(".")[0] in PACKAGES:
         return text
-    first = text.splitlines()[0] if text else "no message"
-    return f"{type(error).__name__}: {first} (`ensemble --verbose ...` shows where)"
+    reason = in_a_line(error) or "no message"
+    return f"{type(error).__name__}: {reason} (`ensemble --verbose ...` shows where)"
 
 
 def _escaped(text: str) -> str:

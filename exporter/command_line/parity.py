@@ -11,6 +11,8 @@ from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 
+_HEAD = """<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">"""
+
 
 def parity(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
@@ -25,13 +27,18 @@ def parity(
         int, typer.Option(min=1, help="Compare so many rows, the first ones.")
     ] = 10_000,
     tolerance: Annotated[
-        float, typer.Option(help="The largest difference of a prediction that counts as equal.")
+        float,
+        typer.Option(
+            min=0,
+            help="Predictions are equal where |served - offline| <= tolerance * max(1, |offline|).",
+        ),
     ] = 1e-5,
     html: Annotated[Path | None, typer.Option(help="Also write the report as HTML.")] = None,
 ) -> None:
     """Compare a server's answers with the offline pipeline, row by row.
 
-    The exit code is 1 when any value differs.
+    Integers and strings must be identical, floats nearly so, NaN being equal to NaN. The exit code
+    is 1 when any value differs.
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
@@ -48,7 +55,7 @@ def parity(
     with connected(name, url, repository) as client:
         report = check_parity(client, fitted, network, frame, tolerance=tolerance)
     if html is not None:
-        html.write_text(f"<!doctype html><meta charset='utf-8'>{report.to_html()}")
+        html.write_text(f"{_HEAD}<title>Parity of {name}</title>{report.to_html()}")
     typer.echo(str(report))
     if not report.passed:
         raise typer.Exit(1)

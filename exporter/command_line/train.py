@@ -62,8 +62,11 @@ def train(
     epochs: Annotated[int, typer.Option(min=1)] = 1,
     batch_size: Annotated[int, typer.Option(min=1)] = 16_384,
     steps_per_execution: Annotated[
-        int, typer.Option(min=1, help="Steps for each call from Python; 32 keep a GPU busier.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="Steps for each call from Python; by default 32 on a GPU, else 1."
+        ),
+    ] = None,
     patience: Annotated[
         int | None,
         typer.Option(

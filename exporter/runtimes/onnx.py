@@ -21,11 +21,12 @@ from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.specs import ensemble, even, tensors_of, tensors_of_network
 from workflow.expressions.onnx import OUTPUT_SUFFIX
+from workflow.packing import dump_packing
 from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    between, packing = pack_columns(pipeline.step_columns)
+    between, packing = pack_columns(pipeline.step_columns, mixed=False)
     made = [replace(tensor, name=tensor.name + OUTPUT_SUFFIX) for tensor in even(between)]
     preprocess = replace(
         onnx_spec(
@@ -41,7 +42,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         "inputs": dump_columns(pipeline.client_columns),
         "outputs": dump_columns(pipeline.step_columns),
         "output_suffix": OUTPUT_SUFFIX,
-        "packing": json.dumps(packing),
+        "packing": dump_packing(packing),
         "limits": json.dumps(pipeline.options.limits),
     }
     preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
@@ -51,7 +52,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    _, packing = pack_columns(pipeline.step_columns)
+    _, packing = pack_columns(pipeline.step_columns, mixed=False)
     features = preprocessing_to_onnx(pipeline, pipeline.step_columns)
     preprocess = OnnxModel(pack_outputs(features, packing))
     converted = unpack_inputs(with_padded_lists(pipeline, network_to_onnx(network)), packing)

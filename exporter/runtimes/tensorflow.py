@@ -16,12 +16,13 @@ from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.saved_model import network_writer, saved_model_spec
 from exporter.specs import ensemble, even, tensors_of, tensors_of_network
+from workflow.packing import dump_packing
 from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     options = pipeline.options
-    travelling, packing = pack_columns(pipeline.step_columns)
+    travelling, packing = pack_columns(pipeline.step_columns, mixed=True)
     between = even(travelling)
     preprocess = ModelSpec(
         name=f"{pipeline.name}_nvt",
@@ -32,7 +33,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         parameters={
             "inputs": dump_columns(pipeline.client_columns),
             "outputs": dump_columns(pipeline.step_columns),
-            "packing": json.dumps(packing),
+            "packing": dump_packing(packing),
             "limits": json.dumps(options.limits),
         },
         instances=options.preprocess_instances,
@@ -45,7 +46,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    _, packing = pack_columns(pipeline.step_columns)
+    _, packing = pack_columns(pipeline.step_columns, mixed=True)
     return {
         f"{pipeline.name}_nvt": python_step.writer(pipeline.features.program),
         f"{pipeline.name}_tf": network_writer(network, pipeline, packing),

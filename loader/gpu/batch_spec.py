@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from loader.errors import LoaderError
 from loader.sized_dataset import SizedDataset
 
 Make = Callable[[Sequence[Any]], Any]
@@ -41,6 +42,14 @@ def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
 
         def _from_components(self, components: Any) -> Any:
             return make(components)
+
+        def _to_legacy_output_shapes(self) -> Any:
+            # What TensorFlow asks for first when it is to cut batches for replicas.
+            raise LoaderError(
+                "Expected a loader on the CPU to feed several replicas, since TensorFlow cuts its "
+                'batches there. Received: one on a GPU. Pass device="cpu" to it, and its '
+                "distribute(strategy) to fit, which hands out whole batches."
+            )
 
     return BatchSpec()
 

@@ -8,8 +8,9 @@ of it and a column out of a batch copies nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -21,18 +22,22 @@ from loader.gpu.reader import DeviceReader
 from loader.plan import Chunk
 
 
-@dataclass(frozen=True)
-class DeviceBatch:
+class DeviceBatch(NamedTuple):
     """A batch on the GPU.
 
     Attributes:
         parts: as `Packing.specs` describes them.
-        columns: those of its matrices, as views of their memory, where that is aligned. Nobody
-            may read them; `repr` would.
+        block: what `DeviceBlock.columns` says of the block that it is part of.
+        number: its place there.
     """
 
     parts: Sequence[tf.Tensor]
-    columns: Sequence[Array] = field(default=(), repr=False)
+    block: Sequence[Array]
+    number: int
+
+    def columns(self) -> list[Array]:
+        """Those of the matrices, as views of their memory; empty where that is not aligned."""
+        return [column[self.number] for column in self.block]
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,17 @@ class DeviceBlock:
 
     Attributes:
         parts: those of each batch.
-        columns: for each batch what `DeviceBatch` says.
+        columns: those of the matrices of all batches, as views of their memory, where that is
+            aligned. Nobody may read them; `repr` would.
     """
 
     parts: Sequence[Sequence[tf.Tensor]]
-    columns: Iterable[Sequence[Array]]
+    columns: Sequence[Array] = field(default=(), repr=False)
 
     def batches(self, batch_size: int) -> Iterator[DeviceBatch]:
         """Each batch, once; the block was cut for this batch size."""
         del batch_size
-        return map(DeviceBatch, self.parts, self.columns)
+        return map(DeviceBatch, self.parts, itertools.repeat(self.columns), itertools.count())
 
 
 class DeviceBlocks:
@@ -96,7 +102,7 @@ class DeviceBlocks:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):
             arrays = [as_array(matrix) for matrix in cut.matrices]
             return DeviceBlock(cut.parts, self._packing.columns(arrays))
-        return DeviceBlock(cut.parts, itertools.repeat(()))
+        return DeviceBlock(cut.parts)
 
 
 def _is_aligned(matrix: tf.Tensor) -> bool:

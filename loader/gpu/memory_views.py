@@ -19,20 +19,13 @@ from loader.batches import Array
 _KINDS = {"CPU": 1, "GPU": 2}
 
 
-class _Header(ctypes.Structure):
-    """The beginning of DLPack's `DLManagedTensor`."""
-
-    _fields_ = (("address", ctypes.c_void_p), ("device", ctypes.c_int64))
-
-
-# Of a type of its own: what `ctypes.pythonapi` holds is everybody's.
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+# The beginning of a capsule's `DLManagedTensor`: its memory's address, and its device. Of a type of
+# its own: what `ctypes.pythonapi` holds is everybody's. A ctypes structure takes longer.
+_words = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int64), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
-
-
-def _header(capsule: object) -> _Header:
-    return _Header.from_address(_pointer(capsule, b"dltensor"))
+_NAME = b"dltensor"
+_ADDRESS, _DEVICE = 0, 1
 
 
 class _Posing:
@@ -40,9 +33,9 @@ class _Posing:
 
     def __init__(self, tensor: tf.Tensor) -> None:
         self.tensor = tensor
-        capsule = to_dlpack(tensor)  # owns what its header is read from
+        capsule = to_dlpack(tensor)  # owns what its words are read from
         self.__array_interface__ = {
-            "data": (_header(capsule).address, False),
+            "data": (_words(capsule, _NAME)[_ADDRESS], False),
             "shape": tuple(tensor.shape),
             "typestr": np.dtype(tensor.dtype.as_numpy_dtype).str,
             "version": 3,
@@ -78,5 +71,5 @@ def as_tensor(view: Array, device: int) -> tf.Tensor:
         device: where the memory is; a `device_number`.
     """
     capsule = view.__dlpack__()
-    _header(capsule).device = device
+    _words(capsule, _NAME)[_DEVICE] = device
     return from_dlpack(capsule)

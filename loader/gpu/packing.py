@@ -12,7 +12,7 @@ the same width, bit for bit, and gets its dtype at the end.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -187,18 +187,21 @@ class Packing:
         found = columns + [place.restore(part) for part, place in lists]
         return [found[number] for number in self._order]
 
-    def columns(self, matrices: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
-        """Cut the matrices of many batches; for each batch its columns in the dtypes of their bits.
+    def columns(self, matrices: Sequence[Array]) -> list[Array]:
+        """Cut the matrices of many batches into columns of the dtypes of their bits.
 
         Args:
             matrices: in carriers, shape (batches, columns, rows, 1). Nobody reads them here.
+
+        Returns:
+            For each column an array of shape (batches, rows, 1).
         """
         found = []
         for matrix, places in zip(matrices, self._places[0], strict=True):
             for number, place in enumerate(places):
                 dtype = matrix.dtype if place.bits is None else place.bits.as_numpy_dtype
                 found.append(matrix.view(dtype)[:, number])
-        return zip(*found, strict=True)
+        return found
 
     def lengths_of(self, matrices: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU.

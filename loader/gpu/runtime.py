@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from loader.errors import LoaderError
 from loader.plan import Piece
 
 # What pylibcudf makes of libcudf's exceptions, but for the one of too little memory.
 CUDF_ERRORS = (RuntimeError, OSError, ValueError, TypeError, IndexError, ArithmeticError)
-_LOST = (
+LOST = (
     "From then on the GPU works again only in a new process: start the program anew. "
     'device="cpu" finds what is damaged, and reads what on_bad_files="skip" cannot skip here.'
 )
+_NOT_READY = "cudaErrorNotReady"
 
 
 def use_device(number: int) -> None:
@@ -44,10 +47,11 @@ def prepare_memory(number: int) -> int:
     import rmm  # noqa: PLC0415 - it needs a GPU to be imported
 
     use_device(number)  # which succeeds with a lost GPU as well, if it was the thread's before
-    if not gpu_lives():
+    # Without waiting: a GPU that hangs would never answer.
+    if _status(0) not in ("cudaSuccess", _NOT_READY):
         raise LoaderError(
             f"Expected GPU {number} to work. Received: an error before, at which this process lost "
-            f"it. {_LOST}"
+            f"it. {LOST}"
         )
     if type(rmm.mr.get_current_device_resource()) is rmm.mr.CudaMemoryResource:
         rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
@@ -85,9 +89,9 @@ def tell_gpu_errors(pieces: Sequence[Piece]) -> Iterator[None]:
             "configure_tensorflow."
         ) from error
     except CUDF_ERRORS as error:
-        after = 'device="cpu" tells more.' if gpu_lives() else _LOST
+        after = 'device="cpu" tells more.' if gpu_lives() else LOST
         raise LoaderError(
-            f"Expected rows that cuDF can decode in {_where(pieces)}. Received: {error}. {after}"
+            f"Expected rows that cuDF can decode in {where(pieces)}. Received: {error}. {after}"
         ) from error
 
 
@@ -98,6 +102,42 @@ def cudf_version() -> str:
     return str(_version.__version__)
 
 
-def _where(pieces: Sequence[Piece]) -> str:
-    first, last = (f"{p.path}, row group {p.row_group}" for p in (pieces[0], pieces[-1]))
-    return first if first == last else f"{len(pieces)} row groups from {first} to {last}"
+def is_busy(stream: Any) -> bool:
+    """Whether a CUDA stream has work left, without waiting for it.
+
+    Args:
+        stream: as cuDF takes it.
+    """
+    _, handle = stream.__cuda_stream__()
+    return _status(handle) == _NOT_READY
+
+
+def _status(stream: int) -> str:
+    """What the runtime says of a stream, and through it of the GPU."""
+    from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
+
+    (status,) = runtime.cudaStreamQuery(stream)
+    # "Not ready" would stay as this thread's last error, and whoever asks for that next be misled.
+    runtime.cudaGetLastError()
+    return str(status.name)
+
+
+def end_without_gpu() -> None:
+    """Let this process end as soon as Python has, with the exit status that it has then.
+
+    CUDA's own end of a process waits for the GPU, and for ever for one that hangs.
+    """
+    libc = ctypes.CDLL(None)
+    # Of what is done at exit the newest comes first, and gets the status, as `_exit` takes it.
+    libc.on_exit(libc._exit, None)  # noqa: SLF001 - that is its name
+
+
+def where(pieces: Sequence[Piece]) -> str:
+    """The files and row groups of pieces, for messages."""
+    groups: dict[str, dict[int, None]] = {}
+    for piece in pieces:
+        groups.setdefault(piece.path, {})[piece.row_group] = None
+    return "; ".join(
+        f"{path}, row group{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
+        for path, found in groups.items()
+    )

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
-from serving.connection.messages import (
-    infer_method,
-    infer_request,
-    infer_response,
-    metadata,
-    open_channel,
-    refused,
-)
-from serving.connection.tensors import Encoded
+from serving.connection.channel import metadata, open_channel, refused
+from serving.connection.messages import infer_method, infer_request, infer_response
+from serving.connection.tensors import Feed
 from serving.errors import ClientError
 from workflow.expressions.column import Array
 
@@ -45,7 +39,7 @@ class AsyncGrpcConnection:
         self,
         model: str,
         version: str,
-        tensors: Iterable[Encoded],
+        tensors: Feed,
         timeout: float,  # noqa: ASYNC109 - gRPC's own deadline, known to the server
     ) -> dict[str, Array]:
         """The outputs of a model.

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
-from serving.connection.messages import (
-    infer_method,
-    infer_request,
-    infer_response,
-    metadata,
-    open_channel,
-    refused,
-)
-from serving.connection.tensors import Encoded
+from serving.connection.channel import metadata, open_channel, refused
+from serving.connection.messages import infer_method, infer_request, infer_response
+from serving.connection.tensors import Feed
 from serving.errors import ClientError
 from workflow.expressions.column import Array
 
@@ -41,9 +35,7 @@ class GrpcConnection:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._infer = infer_method(self._channel)
 
-    def infer(
-        self, model: str, version: str, tensors: Iterable[Encoded], timeout: float
-    ) -> dict[str, Array]:
+    def infer(self, model: str, version: str, tensors: Feed, timeout: float) -> dict[str, Array]:
         """The outputs of a model.
 
         Raises:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 
 from serving.errors import DtypeError
+from workflow.dtypes import DType
 from workflow.expressions.column import Array
 
 # One lookup for each tensor of a request: Triton's own functions are a chain of comparisons.
 _datatype = cache(np_to_triton_dtype)
 _numpy_dtype = cache(triton_to_np_dtype)
+# What stands before the bytes of each string.
+_LENGTH = Struct("<I")
+_FORMATS = {"bool": "?", "float32": "f", "float64": "d"} | {
+    f"{sign}int{8 * size}": code.upper() if sign else code
+    for size, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
+    for sign in ("", "u")
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,59 @@ class Encoded(NamedTuple):
     datatype: str
     shape: tuple[int, ...]
     data: bytes | Place
+
+
+@dataclass(frozen=True, eq=False)
+class RowLayout:
+    """The scalars of one row, each a tensor of the shape (1, 1).
+
+    What a request says of them is made once for each layout, and found by its identity.
+
+    Attributes:
+        dtypes: by input name, in the order in which they are sent; strings come last.
+    """
+
+    dtypes: Mapping[str, DType]
+
+    @cached_property
+    def formats(self) -> list[str]:
+        """The dtypes of the numbers in the language of `struct`."""
+        names = (dtype.name for dtype in self.dtypes.values())
+        return [_FORMATS[name] for name in names if name != "string"]
+
+    @cached_property
+    def numbers(self) -> Struct:
+        """What makes bytes of the numbers."""
+        return Struct("<" + "".join(self.formats))
+
+
+class Row(NamedTuple):
+    """One row ready to be sent.
+
+    Attributes:
+        layout: what the values are.
+        values: of each scalar one, which its dtype can hold; of strings their UTF-8.
+        lists: the tensors of the others.
+    """
+
+    layout: RowLayout
+    values: Sequence[Any]
+    lists: Sequence[Encoded] = ()
+
+    @property
+    def numbers(self) -> Sequence[Any]:
+        """The values that are no strings."""
+        return self.values[: len(self.layout.formats)]
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The strings as they travel, each with its length before it."""
+        texts = self.values[len(self.layout.formats) :]
+        return [_LENGTH.pack(len(text)) + text for text in texts]
+
+
+# What a request is made of.
+Feed = Iterable[Encoded] | Row
 
 
 def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
@@ -89,7 +150,7 @@ def to_bytes(tensor: Array) -> bytes:
         value if type(value) is bytes else str(value).encode()
         for value in tensor.reshape(-1).tolist()
     ]
-    lengths = map(struct.Struct("<I").pack, map(len, texts))
+    lengths = map(_LENGTH.pack, map(len, texts))
     return b"".join(chain.from_iterable(zip(lengths, texts, strict=True)))
 
 

@@ -22,7 +22,7 @@ from workflow.wire import WireColumn
 Values = Mapping[str, Sequence[Any]]
 
 # How many values a frame has at most, and how many bytes: a value may be a list or a long text.
-_FEW_OF_POLARS, _FEW_OF_PANDAS, _BYTES = 512, 8_192, 65_536
+_FEW_OF_POLARS, _FEW_OF_PANDAS, BYTES = 512, 8_192, 65_536
 # What one of pandas' may be, to mean what it means in a list.
 _PYTHONS = frozenset({int, float, str, list, np.ndarray})
 _NUMBERS = {getattr(pl, info.polars) for info in DTYPES.values() if info.kind != "string"}
@@ -38,7 +38,7 @@ class FewValues:
     """
 
     def __init__(self, columns: Iterable[WireColumn]) -> None:
-        self._classes = {column.name: _classes(column) for column in columns}
+        self._classes = {column.name: classes_of(column) for column in columns}
         self._index: tuple[Any, Sequence[Any]] = None, ()
 
     def of(self, data: Any) -> Values:
@@ -57,11 +57,11 @@ class FewValues:
         return self._of_pandas(data) if 0 < count <= _FEW_OF_PANDAS else {}
 
     def _of_polars(self, data: pl.DataFrame) -> Values:
-        if data.estimated_size() > _BYTES:
+        if data.estimated_size() > BYTES:
             return {}
         taken, are_numbers = [], True
         for name, dtype in zip(data.columns, data.dtypes, strict=True):
-            kind = _class(dtype)
+            kind = class_of(dtype)
             if kind in self._classes.get(name, ()):
                 taken.append(name)
             else:
@@ -114,13 +114,14 @@ def _missing() -> frozenset[type]:
     return frozenset({type(None), type(pandas.NA), type(pandas.NaT)})
 
 
-def _classes(column: WireColumn) -> frozenset[Any]:
-    """The classes of Polars, as `_class` gives them, whose values Python's own stand for."""
+def classes_of(column: WireColumn) -> frozenset[Any]:
+    """The classes, as `class_of` gives them, whose values Python's own stand for."""
     kind = DTYPES[column.dtype].kind
     same = _ALIKE.get(kind, (kind,))
     classes = (getattr(pl, info.polars) for info in DTYPES.values() if info.kind in same)
     return frozenset((pl.List, c) if column.is_list else c for c in classes)
 
 
-def _class(dtype: pl.DataType) -> Any:
+def class_of(dtype: pl.DataType) -> Any:
+    """The class of a dtype of Polars; of a list with `pl.List`."""
     return (pl.List, type(dtype.inner)) if isinstance(dtype, pl.List) else type(dtype)

@@ -8,20 +8,17 @@ does not fit, is left to `to_columns`, with its checks and its errors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from serving.inputs.cast import EXACT_FLOAT64
+from serving.inputs.fitting import fitting
 from workflow.alike import Group
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array
-from workflow.wire import WireColumn, null_code
-
-_NUMBERS = {int, float, type(None)}
+from workflow.wire import WireColumn
 
 
 def plain_tensors(groups: Sequence[Group], data: Any) -> dict[str, Array]:
@@ -93,67 +90,13 @@ def _filled(column: WireColumn, part: pl.DataFrame) -> Array | None:
 
 
 def _of_values(column: WireColumn, columns: Sequence[Any]) -> Array | None:
-    """Lists of Python's own numbers as the rows of a matrix, where all fit the dtype; else None.
-
-    For few values Python's own comparisons take less time than numpy's.
-    """
-    values = list(chain.from_iterable(columns))
-    kinds = set(map(type, values))
-    if len(set(map(len, columns))) > 1 or not kinds or not kinds <= _NUMBERS:
+    """Lists of Python's own numbers as the rows of a matrix, where all fit the dtype; else None."""
+    if len(set(map(len, columns))) > 1:
         return None
-    if DTYPES[column.dtype].kind == "float":
-        return _floats(column, columns, values, kinds)
-    if kinds == {int}:
-        return _integers(column, columns, values)
-    # A NaN among integers is null: that is how pandas and numpy write it.
-    present = [value for value in values if value is not None and value == value]  # noqa: PLR0124
-    if not all(abs(value) <= EXACT_FLOAT64 and value == int(value) for value in present):
+    values = fitting(column, list(chain.from_iterable(columns)))
+    if values is None:
         return None
-    if len(present) < len(values) and not column.nullable:
-        return None
-    code = column.null_code
-    whole = [[code if v is None or v != v else int(v) for v in row] for row in columns]  # noqa: PLR0124
-    return _integers(column, whole, present)
-
-
-def _floats(
-    column: WireColumn, columns: Sequence[Any], values: Sequence[Any], kinds: set[type]
-) -> Array | None:
-    """The values as floats; None, which becomes NaN, is null where a column may have one."""
-    dtype = DTYPES[column.dtype].numpy
-    largest, exact = _float_limits(dtype)
-    if int in kinds and not all(-exact <= value <= exact for value in values if type(value) is int):
-        return None
-    # A NaN at the beginning makes either comparison false, and one behind it is passed over.
-    if type(None) in kinds or not (-largest <= min(values) and max(values) <= largest):
-        made = np.array(columns, np.float64)
-        if (np.isfinite(made) & (np.abs(made) > largest)).any():
-            return None
-    matrix = np.array(columns, dtype)
-    return matrix if _are_values(column, matrix) else None
-
-
-@cache
-def _float_limits(dtype: np.dtype[Any]) -> tuple[float, int]:
-    """The largest number, and the integers up to which all are exact."""
-    info = np.finfo(dtype)
-    return float(info.max), int(2 ** (info.nmant + 1))
-
-
-def _integers(column: WireColumn, columns: Sequence[Any], present: Sequence[Any]) -> Array | None:
-    """The values as integers, where those that are no nulls are in the range, and not its code."""
-    low, high = _range(column.dtype, column.nullable)
-    if present and not (low <= min(present) and max(present) <= high):
-        return None
-    return np.array(columns, DTYPES[column.dtype].numpy)
-
-
-@cache
-def _range(dtype: str, nullable: bool) -> tuple[int, int]:
-    """The smallest and the largest integer that stand for themselves."""
-    limits = np.iinfo(DTYPES[dtype].numpy)
-    code = null_code(dtype) if nullable else None
-    return limits.min + (code == limits.min), limits.max - (code == limits.max)
+    return np.array(values, DTYPES[column.dtype].numpy).reshape(len(columns), -1)
 
 
 def _are_values(column: WireColumn, matrix: Array) -> bool:

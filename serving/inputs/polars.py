@@ -30,9 +30,8 @@ def from_polars(column: WireColumn, series: pl.Series) -> Column:
     if series.dtype == pl.Null:
         series = series.cast(pl.List(pl.Null))
     lengths = series.list.len().fill_null(0).to_numpy().astype(np.int64)
-    # Arrow's flatten leaves out null rows and empty ones, which are one thing here.
-    elements = pl.Series(series.name, series.to_arrow().flatten())
-    values, valid = _flat(column, elements)
+    # Null rows and empty ones are one thing here.
+    values, valid = _flat(column, series.explode(empty_as_null=False, keep_nulls=False))
     return Column(values, valid, lengths)
 
 
@@ -55,9 +54,21 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
         not (dtype.is_numeric() or dtype in (pl.Boolean, pl.String, pl.Null)) or dtype.is_decimal()
     ):
         raise refused(column, dtype, "Convert the column first.")
+    elif dtype in (pl.Int128, pl.UInt128):
+        series = _of_64_bits(column, series)
     valid = series.is_not_null().to_numpy() if series.null_count() else None
     if series.dtype == pl.Null:
         series = series.cast(getattr(pl, DTYPES[column.dtype].polars))
     zero = "" if series.dtype == pl.String else False if series.dtype == pl.Boolean else 0
     values = (series if valid is None else series.fill_null(zero)).to_numpy()
     return cast(column, values, valid), valid
+
+
+def _of_64_bits(column: WireColumn, series: pl.Series) -> pl.Series:
+    """Integers that numpy does not have, which Polars makes of large ones, as those that it has."""
+    smallest = series.min()
+    narrow = pl.Int64 if isinstance(smallest, int) and smallest < 0 else pl.UInt64
+    try:
+        return series.cast(narrow)
+    except PolarsError:
+        raise refused(column, f"{series.dtype} with a value out of range") from None

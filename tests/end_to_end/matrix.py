@@ -21,8 +21,9 @@ INTRODUCTION = """\
 
 Made from the suite itself by `python tests/end_to_end/matrix.py`; a test holds the two together.
 `tests/end_to_end/test_runtimes.py` serves one pipeline in every way on one real server and compares
-each answer with the offline one: integers and strings identical, predictions within 1e-5. Rows are
-asked for alone, among 7 and {most}, which is the largest batch, and by {most} clients at once.
+each answer with the offline one: integers and strings identical, predictions within 1e-5, or within
+1e-5 of their size where that is above 1. Rows are asked for alone, among 7 and {most}, which is the
+largest batch, and by {most} clients at once.
 
 """
 # What is hard about the values of a dtype, looked for in the rows themselves.

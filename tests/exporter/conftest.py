@@ -4,7 +4,7 @@ import keras
 import pytest
 from small_export import make_workflow
 
-from exporter import ensemble, export_tensorflow_ensemble, python_step
+from exporter import ensemble, export_tensorflow_ensemble, network, python_step
 from exporter.plan import runtime_of
 from exporter.runtimes.runtime import Runtime
 from training import models
@@ -24,9 +24,9 @@ def model(workflow):
 
 @pytest.fixture
 def export(workflow, model, tmp_path):
-    def run(network=None, pipeline=None, path=None, labels=("rating",), name="movies", **options):
+    def run(other=None, pipeline=None, path=None, labels=("rating",), name="movies", **options):
         return export_tensorflow_ensemble(
-            model if network is None else network,
+            model if other is None else other,
             workflow if pipeline is None else pipeline,
             name,
             tmp_path / "models" if path is None else path,
@@ -60,4 +60,5 @@ def files_only(export, tmp_path_factory, monkeypatch):
         return Runtime(runtime_of(pipeline).plan, prepare)
 
     monkeypatch.setattr(ensemble, "runtime_of", without_tensorflow)
+    monkeypatch.setattr(network, "traced", lambda *_: None)
     monkeypatch.setattr(python_step, "RUNTIME_FILES", python_step.RUNTIME_FILES[:2])

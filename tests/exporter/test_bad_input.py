@@ -191,6 +191,7 @@ def test_a_label_that_is_no_column(export):
     [
         ("workflow", "workflow", "as a fitted Workflow; Workflow.load .* Received: 'workflow'"),
         ("model_path", None, "as the path of a model repository. Received: None"),
+        ("model_path", "", "as the path of a model repository. Received: ''"),
         ("label_columns", "rating", r'as a list of names such as \["rating"\]. Received: .rating'),
         ("label_columns", 3, "as a list of names"),
         ("sparse_max", 3, "as widths by column"),

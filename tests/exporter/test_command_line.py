@@ -31,6 +31,10 @@ from training import models
 def make_model(workflow):
     return models.mlp(workflow.output_schema, hidden=[4], output_name="mine")
 """
+LAYER = """
+import keras
+workflow = keras.layers.Lambda(lambda x: x / (1 / 0))(keras.ops.ones((1, 1)))
+"""
 PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
 
 
@@ -129,6 +133,9 @@ def test_bench_writes_requests(folder, served):
     assert document["data"][1]["tags"]["content"][0] == "c"
     assert len(document["validation_data"]) == 1_024
     assert document["validation_data"][0]["output"]["shape"] == [1]
+    requests = ["bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json"]
+    done(*requests, "--no-validation-data")
+    assert json.loads((folder / "input.json").read_text()) == {"data": document["data"]}
 
 
 def test_show_draws_every_tensor(folder):
@@ -138,6 +145,19 @@ def test_show_draws_every_tensor(folder):
         assert expected in text
     picture = "".join(ET.fromstring((folder / "shop.svg").read_text()).itertext())  # noqa: S314
     assert "user: int64 [N, 1]" in picture
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_that_fit_has_not_seen_is_transformed_as_fitted(tmp_path):
+    pl.DataFrame({"user": [0, 999], "tags": [["a"], ["new"]], "rating": [0.0, 4.0]}).write_parquet(
+        "valid.parquet"
+    )
+    done("transform", "valid.parquet", "--output", tmp_path / "valid")
+    made = pl.read_parquet(tmp_path / "valid" / "*.parquet")
+    seen = pl.read_parquet("train/*.parquet")
+    assert made["user"].to_list() == [seen["user"][0], 2]
+    assert made["tags"].to_list() == [[seen["tags"][0][0]], [2]]
+    assert made["rating"].to_list() == [0, 1]
 
 
 @pytest.mark.usefixtures("folder")
@@ -160,6 +180,8 @@ def test_show_draws_the_steps():
         ("fit flow.py:ops rows.parquet", "Expected a Workflow in flow.py:ops. Received: module."),
         ("fit no.such:flow rows.parquet", "Received: 'no.such', no such module."),
         ("fit flow.py:flow none.parquet", "none.parquet"),
+        ("transform rows.parquet --output train", "train holds parquet files already"),
+        ("transform rows.parquet --output new --workflow none", "none"),
         ("train train --output model", "Expected an output that ends with .keras."),
         ("train train --workflow none", "none"),
         ("export shop --model train", "or the folder of a SavedModel. Received: a folder."),
@@ -234,6 +256,12 @@ def test_an_error_in_the_users_code(folder):
     )
     verbose = ensemble("--verbose", "fit", "broken.py", "rows.parquet")
     assert isinstance(verbose.exception, ZeroDivisionError)
+
+
+def test_an_error_in_a_layer_of_the_users_is_told(folder):
+    """Keras puts the reason three lines below."""
+    (folder / "layer.py").write_text(LAYER)
+    assert "division by zero (`ensemble --verbose" in failed("fit", "layer.py", "rows.parquet")
 
 
 def test_wrong_usage_is_exit_code_2():

@@ -44,7 +44,7 @@ def run(model, feed):
 def test_what_is_packed_arrives(dtype):
     columns = [WireColumn(name, dtype) for name in ("a", "packed_" + dtype, "b")]
     alone = WireColumn("alone", "int64" if dtype == "float32" else "float32")
-    travelling, packing = pack_columns([*columns, alone])
+    travelling, packing = pack_columns([*columns, alone], mixed=False)
     assert [tensor.dims[1] for tensor in travelling] == [3, 1]
     first = pack_outputs(relay([*columns, alone], "in_", OUTPUT_SUFFIX), packing)
     network = OnnxModel(relay([*columns, alone], suffix="_answer"))

@@ -14,7 +14,7 @@ from small_export import rows
 
 from workflow import Workflow, ops
 from workflow.expressions.series import to_column
-from workflow.packing import unpack
+from workflow.packing import parse_packing, unpack
 from workflow.wire import encode
 
 
@@ -45,7 +45,7 @@ def serve_alone(numpy_only, tmp_path):
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
         assert result.stdout.split() == ["numpy", "preprocess_runtime"]
-        packing = json.loads(report.plan.steps[0].parameters["packing"])
+        packing = parse_packing(report.plan.steps[0].parameters["packing"])
         return unpack(dict(np.load(files[1])), packing)
 
     return serve

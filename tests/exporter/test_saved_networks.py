@@ -2,11 +2,12 @@
 
 import shutil
 
+import keras
 import numpy as np
 import onnxruntime
 import pytest
 import tensorflow as tf
-from small_export import rows, tree
+from small_export import rows
 
 from exporter import ExportError, ServingOptions, verify
 from exporter.network import SavedNetwork
@@ -36,9 +37,31 @@ def test_a_saved_model_is_planned_as_the_keras_model_is(runtime, batch, folder, 
     assert verify(theirs.repository, "saved") == theirs.generation
 
 
-def test_a_saved_model_that_fits_is_copied_to_the_byte(folder, export):
-    report = export(folder / "saved")
-    assert tree(report.paths["movies_tf"] / "model.savedmodel") == tree(folder / "saved")
+def test_variables_of_keras_are_found_by_the_loader_of_a_server(export, tmp_path):
+    """The loader of C++, which the native backend has too, finds none in such a SavedModel."""
+    user = keras.Input((1,), name="userId", dtype="int64")
+    score = keras.layers.Flatten()(keras.layers.Embedding(9, 1, name="table")(user))
+    module = tf.Module()
+    module.network = network = keras.Model(user, score)
+    spec = tf.TensorSpec((None, 1), "int64", name="userId")
+    serve = tf.function(lambda userId: {"y": network(userId)})  # noqa: N803
+    module.serve = serve.get_concrete_function(userId=spec)
+    served(tmp_path / "keras", module)
+    users = np.array([[3], [8]])
+    with pytest.raises(tf.errors.FailedPreconditionError, match="Could not find variable"):
+        as_a_server(tmp_path / "keras", userId=users)
+    report = export(tmp_path / "keras")
+    answer = as_a_server(report.paths["movies_tf"] / "model.savedmodel", userId=users)
+    np.testing.assert_array_equal(answer["y"], network.predict_on_batch(users))
+
+
+def as_a_server(folder, **inputs):
+    """What the loader of TensorFlow's C++ makes of a SavedModel."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+        signature = loaded.signature_def["serving_default"]
+        feeds = {signature.inputs[name].name: value for name, value in inputs.items()}
+        return {name: session.run(out.name, feeds) for name, out in signature.outputs.items()}
 
 
 def test_it_is_proven_against_the_folder_and_the_model(folder, model, workflow, export, tmp_path):
@@ -66,6 +89,10 @@ class Named(tf.Module):
         )
 
 
+def in_python(tensor):
+    return tf.ensure_shape(tf.numpy_function(lambda x: x, [tensor], tf.int64), (None, 1))
+
+
 UNFIT = {
     "another signature": (
         lambda path: tf.saved_model.save(
@@ -86,6 +113,10 @@ UNFIT = {
     "a dtype that Triton has not": (
         lambda path: served(path, Named([None, 1], "int64", lambda x: tf.cast(x, tf.complex64))),
         "output 'y'.*Received: complex64",
+    ),
+    "Python inside": (
+        lambda path: served(path, Named([None, 1], "int64", in_python)),
+        "a network of TensorFlow's operations. Received: PyFunc",
     ),
     "damaged": (lambda path: (path.mkdir(), (path / "saved_model.pb").write_bytes(b"x")), "SavedM"),
     "no model": (lambda path: path.mkdir(), "Expected a Keras model in .* Received: a folder"),

@@ -11,6 +11,7 @@ from exporter.options import RUNTIMES
 from serving import TritonServer
 from serving.connection.tensors import from_bytes
 from workflow.expressions.series import to_column
+from workflow.packing import parse_packing, unpack
 from workflow.wire import decode, encode
 
 
@@ -53,8 +54,9 @@ def test_the_network_is_asked_for_what_the_rows_become(runtime, export, workflow
     options = ServingOptions(runtime=runtime, max_batch_size=8, golden_rows=rows())
     report = export(serving=options)
     offline = workflow.transform(rows()).collect()
+    packing = parse_packing(report.plan.steps[0].parameters["packing"])
     for number in range(rows().height):
-        tensors = sent(report, report.plan.steps[1].name, number)
+        tensors = unpack(sent(report, report.plan.steps[1].name, number), packing)
         for column in report.plan.pipeline.step_columns:
             made = decode(column, tensors).array.tolist()
             (value,) = offline[column.name][number : number + 1].to_list()

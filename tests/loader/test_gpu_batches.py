@@ -103,7 +103,7 @@ def test_a_compiled_function_gets_the_same_batch(count):
         [[Chunk((Piece("f", 0, 0, count, 0),))]], count, None
     )
     (batch,) = block.batches(count)
-    assert bool(batch.columns) is (count == 128)
+    assert bool(batch.columns()) is (count == 128)
     transport = DeviceTransport(packing, "/cpu:0")
     compiled = tf.function(lambda *parts: transport.element_spec._from_components(parts))
     both = (transport.to_batch(batch), compiled(*batch.parts))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpu_rows import LAYOUT, PartsStream, PolarsReader, make_frame
 
+from loader import KerasSequenceLoader, LoaderError
 from loader.files import ColumnType
 from loader.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.gpu.batch_spec import MappedDataset
@@ -54,8 +57,9 @@ def device_dataset():
         blocks = DeviceBlocks(PolarsReader(packing, make_frame(200)), packing, "/cpu:0")
         return PartsStream(p for b in blocks.blocks(chunks, 64, None) for p in b.batches(64))
 
-    functions = GeneratorFunctions(StreamRegistry(stream), DeviceTransport(packing, "/cpu:0"))
-    yield SizedDataset(functions.dataset(), 4)
+    transport = DeviceTransport(packing, "/cpu:0")
+    functions = GeneratorFunctions(StreamRegistry(stream), transport)
+    yield SizedDataset(transport.finish(functions.dataset()), 4)
     del functions
 
 
@@ -80,6 +84,20 @@ def test_iterators_of_one_dataset_do_not_share_a_stream(device_dataset):
     assert len(pairs) == 4
     for (a, _), (b, _) in pairs:
         np.testing.assert_array_equal(a["id"], b["id"])
+
+
+def test_batches_on_a_gpu_are_not_cut_for_replicas(device_dataset):
+    """By this function TensorFlow asks `tf.distribute`'s first question."""
+    with pytest.raises(LoaderError, match=r'several replicas.*Pass device="cpu"'):
+        tf.compat.v1.data.get_output_shapes(device_dataset)
+
+
+def test_a_loader_on_a_gpu_is_not_for_several_replicas(tmp_path):
+    make_frame(8).write_parquet(tmp_path / "rows.parquet")
+    loader = KerasSequenceLoader(tmp_path, 4, [], cat_names=["id"], device="cpu")
+    loader.device = "gpu:0"
+    with pytest.raises(LoaderError, match=r'Received: a loader on gpu:0. Pass device="cpu"'):
+        loader.distribute(SimpleNamespace(num_replicas_in_sync=2))
 
 
 def test_map_is_applied_where_a_batch_is_used(device_dataset):

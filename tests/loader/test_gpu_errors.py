@@ -14,7 +14,7 @@ from loader.device import gpu_number, gpus_of_tensorflow
 from loader.errors import DamagedError, LoaderError
 from loader.files import RowGroup, Skipped
 from loader.gpu.decoder import Decoder
-from loader.gpu.runtime import prepare_memory, tell_gpu_errors, use_device
+from loader.gpu.runtime import is_busy, prepare_memory, tell_gpu_errors, use_device
 from loader.layout import Layout
 from loader.plan import split_row_groups
 
@@ -23,6 +23,7 @@ STATUS = SimpleNamespace(
     cudaSuccess=SimpleNamespace(name="cudaSuccess"),
     cudaErrorInvalidDevice=SimpleNamespace(name="cudaErrorInvalidDevice"),
     cudaErrorIllegalAddress=SimpleNamespace(name="cudaErrorIllegalAddress"),
+    cudaErrorNotReady=SimpleNamespace(name="cudaErrorNotReady"),
 )
 
 
@@ -91,6 +92,8 @@ def gpu(monkeypatch):
             STATUS.cudaSuccess if number == 0 else STATUS.cudaErrorInvalidDevice,
         ),
         cudaDeviceSynchronize=lambda: (gpu.status,),
+        cudaStreamQuery=lambda _: (gpu.status,),
+        cudaGetLastError=lambda: (STATUS.cudaSuccess,),
     )
     parquet = SimpleNamespace(
         ParquetReaderOptions=SimpleNamespace(builder=Options), read_parquet=gpu.read_parquet
@@ -99,7 +102,7 @@ def gpu(monkeypatch):
         io=SimpleNamespace(parquet=parquet, types=SimpleNamespace(SourceInfo=list)),
         concatenate=SimpleNamespace(concatenate=lambda tables, stream: tables),  # noqa: ARG005
     )
-    stream = SimpleNamespace(synchronize=gpu.synchronize)
+    stream = SimpleNamespace(synchronize=gpu.synchronize, __cuda_stream__=lambda: (0, 1))
     modules = {
         "cuda": None,
         "cuda.bindings": SimpleNamespace(runtime=runtime),
@@ -147,7 +150,7 @@ def test_a_lost_gpu_is_told_and_not_skipped(gpu, open_files, at):
     decoder, row_groups = open_files(10, FATAL if at == "read" else 10, 10, 10)
     gpu.at_synchronize = FATAL if at == "synchronize" else None
     reader = SkippingReader(decoder, row_groups, Skipped())
-    told = r"4 row groups from .*a\.parquet, row group 0 to .*b\.parquet, row group 1.*new process"
+    told = r"in .*a\.parquet, row groups 0, 1; .*b\.parquet, row groups 0, 1\. .*new process"
     with pytest.raises(LoaderError, match=told) as caught:
         reader.read(split_row_groups(row_groups, 100))
     assert not isinstance(caught.value, DamagedError)
@@ -169,6 +172,15 @@ def test_too_little_memory(gpu, open_files):
         decoder.read(split_row_groups(row_groups, 100))
     assert not isinstance(caught.value, DamagedError)
     assert gpu.reads == 1
+
+
+def test_a_gpu_at_work_is_busy_and_takes_another_loader(gpu, open_files):
+    decoder, _ = open_files(10, 10, 10, 10)
+    assert not is_busy(decoder.stream)
+    gpu.status = STATUS.cudaErrorNotReady
+    assert is_busy(decoder.stream)
+    with pytest.raises(AttributeError, match="mr"):  # it goes on to the memory, which is not here
+        prepare_memory(0)
 
 
 def test_no_such_gpu(gpu):

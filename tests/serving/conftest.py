@@ -165,6 +165,11 @@ def server(repository):
         yield server
 
 
+@pytest.fixture(scope="module", params=["grpc", "http"])
+def url(request, server):
+    return server.grpc_url if request.param == "grpc" else server.http_url
+
+
 @pytest.fixture
 def wait_for():
     def wait(condition, seconds=30):

@@ -64,3 +64,8 @@ class Forwarder:
                 self.sent += data
             (server if source is client else client).sendall(data)
         return True
+
+
+def port_of(url):
+    """The port of a server's address."""
+    return int(url.rsplit(":", 1)[1])

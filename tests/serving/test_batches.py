@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import polars as pl
 import pytest
+from echo_model import served_echo
 from onnx import TensorProto, helper
 from polars.testing import assert_frame_equal
 
@@ -127,6 +128,39 @@ def test_a_file_for_perf_analyzer(batched, tmp_path):
     assert requests[3]["recent__nnzs"] == {"content": [20], "shape": [1]}
     with pytest.raises(ClientError, match="Expected rows to write"):
         write_perf_analyzer_input(batched, ROWS.clear(), path)
+
+
+def test_answers_are_expected_only_where_that_is_asked_for(server, repository, tmp_path):
+    """perf_analyzer compares bits, which are not the same where requests are joined."""
+    path = tmp_path / "input.json"
+    rows = {"x": np.array([0.5, 0.25], np.float32)}
+    with (
+        served_echo(server, repository, "halves"),
+        EnsembleClient(server.grpc_url, "halves") as client,
+    ):
+        assert write_perf_analyzer_input(client, rows, path) == 2
+        asked = json.loads(path.read_text())
+        assert write_perf_analyzer_input(client, rows, path, validation_data=False) == 2
+    expected = [{"y": {"content": [value], "shape": [1]}} for value in (0.5, 0.25)]
+    assert asked["validation_data"] == expected
+    assert json.loads(path.read_text()) == {"data": asked["data"]}
+
+
+def test_an_answer_that_is_no_text():
+    """Null among strings is a byte that no text has; a dict is answered with the bytes."""
+    columns = (WireColumn("name", "string"), WireColumn("word", "string", nullable=True))
+    contract = Contract(columns, columns, (), "", {})
+    null, broken = (np.array([[b"\xc3\xbc"], [code]], object) for code in (b"\xff", b"\xfe"))
+    asked = {"name": ["a", "b"], "word": ["a", "b"]}
+    arrays = to_table(contract, asked, [{"name": broken, "word": null}])
+    assert arrays["name"].tolist() == [["ü"], [b"\xfe"]]
+    assert arrays["word"].tolist() == [["ü"], [b"\xff"]]
+    frame = pl.DataFrame(asked)
+    for table in (frame, frame.to_pandas()):
+        with pytest.raises(ClientError, match=r"'name' holds bytes.*not UTF-8\. Ask with a dict"):
+            to_table(contract, table, [{"name": broken, "word": null}])
+    answer = to_table(contract, frame, [{"name": null[:1].repeat(2, 0), "word": null}])
+    assert answer["word"].to_list() == ["ü", None]
 
 
 def test_what_json_cannot_hold_is_in_base64():

@@ -1,13 +1,14 @@
-"""Requests are put together from bytes; they are what Triton's own client would send."""
+"""Requests and answers are bytes, as Triton's own client would send and read them."""
 
 import numpy as np
 import pytest
 from tritonclient import grpc as tritonclient
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
+from serving import ClientError
 from serving.connection import http_messages
-from serving.connection.messages import infer_request
+from serving.connection.messages import infer_request, infer_response
 from serving.connection.tensors import Encoded, Place, encode_tensors
 
 SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.
@@ -61,3 +62,46 @@ def test_the_same_tensors_of_another_size_are_another_request():
         over_http = http_messages.infer_request("movies", "", encode_tensors({"a": tensor}))
         assert f'"binary_data_size": {8 * size}'.encode() in over_http.body
         assert over_http.body.endswith(tensor.tobytes())
+
+
+def answer(tensors, **fields):
+    return service_pb2.ModelInferResponse(
+        outputs=[
+            {"name": name, "datatype": np_to_triton_dtype(t.dtype), "shape": t.shape}
+            for name, t in tensors.items()
+        ],
+        raw_output_contents=[
+            b"".join(serialize_byte_tensor(t).ravel()) if t.dtype == object else t.tobytes()
+            for t in tensors.values()
+        ],
+        **fields,
+    ).SerializeToString()
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_an_answer_is_read_as_protobuf_reads_it(rows):
+    tensors = {
+        "rating": np.linspace(0, 1, rows, dtype=np.float32).reshape(-1, 1),
+        "none": np.zeros((rows, 0), np.int64),
+        "name": np.array([b"x" * (n % 200) for n in range(rows)], object).reshape(-1, 1),
+    }
+    parameters = {"served": {"bool_param": True}}
+    message = answer(tensors, model_name="m" * 300, id="7", parameters=parameters)
+    for unknown in (b"", b"\x38\x80\x01", b"\x85\x01\0\0\0\0", b"\x41" + bytes(8), b"\x4a\x01x"):
+        found = infer_response(unknown + message + unknown)
+        assert list(found) == list(tensors)
+        for name, tensor in tensors.items():
+            np.testing.assert_array_equal(found[name], tensor, strict=True)
+
+
+GOOD = answer({"rating": np.ones((3, 1), np.float32)}, model_name="movies")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"<html>", GOOD[:-1], GOOD[:-13], GOOD[:9], GOOD + b"\x0f", GOOD + b"\x32\x00"],
+)
+def test_an_answer_that_is_none(message):
+    with pytest.raises(ClientError, match="Expected the answer of an inference") as error:
+        infer_response(message)
+    assert error.value.code == "INTERNAL"

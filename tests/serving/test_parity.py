@@ -1,4 +1,4 @@
-"""What counts as equal, and how a report tells it; the way to a server is tested end to end."""
+"""The check of a server, and how a report tells of it."""
 
 import keras
 import numpy as np
@@ -6,74 +6,16 @@ import polars as pl
 import pytest
 
 from serving.errors import ClientError
-from serving.parity import (
-    OutputParity,
-    ParityReport,
-    _call,
-    _compare,
-    _compare_column,
-    _features_of,
-    _raw_rows,
-)
+from serving.parity import _call, _features_of, _raw_rows, check_parity
+from serving.parity_report import OutputParity, ParityReport
 from workflow import Workflow, ops
 from workflow.expressions.column import Column
-from workflow.wire import WireColumn
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 
 def report(*outputs, rows=3):
     return ParityReport("movies", "5f1d", rows, 1e-5, outputs)
-
-
-def feature(here, there, dtype):
-    return _compare_column(WireColumn("x", dtype, "flat"), pl.Series(here), pl.Series(there))
-
-
-@pytest.mark.parametrize(
-    ("here", "there", "mismatches", "first"),
-    [
-        ([1.0, 2.0], [1.0, 2.0 + 5e-6], 0, None),
-        ([1.0, 2.0, 3.0], [1.0, 2.1, 3.1], 2, 1),
-        ([NAN, INF, -INF], [NAN, INF, -INF], 0, None),
-        ([NAN, 1.0], [1.0, NAN], 2, 0),
-        ([INF, INF], [-INF, 1.0], 2, 0),
-    ],
-)
-def test_floats_are_equal_within_the_tolerance(here, there, mismatches, first):
-    found = _compare("x", "prediction", np.array(here), np.array(there), 1e-5)
-    assert (found.mismatches, found.first_mismatch) == (mismatches, first)
-
-
-def test_integers_and_strings_are_equal_or_not():
-    big = 2**53
-    found = _compare("x", "prediction", np.array([big, 1]), np.array([big + 1, 1]), 10.0)
-    assert (found.mismatches, found.first_mismatch) == (1, 0)
-    texts = (np.array(["a", "b"], object), np.array(["a", "c"], object))
-    assert _compare("x", "feature", *texts, 10.0).first_mismatch == 1
-
-
-def test_a_row_with_several_values_counts_once():
-    here = np.zeros((3, 4))
-    there = here.copy()
-    there[1] = 1
-    found = _compare("x", "prediction", here, there, 0.5)
-    assert (found.mismatches, found.first_mismatch, found.max_difference) == (1, 1, 1.0)
-
-
-def test_arrays_of_different_shapes_are_an_error():
-    with pytest.raises(ClientError, match=r"Expected x of the shape \(3,\)"):
-        _compare("x", "prediction", np.zeros(3), np.zeros(4), 0.0)
-
-
-def test_lists_are_compared_row_by_row():
-    same = feature([[1, 2], [], [3]], [[1, 2], [], [3]], "int64")
-    assert (same.mismatches, same.rows) == (0, 3)
-    value = feature([[1, 2], [], [3]], [[1, 2], [], [4]], "int64")
-    assert (value.mismatches, value.first_mismatch, value.max_difference) == (1, 2, 1.0)
-    # The values are the same, and belong to other rows.
-    lengths = feature([[1, 2], [], [3]], [[1], [2], [3]], "int64")
-    assert (lengths.mismatches, lengths.first_mismatch) == (2, 0)
 
 
 def test_a_report_passes_only_with_rows_and_without_mismatches():
@@ -87,7 +29,14 @@ def test_a_report_passes_only_with_rows_and_without_mismatches():
 def test_the_text_names_the_first_row_that_differs():
     text = str(report(OutputParity("id", "feature", 3, 1, 4.0, 2)))
     assert text.startswith("Parity FAILED: movies, 3 rows")
-    assert text.splitlines()[-1].endswith("first at row 2")
+    assert text.splitlines()[2].endswith("4  first at row 2")
+
+
+def test_a_report_says_what_the_difference_is():
+    rule = "|served - offline| / max(1, |offline|)"
+    made = report(OutputParity("score", "prediction", 3, 0, 1e-7, None))
+    assert rule in str(made)
+    assert rule in made.to_html()
 
 
 def test_the_html_escapes_names():
@@ -106,6 +55,20 @@ def test_a_missing_column_is_named(rows):
 def test_no_rows_prove_nothing():
     with pytest.raises(ClientError, match="Expected rows to compare"):
         _raw_rows({"a": []}, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"tolerance": NAN}, "Expected a finite tolerance, 0 or more. Received: nan"),
+        ({"tolerance": float("inf")}, "Received: inf"),
+        ({"tolerance": -1e-5}, "Received: -1e-05"),
+        ({"batch_size": 0}, "Expected a batch_size of 1 or more. Received: 0"),
+    ],
+)
+def test_settings_within_which_nothing_can_fail(settings, reason):
+    with pytest.raises(ClientError, match=reason):
+        check_parity(None, None, None, None, **settings)
 
 
 def test_a_path_is_no_model():

@@ -1,4 +1,4 @@
-"""Columns that take their steps together become what they become one by one."""
+"""Columns that take their steps together, and single rows, become what they become one by one."""
 
 import datetime as dt
 import decimal
@@ -9,12 +9,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import triton_to_np_dtype
 
 from serving import ClientError
+from serving.connection.messages import infer_request
 from serving.connection.tensors import to_bytes
 from serving.contract import Contract
 from serving.exchange import to_requests
 from serving.inputs.few import FewValues
+from serving.inputs.row import RowReader
 from workflow.wire import WireColumn
 
 DTYPES = ("int32", "int64", "uint64", "float32", "float64")
@@ -47,10 +51,28 @@ def outcome(contract, data):
     return {name: (t.dtype, t.shape, to_bytes(t)) for name, t in request.items()}
 
 
+def outcomes(contract, data):
+    """What becomes of a table as tensors, and as a row where it is read as one."""
+    yield outcome(contract, data)
+    row = contract.row.of(data)
+    if row is not None:
+        request = service_pb2.ModelInferRequest.FromString(infer_request("model", "", row))
+        yield {
+            tensor.name: (np.dtype(triton_to_np_dtype(tensor.datatype)), tuple(tensor.shape), data)
+            for tensor, data in zip(request.inputs, request.raw_input_contents, strict=True)
+        }
+
+
 def one_by_one(contract):
-    """A contract that finds no columns alike, and reads no frame as Python's own values."""
-    vars(contract).update(plain_groups=(), few_values=FewValues(()))
+    """A contract that finds no columns alike, and reads no table as Python's own values."""
+    vars(contract).update(plain_groups=(), few_values=FewValues(()), row=RowReader(()))
     return contract
+
+
+def expect_as_one_by_one(together, alone, table):
+    expected = outcome(alone, table)
+    for found in outcomes(together, table):
+        assert found == expected, table
 
 
 def tables(columns):
@@ -79,7 +101,7 @@ def tables(columns):
 def test_together_as_one_by_one(columns, dtypes, nullable):
     together, alone = contract(dtypes, nullable), one_by_one(contract(dtypes, nullable))
     for table in tables(columns):
-        assert outcome(together, table) == outcome(alone, table), table
+        expect_as_one_by_one(together, alone, table)
 
 
 POLARS = (pl.Int8, pl.Int32, pl.Int64, pl.UInt64, pl.Float32, pl.Float64, pl.Boolean, pl.Date)
@@ -108,9 +130,9 @@ def test_frames_together_as_one_by_one(columns, dtype, nullable):
             for n, (kind, numbers) in enumerate(columns)
         ]
     )
-    assert outcome(together, frame) == outcome(alone, frame), frame
-    pandas = frame.to_pandas()
-    assert outcome(together, pandas) == outcome(alone, pandas), pandas.dtypes
+    for table in (frame, frame.head(1)):
+        expect_as_one_by_one(together, alone, table)
+        expect_as_one_by_one(together, alone, table.to_pandas())
 
 
 MIXED = (
@@ -155,9 +177,8 @@ def test_small_frames_are_read_as_large_ones(frame):
     for columns in (MIXED[:2], MIXED[2:5], MIXED[5:], MIXED):
         small, large = (Contract(columns, (), (), "", {}) for _ in range(2))
         one_by_one(large)
-        assert outcome(small, frame) == outcome(large, frame), frame
-        pandas = frame.to_pandas()
-        assert outcome(small, pandas) == outcome(large, pandas), pandas.dtypes
+        for table in (frame, frame.to_pandas(), frame.to_dict(as_series=False)):
+            expect_as_one_by_one(small, large, table)
 
 
 @pytest.mark.parametrize("rows", [3, 5_000])
@@ -199,3 +220,13 @@ def test_times_are_not_numbers():
     plain = (WireColumn("id", "int64"), WireColumn("when", "int64"))
     with pytest.raises(ClientError, match="Column 'when'"):
         to_requests(Contract(plain, (), (), "", {}), frame)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("make", [dict, pl.DataFrame, pd.DataFrame])
+def test_a_number_that_would_become_infinite_is_an_error(rows, make):
+    model = contract(["float32"] * 2, {0})
+    table = make({"c0": [0.5] * rows, "c1": [float("inf")] * (rows - 1) + [-1e39]})
+    assert model.row.of(table) is None
+    with pytest.raises(ClientError, match=r"Column 'c1': expected float32.*-1e\+39, out of range"):
+        to_requests(model, table)

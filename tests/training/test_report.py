@@ -93,13 +93,18 @@ def events(folder):
     return found, plugins
 
 
-def test_tensorboard_finds_curves(model, batches, tmp_path):
+@pytest.mark.parametrize(
+    ("together", "steps"),
+    [(1, [99, 199, 389, 489]), (32, [127, 223, 289, 290 + 127, 290 + 223, 290 + 289])],
+)
+def test_tensorboard_finds_curves(model, batches, tmp_path, together, steps):
     report = train(
-        model, batches(250 * 4, 4), batches(64, 64), epochs=2, tensorboard=tmp_path, optimizer="sgd"
-    )
+        model, batches(290 * 4, 4), batches(64, 64), epochs=2, tensorboard=tmp_path,
+        optimizer="sgd", steps_per_execution=together,
+    )  # fmt: skip
     curves, plugins = events(tmp_path / "train")
     assert plugins == {"scalars"}
-    assert [step for step, _ in curves["batch_loss"]] == [99, 199, 349, 449]
+    assert [step for step, _ in curves["batch_loss"]] == steps
     assert curves["epoch_auc"] == [
         (epoch, pytest.approx(auc)) for epoch, auc in enumerate(report.history["auc"])
     ]

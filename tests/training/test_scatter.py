@@ -27,7 +27,7 @@ def updated(apply, table, count):
     return table.numpy(), expected
 
 
-@pytest.mark.parametrize("count", [0, 7, scatter.CHUNK, 2 * scatter.CHUNK + 5])
+@pytest.mark.parametrize("count", [0, 7, 1024, 1025, 40_000])
 def test_all_that_a_row_gets_adds_up(count):
     table = tf.Variable(TABLE)
     optimizer = optimizers.SGD(0.1)

@@ -4,14 +4,15 @@ import pytest
 import tensorflow as tf
 
 from training import compile_model, layers
-from training.split.aligned import AlignedDense
+from training.split.aligned import AlignedDense, TurnedDense, faster_dense
 
 
-@pytest.mark.parametrize("width", [1, 7, 8, 13])
-def test_zeros_multiplied_along_change_nothing(width):
+@pytest.mark.parametrize("kind", [AlignedDense, TurnedDense])
+@pytest.mark.parametrize("shape", [(4, 1), (4, 7), (4, 8), (4, 13), (4, 3, 13)])
+def test_another_product_changes_nothing(kind, shape):
     options = {"activation": "relu", "kernel_initializer": "normal", "bias_initializer": "normal"}
-    own, other = AlignedDense(5, **options), keras.layers.Dense(5, **options)
-    x = tf.random.stateless_normal((4, 3, width), (0, 1))
+    own, other = kind(5, **options), keras.layers.Dense(5, **options)
+    x = tf.random.stateless_normal(shape, (0, 1))
     for layer in (own, other):
         layer.build(x.shape)
     own.set_weights(other.get_weights())
@@ -24,6 +25,26 @@ def test_zeros_multiplied_along_change_nothing(width):
         results.append([y, *tape.gradient(y, [x, kernel.value, bias.value])])
     for one, two in zip(*results, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+class OwnDense(keras.layers.Dense):
+    """Of a user."""
+
+
+@pytest.mark.parametrize(
+    ("layer", "width", "on_a_cpu", "by_xla"),
+    [
+        (keras.layers.Dense(5), 13, TurnedDense, AlignedDense),
+        (keras.layers.Dense(13), 13, None, AlignedDense),
+        (keras.layers.Dense(5), 16, None, None),
+        (OwnDense(5), 13, None, None),
+        (keras.layers.ReLU(), 13, None, None),
+    ],
+)
+def test_only_plain_layers_of_odd_widths_are_replaced(layer, width, on_a_cpu, by_xla):
+    layer.build((None, width))
+    assert faster_dense(layer, xla=False) is on_a_cpu
+    assert faster_dense(layer, xla=True) is by_xla
 
 
 def test_a_layer_that_cannot_be_made_anew_is_trained_all_the_same(batches, losses):

@@ -60,6 +60,19 @@ def test_a_call_takes_no_batch_that_it_does_not_train_on(batches, built):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("xla", [True, False])
+def test_a_step_without_a_batch_changes_nothing(batches, built, xla):
+    """Four steps a call find two batches in the last call, and then none."""
+    one, many = built(dropout=0.5), built(dropout=0.5)
+    for model, together in ((one, 1), (many, 4)):
+        optimizer = keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9))
+        compile_model(model, optimizer, xla=xla, steps_per_execution=together)
+        model.fit(batches(10 * 64, 64), verbose=0, shuffle=False, epochs=3)
+        assert int(model.optimizer.iterations) == 30
+    for own, other in zip(many.variables, one.variables, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
+
+
 def test_arrays_are_taken_as_well(rows):
     user = keras.Input((1,), name="userId", dtype="int32")
     x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)

@@ -35,7 +35,7 @@ def test_float16_scales_the_loss(batches, built):
 
 def test_the_last_layers_keep_float32(sizes):
     def policies(model):
-        copy = faster(cut(model).tower, "mixed_bfloat16", aligned=False)
+        copy = faster(cut(model).tower, "mixed_bfloat16", xla=False)
         return {layer.name: layer.compute_dtype for layer in copy.layers if layer.weights}, copy
 
     computed, copy = policies(models.mlp(sizes, hidden=(16, 8), output_name="click"))

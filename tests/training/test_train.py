@@ -97,6 +97,8 @@ def test_no_data_and_no_epochs_are_refused(model, batches):
         train(model, tf.data.Dataset.take(batches(64, 64), 0))
     with pytest.raises(TrainingError, match="epochs=0"):
         train(model, batches(64, 64), epochs=0)
+    with pytest.raises(TrainingError, match=r"to train\. Received: None"):
+        train(None, batches(64, 64))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,8 @@ def test_no_data_and_no_epochs_are_refused(model, batches):
         ({"epochs": "2"}, "Received: epochs='2'"),
         ({"steps_per_execution": 0}, "steps_per_execution as a whole number from 1"),
         ({"optimizer": None}, "an optimizer and a loss. Received: optimizer=None"),
+        ({"callbacks": keras.callbacks.TerminateOnNaN()}, "callbacks as a list"),
+        ({"callbacks": [keras.callbacks.TerminateOnNaN]}, "objects of keras.callbacks.Callback"),
         ({"metrics": "auc"}, "metrics as a list.*Received: 'auc'"),
     ],
 )
@@ -138,7 +142,10 @@ def test_patience_ends_the_run_with_the_best_weights(model, batches):
     assert best == pytest.approx(min(losses), rel=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"patience": 3}, {"patience": 0, "validation_data": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{"patience": 3}, *({"patience": value, "validation_data": True} for value in (0, "2"))],
+)
 def test_early_stopping_needs_something_to_look_at(model, batches, options):
     if options.get("validation_data"):
         options = {**options, "validation_data": batches(64, 64)}

@@ -17,6 +17,8 @@ def changed(**columns):
 
 MISTAKES = {
     r"missing: movieId\. Name them in": changed(movieId=None),
+    # Keras would take `aaa` for the first of its inputs, and so on, with a warning alone.
+    r"Received also: aaa\. Leave them out": lambda x, y: ({**x, "aaa": x["userId"]}, y),
     r"'userId' of train_data to be of int32.*Received: float32": lambda x, y: (
         {**x, "userId": tf.cast(x["userId"], tf.float32)},
         y,
@@ -42,6 +44,7 @@ MISTAKES = {
         y,
     ),
     r"features and labels.*label_names": lambda x, _: x,
+    r"one label in train_data.*Received: 2": lambda x, y: (x, {"rating": y, "click": y}),
     r"numbers as labels.*Received: strings": lambda x, y: (x, tf.as_string(y)),
 }
 

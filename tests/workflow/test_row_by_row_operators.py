@@ -218,64 +218,6 @@ def test_embedding_sizes_know_hashed_crossed_and_bucketized_columns():
     }
 
 
-LISTS = {"x": [[0, 1, 2, 2, 767], [1, 2, 2, 3], [1, 223, 4], [], None]}
-
-
-def test_padded_slices_have_one_length():
-    rows = made(ops.ListSlice(5, pad=True), LISTS)["x"].to_list()
-    assert rows == [[0, 1, 2, 2, 767], [1, 2, 2, 3, 0], [1, 223, 4, 0, 0], [0] * 5, [0] * 5]
-
-
-@pytest.mark.parametrize(
-    "bounds", [(2,), (-2,), (0, 3), (1, 3), (1, -1), (-3, -1), (-2, 4), (3, 1), (0,), (9, 12)]
-)
-def test_slices_are_those_of_python(bounds):
-    start, end = (
-        bounds if len(bounds) == 2 else (0, bounds[0]) if bounds[0] > 0 else (bounds[0], None)
-    )
-    expected = [(row or [])[start:end] for row in LISTS["x"]]
-    assert made(ops.ListSlice(*bounds), LISTS)["x"].to_list() == expected
-
-
-def test_schema_says_how_long_padded_lists_are():
-    def count(operator: Operator):
-        workflow = Workflow(["x"] >> operator).fit(LISTS)
-        return workflow.output_schema["x"].properties.get("value_count")
-
-    assert count(ops.ListSlice(-4, pad=True)) == {"min": 4, "max": 4}
-    assert count(ops.ListSlice(1, 4)) == {"min": 0, "max": 3}
-    assert count(ops.ListSlice(1, -1)) is None
-    lengths = ops.ValueCount()
-    both = Workflow(["x"] >> lengths >> ops.ListSlice(1, -1)).fit(LISTS)
-    assert both.output_schema["x"].properties["value_count"]["max"] == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"start": 0, "pad": True}, "known length"),
-        ({"start": 1, "end": -1, "pad": True}, "known length"),
-        ({"start": 3, "end": 3, "pad": True}, "known length"),
-        ({"start": 2**62}, "bounds between"),
-    ],
-)
-def test_slices_that_make_no_sense_are_refused(arguments, message):
-    with pytest.raises(WorkflowError, match=message):
-        ops.ListSlice(**arguments)
-
-
-@pytest.mark.parametrize("value", [0.5, "?", 300])
-def test_padding_that_the_column_cannot_hold_is_refused(value):
-    data = {"x": pl.Series([[1]], dtype=pl.List(pl.Int8))}
-    with pytest.raises(WorkflowError, match=r"'x'|string"):
-        made(ops.ListSlice(2, pad=True, pad_value=value), data)
-
-
-def test_scalars_are_not_sliced():
-    with pytest.raises(WorkflowError, match=r"ListSlice needs lists\. .* 'x', int64"):
-        made(ops.ListSlice(2), {"x": [1]})
-
-
 @pytest.mark.parametrize(
     "operator",
     [ops.Clip(0), ops.LogOp(), ops.NormalizeMinMax(), ops.FillMedian(), ops.Bucketize([0])],

@@ -147,7 +147,10 @@ class SharedTable(keras.layers.Layer):
         combined = combine(
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
         )
-        return tf.reshape(combined, [len(columns), -1, self.width])[:, :-1]
+        together = tf.reshape(combined, [len(columns), -1, self.width])
+        # Not [:, :-1], the gradient of which takes as long as the lookup.
+        kept = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
+        return tf.ensure_shape(kept, [len(columns), None, self.width])
 
     def _ids(self, column: str, what: str, tensor: Any) -> tf.Tensor:
         ids = flat_integers(column, what, tensor)

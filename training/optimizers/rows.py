@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.optimizers.distinct import distinct_rows
 
 
 class SparseRows:
@@ -54,7 +54,7 @@ class SparseRows:
             tables = trainable_variables or self._trainable_variables
             if len(tables) == len(grads):  # otherwise Keras tells what is wrong
                 grads = [
-                    unique_rows(grad, table) if isinstance(grad, tf.IndexedSlices) else grad
+                    distinct_rows(grad, table) if isinstance(grad, tf.IndexedSlices) else grad
                     for grad, table in zip(grads, tables, strict=True)
                 ]
         # Keras would divide again, and cannot divide rows.
@@ -78,6 +78,8 @@ class SparseRows:
     def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
         """As Keras', or of rows alone."""
         if isinstance(gradient, tf.IndexedSlices):
+            if not self.linear and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+                gradient = distinct_rows(gradient, variable)  # each replica has added its own
             values = tf.cast(gradient.values, variable.dtype)
             rate = tf.cast(learning_rate, variable.dtype)
             self.update_rows(variable, gradient.indices, values, rate)
@@ -105,20 +107,3 @@ def divided(gradient: Any, scale: float | None) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(gradient.values / scale, gradient.indices, gradient.dense_shape)
     return gradient / scale
-
-
-def unique_rows(gradient: tf.IndexedSlices, variable: Any) -> tf.IndexedSlices:
-    """The same gradient with each row once.
-
-    Args:
-        gradient: of a table.
-        variable: the table, of Keras or TensorFlow.
-    """
-    rows = gradient.indices
-    table = variable.value if isinstance(variable, keras.Variable) else variable
-    if "CPU" in table.device and table.shape[0] <= tf.int32.max:
-        # It takes two thirds of the time. On a GPU int32 would go through the host.
-        rows = tf.cast(rows, tf.int32)
-    rows, places = tf.unique(rows)
-    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-    return tf.IndexedSlices(values, rows, gradient.dense_shape)

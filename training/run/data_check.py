@@ -41,7 +41,13 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
             f"Expected {argument} of features and labels. Received: features alone. Name the "
             'label: KerasSequenceLoader(..., label_names=["rating"]), or give pairs (x, y).'
         )
-    if any(_kind(label) == "string" for label in keras.tree.flatten(y)):
+    labels = keras.tree.flatten(y)
+    if len(labels) > 1 and len(getattr(model, "outputs", None) or labels) == 1:
+        raise TrainingError(
+            f"Expected one label in {argument}, as the model has one output. Received: "
+            f"{len(labels)}. Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
+        )
+    if any(_kind(label) == "string" for label in labels):
         raise TrainingError(
             f"Expected numbers as labels in {argument}. Received: strings. Make them 0 and 1 in "
             "the workflow: ops.LambdaOp(lambda label: (label == 'yes').cast('int8'))."
@@ -112,6 +118,14 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
             f"Expected the columns {', '.join(inputs)} in {argument}, as the model does. "
             f"Received: {', '.join(x)}; missing: {', '.join(missing)}. "
             "Name them in the loader's cat_names or cont_names."
+        )
+    more = [name for name in x if name not in inputs]
+    if more:
+        # Keras warns, puts the columns in the order of their names, and takes the first for the first.
+        raise TrainingError(
+            f"Expected the columns {', '.join(inputs)} alone in {argument}, as the model does: Keras "
+            f"would take others in their place. Received also: {', '.join(more)}. "
+            "Leave them out of the loader's cat_names and cont_names."
         )
     for name, expected in inputs.items():
         if _is_pair(expected) != _is_pair(x[name]):

@@ -26,14 +26,12 @@ class EventLog(keras.callbacks.Callback):
 
     Args:
         folder: for the event files, beside those that are there.
-        watch: knows rows and seconds; it comes before this among the callbacks.
+        watch: knows steps, rows and seconds; it comes before this among the callbacks.
         every: how many steps apart the values of `batch_loss` are.
 
     Raises:
         TrainingError: the folder cannot be made.
     """
-
-    async_safe = True
 
     def __init__(self, folder: str | Path, watch: Watch, every: int = 100) -> None:
         super().__init__()
@@ -56,7 +54,8 @@ class EventLog(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Writes the mean loss of the epoch up to here, now and then."""
         if (batch + 1) % self._every < self.model.steps_per_execution:
-            self._write("train", self._first + batch, {"batch_loss": (logs or {})["loss"]})
+            step = self._first + self._watch.step - 1
+            self._write("train", step, {"batch_loss": (logs or {})["loss"]})
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Writes the epoch's metrics, how fast it was, and the learning rate."""

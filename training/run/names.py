@@ -50,6 +50,18 @@ def check_count(name: str, number: Any) -> None:
         )
 
 
+def check_objects(model: Any, callbacks: Any) -> None:
+    """Raises TrainingError unless they are a Keras model, and a list of Keras callbacks."""
+    if not isinstance(model, keras.Model):
+        raise TrainingError(f"Expected a keras.Model to train. Received: {model!r}.")
+    is_list = isinstance(callbacks, (list, tuple))
+    if not is_list or not all(isinstance(one, keras.callbacks.Callback) for one in callbacks):
+        raise TrainingError(
+            "Expected callbacks as a list of objects of keras.callbacks.Callback. "
+            f"Received: {callbacks!r}."
+        )
+
+
 def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType) -> None:
     if not isinstance(given, str):
         return

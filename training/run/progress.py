@@ -17,11 +17,9 @@ class EpochLines(keras.callbacks.Callback):
     """Prints a table of 80 columns, a row when an epoch is over; in a terminal a bar until then.
 
     Args:
-        watch: knows rows and seconds; it comes before this among the callbacks.
+        watch: knows steps, rows and seconds; it comes before this among the callbacks.
         console: where to print.
     """
-
-    async_safe = True
 
     def __init__(self, watch: Watch, console: Console | None = None) -> None:
         super().__init__()
@@ -43,7 +41,7 @@ class EpochLines(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Moves the bar."""
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=batch + 1)
+            self._bar.update(self._bar.task_ids[0], completed=self._watch.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Prints the row, after a header where there is none of these columns yet."""

@@ -30,9 +30,13 @@ class RowCount:
         with tf.device("/cpu:0"):
             self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
 
+    def count(self) -> int:
+        """The rows since the last call of `take`."""
+        return int(self._count)
+
     def take(self) -> int:
         """The rows since the last call."""
-        count = int(self._count)
+        count = self.count()
         self._count.assign(0)
         return count
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -17,6 +18,23 @@ _CURVE_POINTS = 50
 _LARGE = 1 << 24  # values: a table, which would take long to read
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What Keras tells after one or more steps: the mean loss since the epoch began."""
+
+    epoch: int
+    first: int
+    last: int
+    rows: int  # of the epoch, up to here
+    loss: float
+
+    def __str__(self) -> str:
+        steps = (
+            f"step {self.last}" if self.first == self.last else f"steps {self.first} to {self.last}"
+        )
+        return f"{steps} of epoch {self.epoch}"
+
+
 class Watch(keras.callbacks.Callback):
     """Times the training alone, counts its rows, keeps the loss curve, and notices NaN.
 
@@ -28,15 +46,13 @@ class Watch(keras.callbacks.Callback):
         seconds: that this took.
         epoch_samples: rows of the last epoch, known before it is validated.
         epoch_seconds: that it took.
+        step: the last of this epoch that was taken, from 1.
 
     Args:
         data: what is trained on, to look into when something is no number.
         stop_on_nan: whether a loss or a weight that is no number ends the run.
         saved: whether the model is saved while it trains: then the run ends within the step.
     """
-
-    # Keras then runs it beside the steps, so reading the loss does not stall a GPU.
-    async_safe = True
 
     def __init__(self, data: Any, *, stop_on_nan: bool, saved: bool) -> None:
         super().__init__()
@@ -45,24 +61,28 @@ class Watch(keras.callbacks.Callback):
         self.seconds = 0.0
         self.epoch_samples = 0
         self.epoch_seconds = 0.0
+        self.step = 0
         self._data = data
         self._stop_on_nan = stop_on_nan
         self._saved = saved
-        self._losses: dict[int, dict[int, float]] = {}
+        self._calls: list[_Call] = []
         self._epoch = 0
         self._started: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Starts the clock."""
         self._epoch = epoch
-        self._losses[epoch] = {}
+        self.step = 0
         self.rows.take()
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Keeps the loss, and stops at one that is no number."""
         value = float((logs or {}).get("loss", 0.0))
-        self._losses[self._epoch][batch] = value
+        first = self.step + 1
+        # Of an epoch's last call Keras counts the steps for which there were no batches, too.
+        self.step = min(batch + 1, self.params["steps"] or batch + 1)
+        self._calls.append(_Call(self._epoch + 1, first, self.step, self.rows.count(), value))
         if self._stop_on_nan and not math.isfinite(value):
             self.model.stop_training = True
             if self._saved:
@@ -92,7 +112,7 @@ class Watch(keras.callbacks.Callback):
     def _check_losses(self) -> None:
         """Raises TrainingError at the first that is no number, or that labels beyond 0 .. 1 make."""
         entropy = self.model.loss == "binary_crossentropy"
-        lowest = min(min(losses.values(), default=0.0) for losses in self._losses.values())
+        lowest = min((call.loss for call in self._calls), default=0.0)
         if entropy and lowest < 0:
             raise TrainingError(
                 "Expected labels from 0 to 1 for binary_crossentropy. Received: a loss of "
@@ -101,14 +121,12 @@ class Watch(keras.callbacks.Callback):
             )
         if not self._stop_on_nan:
             return
-        for epoch, losses in self._losses.items():
-            # Steps are reported from several threads, so in any order.
-            for step in sorted(losses):
-                if not math.isfinite(losses[step]):
-                    raise TrainingError(
-                        f"Expected the loss to stay a number. Received: {losses[step]} at step "
-                        f"{step + 1} of epoch {epoch + 1}. {self._advice()}"
-                    )
+        for call in self._calls:
+            if not math.isfinite(call.loss):
+                raise TrainingError(
+                    f"Expected the loss to stay a number. Received: {call.loss} at {call}. "
+                    f"{self._advice()}"
+                )
 
     def _check_weights(self) -> None:
         """Raises TrainingError where one of a layer is no number."""
@@ -136,11 +154,13 @@ class Watch(keras.callbacks.Callback):
         )
 
     def loss_curve(self) -> tuple[float, ...]:
-        """Means of equal stretches, from the running means that Keras logs."""
-        steps: list[float] = []
-        for epoch in self._losses.values():
-            totals = [(step + 1) * epoch[step] for step in sorted(epoch)]
-            steps += [total - before for total, before in zip(totals, [0.0, *totals], strict=False)]
-        size = max(1, math.ceil(len(steps) / _CURVE_POINTS))
-        stretches = [steps[start : start + size] for start in range(0, len(steps), size)]
-        return tuple(sum(part) / len(part) for part in stretches)
+        """Means of stretches of equally many rows, from the running means that Keras logs."""
+        rows, totals = [0], [0.0]  # since the run began
+        epoch, before = 0, (0, 0.0)
+        for call in self._calls:
+            if call.epoch != epoch:
+                epoch, before = call.epoch, (rows[-1], totals[-1])
+            rows.append(before[0] + call.rows)
+            totals.append(before[1] + call.rows * call.loss)
+        ends = np.linspace(0, rows[-1], 1 + min(_CURVE_POINTS, len(self._calls)))
+        return tuple((np.diff(np.interp(ends, rows, totals)) / np.diff(ends)).tolist())

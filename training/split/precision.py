@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.split.aligned import AlignedDense, suits
+from training.split.aligned import faster_dense
 
 POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
@@ -25,7 +25,7 @@ def policy_of(precision: str) -> str | None:
     return POLICIES[precision]
 
 
-def faster(tower: keras.Model, policy: str | None, aligned: bool) -> keras.Model:
+def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
     """The layers that compute in place of a tower's, with variables of their own.
 
     Layers that compute in float32 get the policy. Those that make the outputs keep float32, down
@@ -34,33 +34,33 @@ def faster(tower: keras.Model, policy: str | None, aligned: bool) -> keras.Model
     Args:
         tower: a functional or sequential model.
         policy: the dtype policy; None for that of each layer.
-        aligned: whether dense layers are to multiply with zeros along: see `AlignedDense`.
+        xla: whether XLA compiles them.
 
     Returns:
-        A copy; or the tower itself, where there is nothing to gain, or where nothing but the
-        alignment is and a layer cannot be made anew.
+        A copy; or the tower itself, where there is nothing to gain, or where nothing but other
+        dense layers are and a layer cannot be made anew.
 
     Raises:
         TrainingError: a layer cannot be made anew from its config.
     """
     if policy is not None:
-        return _copied(tower, policy, aligned)
-    if not aligned or not any(map(suits, tower._flatten_layers())):  # noqa: SLF001
+        return _copied(tower, policy, xla)
+    if not any(faster_dense(layer, xla) for layer in tower._flatten_layers()):  # noqa: SLF001
         return tower
     try:
-        return _copied(tower, None, aligned)
+        return _copied(tower, None, xla)
     except TrainingError:
         return tower
 
 
-def _copied(tower: keras.Model, policy: str | None, aligned: bool) -> keras.Model:
+def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
     kept = _last_layers(tower)
 
     def clone(layer: Any) -> Any:
         config = layer.get_config()
         if policy and layer.name not in kept and layer.dtype_policy.name == "float32":
             config["dtype"] = policy
-        kind = AlignedDense if aligned and suits(layer) else type(layer)
+        kind = faster_dense(layer, xla) or type(layer)
         return kind.from_config(config)
 
     try:

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.split import replicas
 from training.split.choice import either
 from training.split.cut import cut, is_compilable
 from training.split.precision import faster
@@ -54,7 +55,7 @@ class SplitStep:
         self.parts = cut(model)
         self._check()
         tower = self.parts.tower
-        self._target = faster(tower, policy, aligned=xla)
+        self._target = faster(tower, policy, xla)
         # Not inlined: in a branch TensorFlow has all operations on the GPU, and some belong on the
         # host.
         self._plain = tf.function(
@@ -76,10 +77,11 @@ class SplitStep:
                 "Expected tables without a regularizer to split the step, since it would read "
                 f"whole tables. Received: one on {', '.join(regularized)}. Use split=False."
             )
-        if tf.distribute.has_strategy():
+        if tf.distribute.has_strategy() or replicas.count(self.model) > 1:
             raise TrainingError(
                 "Expected no tf.distribute strategy to split the step. Received: "
-                f"{tf.distribute.get_strategy()!r}. Use split=False."
+                f"{type(self.model.distribute_strategy).__name__} of "
+                f"{replicas.count(self.model)} replicas. Use split=False."
             )
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
@@ -101,9 +103,12 @@ class SplitStep:
             backward = _backward(tape, border, result.lookup_gradients, tables)
             gradients = _by_variable(tables, backward)
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
-        self._assign(result.updates)
         variables = self.model.trainable_variables
-        self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
+        # A step that finds no batch fails, and must not count, nor draw numbers, before it does.
+        # An identity, since TensorFlow does not wait for what a function gives, once it is inlined.
+        with tf.control_dependencies([tf.identity(keras.tree.flatten(result.outputs)[0])]):
+            self._assign(result.updates)
+            self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
         return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
 
     def _look_up(self, x: Any) -> list[tf.Tensor]:

@@ -53,18 +53,21 @@ def answer(
     """
     answers: list[Tensors | Exception] = [RequestError("not called")] * len(requests)
     groups: dict[Any, list[int]] = {}
+    counts: list[int | None] = []
     for index, request in enumerate(requests):
+        # A request that came alone has nothing to be joined with.
+        counts.append(row_count(request, ragged) if len(requests) > 1 else None)
         try:
             check_row_lengths(request)
         except RequestError as error:
             answers[index] = error
         else:
-            # A request that came alone has nothing to be joined with.
-            key = _joint_key(request, ragged) if len(requests) > 1 else None
-            groups.setdefault(key or index, []).append(index)
+            key = index if counts[index] is None else _joint_key(request, ragged)
+            groups.setdefault(key, []).append(index)
     for members in groups.values():
         group = [requests[index] for index in members]
-        for index, result in zip(members, _answer_group(group, call, ragged), strict=True):
+        rows = [counts[index] or 0 for index in members]
+        for index, result in zip(members, _answer_group(group, rows, call), strict=True):
             answers[index] = result
     return answers
 
@@ -113,11 +116,14 @@ def _is_list_values(name: str, tensors: Tensors) -> bool:
 
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
-    """What requests must have in common to share a call; None for one that is called alone."""
-    if row_count(request, ragged) is None:
-        return None
-    shapes = [t.ndim if name in ragged else t.shape[1:] for name, t in request.items()]
-    return (*request, *[tensor.dtype for tensor in request.values()], *shapes)
+    """What requests must have in common to share a call."""
+    # The hash of a dtype takes longer than all the rest.
+    return tuple(
+        [
+            (name, tensor.dtype.char, tensor.ndim if name in ragged else tensor.shape[1:])
+            for name, tensor in request.items()
+        ]
+    )
 
 
 def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -140,13 +146,11 @@ def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return joint
 
 
-def _answer_group(
-    group: list[Tensors], call: Call, ragged: Collection[str]
-) -> list[Tensors | Exception]:
+def _answer_group(group: list[Tensors], rows: list[int], call: Call) -> list[Tensors | Exception]:
     if len(group) > 1:
         try:
             joint = {name: _join([request[name] for request in group]) for name in group[0]}
-            return list(_split(call(joint), [row_count(r, ragged) or 0 for r in group]))
+            return list(_split(call(joint), rows))
         except Exception:  # noqa: BLE001, S110 - the culprit shows, and is reported, when called alone
             pass
     return [_answer_alone(request, call) for request in group]

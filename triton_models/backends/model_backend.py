@@ -97,22 +97,20 @@ class ModelBackend:
         """Answer requests; each gets its own response, in order. Called by Triton."""
         read = [self._read(request) for request in requests]
         good = [tensors for tensors in read if not isinstance(tensors, Exception)]
-        answers = iter(answer(good, self.call, self.ragged))
+        answers = iter(answer(good, self._call, self.ragged))
         return [
             self._respond(request, tensors if isinstance(tensors, Exception) else next(answers))
             for request, tensors in zip(requests, read, strict=True)
         ]
 
     def _read(self, request: Any) -> Tensors | Exception:
-        given = {tensor.name(): tensor for tensor in request.inputs()}
-        tensors = {}
-        for name in self.input_names:
-            if name not in given:
-                return RequestError(f"Expected the input {name!r}. Received: none of that name.")
-            try:
-                tensors[name] = given[name].as_numpy()
-            except Exception as error:  # noqa: BLE001 - a request must not take the server down
-                return error
+        try:
+            given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+            tensors = {name: given[name] for name in self.input_names}
+        except KeyError as error:
+            return RequestError(f"Expected the input {error}. Received: none of that name.")
+        except Exception as error:  # noqa: BLE001 - a request must not take the server down
+            return error
         if self.limits:
             try:
                 expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
@@ -124,16 +122,16 @@ class ModelBackend:
             tensors[name] = tensor.reshape(-1)
         return tensors
 
+    def _call(self, tensors: Tensors) -> Tensors:
+        """Run the model once; the rows of its outputs can be sent as they lie."""
+        return {name: np.ascontiguousarray(made) for name, made in self.call(tensors).items()}
+
     def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
         if isinstance(answered, Exception):
             return pb_utils.InferenceResponse(error=self._refuse(answered))
-        wanted = set(request.requested_output_names())
+        wanted = request.requested_output_names()
         return pb_utils.InferenceResponse(
-            [
-                pb_utils.Tensor(name, np.ascontiguousarray(tensor))
-                for name, tensor in answered.items()
-                if name in wanted
-            ]
+            [pb_utils.Tensor(name, made) for name, made in answered.items() if name in wanted]
         )
 
     def _refuse(self, error: Exception) -> Any:

@@ -53,7 +53,7 @@ class TritonPythonModel:
         text = {name: value["string_value"] for name, value in parameters.items()}
         self._inputs = wire.parse_columns(text["inputs"])
         self._outputs = wire.parse_columns(text["outputs"])
-        self._packing = json.loads(text["packing"])
+        self._packing = packing.parse_packing(text["packing"])
         self._limits = parse_limits(text["limits"])
         program = Program.load(HERE)
         for side, columns, schema in (
@@ -72,6 +72,8 @@ class TritonPythonModel:
             for column in self._inputs
             for name, dtype in column.tensors.items()
         ]
+        self._dtypes = [dtype for _, dtype, _ in self._expected]
+        self._is_plain = all(column.layout == "scalar" for column in self._inputs)
         # Columns of one dtype are read together, the others one by one.
         self._groups = alike.groups_of(self._inputs)
         grouped = {name for _, names in self._groups for name in names}
@@ -107,6 +109,20 @@ class TritonPythonModel:
     def _read(self, request: Any) -> dict[str, Any]:
         """The tensors of a request, refused if they are not as described or beyond a limit."""
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        if not (self._is_plain and self._is_as_described(tensors)):
+            self._expect_described(tensors)
+        if self._limits:
+            expect_within(self._limits, tensors, len(tensors[self._expected[-1][0]]))
+        return tensors
+
+    def _is_as_described(self, tensors: dict[str, Any]) -> bool:
+        """Whether the tensors of single values are; they are compared all at once."""
+        given = [tensors[name] for name, _, _ in self._expected]
+        shapes = {tensor.shape for tensor in given}
+        return shapes == {(*given[0].shape[:1], 1)} and [t.dtype for t in given] == self._dtypes
+
+    def _expect_described(self, tensors: dict[str, Any]) -> None:
+        """Refuse a request that is not as described."""
         rows = -1
         for name, dtype, width in self._expected:
             tensor = tensors[name]
@@ -119,9 +135,6 @@ class TritonPythonModel:
             if rows not in (-1, len(tensor)):
                 raise RequestError("its columns differ in their number of rows")
             rows = len(tensor)
-        if self._limits:
-            expect_within(self._limits, tensors, rows)
-        return tensors
 
     def _answer_all(self, requests: list[dict[str, Any]]) -> list[Any]:
         """The responses: of one computation if there are many, and one by one if that fails."""

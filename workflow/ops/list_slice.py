@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from workflow.checks import require
 from workflow.expressions.tree import Expression
 from workflow.feature import Feature, Features
 from workflow.operator import Example, Operator, State
+from workflow.schema import ColumnSchema
+from workflow.tags import FACTS
 
 _BEYOND = 2**31
 
@@ -25,6 +28,7 @@ class ListSlice(Operator):
     With `pad=True` every list comes out with the same length, that of the slice: a shorter one is
     filled up at its end. The schema then says so (the property `value_count`), and the model is
     served with an input of fixed shape. Null elements stay null; a null list is an empty list.
+    Ids stay ids, with their `cardinality`, unless what fills them up is none of them.
 
     Args:
         start: the first position, negative from the end; without `end` see above.
@@ -102,9 +106,8 @@ class ListSlice(Operator):
         if self.pad:
             made = self._padded(name, made)
         before = {k: v for k, v in like.properties.items() if k != "value_count"}
-        return Feature.of(
-            name, made, like.with_(properties=before), properties=self._facts(like.properties)
-        )
+        facts = self._values(like) | self._lengths(like.properties)
+        return Feature.of(name, made, like.with_(properties=before), properties=facts)
 
     def _padded(self, name: str, lists: Expression) -> Expression:
         made = lists.list_pad(self._length or 0, self._filling(lists.type.kind))
@@ -122,7 +125,20 @@ class ListSlice(Operator):
         whole = isinstance(value, float) and value.is_integer()
         return int(value) if kind in ("int", "uint") and whole else value
 
-    def _facts(self, before: Any) -> dict[str, Any]:
+    def _values(self, like: ColumnSchema) -> dict[str, Any]:
+        """What is known of the elements: ids stay ids, and need an embedding of as many rows."""
+        facts = {name: value for name, value in like.properties.items() if name in FACTS}
+        if not self.pad or "time_unit" in facts:
+            return facts
+        filling, rows = self._filling(like.info.kind), facts.get("cardinality", 0)
+        if isinstance(filling, str) or not 0 <= filling < rows:
+            return {}
+        if domain := facts.get("domain"):
+            ends = {"min": min(filling, domain["min"]), "max": max(filling, domain["max"])}
+            facts["domain"] = {**domain, **ends}
+        return facts
+
+    def _lengths(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """How many elements a row has, if that is known."""
         if self.pad:
             return {"value_count": {"min": self._length, "max": self._length}}

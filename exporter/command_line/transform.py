@@ -1,0 +1,24 @@
+"""Transforming further data with a workflow that is fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def transform(
+    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    output: Annotated[Path, typer.Option(help="A folder for the transformed data.")],
+    workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
+    engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+) -> None:
+    """Transform data that `fit` has not seen, such as what `train` validates with.
+
+    Example: `ensemble transform "raw/valid/*.parquet" --output valid`
+    """
+    from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
+
+    Workflow.load(workflow).transform_to_parquet(data, output, engine=engine)
+    typer.echo(f"{output}: the transformed data")

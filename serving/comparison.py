@@ -1,0 +1,125 @@
+"""When an answer of the server's counts as the offline one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from serving.errors import ClientError
+from serving.parity_report import FEATURE_TOLERANCE, OutputParity
+from workflow.expressions.column import Array, Column
+from workflow.expressions.series import to_column
+from workflow.wire import WireColumn, decode, encode
+
+
+def compare_prediction(name: str, offline: Array, served: Array, tolerance: float) -> OutputParity:
+    """Compare the answers of a network, of the shape (N, ...).
+
+    Floats are equal where |served - offline| <= tolerance * max(1, |offline|), for no float can
+    be nearer to a large value than the dtype allows. NaN equals NaN, and an infinity itself.
+    Integers and strings must be identical.
+
+    Args:
+        name: the output.
+        offline: what the network answers here; strings as `bytes` or `str`.
+        served: what the server answers.
+        tolerance: as above.
+
+    Raises:
+        ClientError: the shapes are not the same.
+
+    Example:
+        >>> compare_prediction("y", np.array([2000.0]), np.array([2000.01]), 1e-5).mismatches
+        0
+    """
+    _expect_shape(name, offline.shape, served.shape)
+    differs, largest = _judged(offline, served, tolerance)
+    of_rows = differs.any(axis=tuple(range(1, differs.ndim)))
+    return _summary(name, "prediction", of_rows, largest)
+
+
+def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -> OutputParity:
+    """Compare a column of the preprocessing step, lists row by row; a null list is an empty one.
+
+    Args:
+        column: how it is served.
+        offline: the column as `Workflow.transform` makes it.
+        served: the column as the client gives it.
+
+    Raises:
+        ClientError: the server answered with another number of rows.
+    """
+    _expect_shape(column.name, offline.shape, served.shape)
+    expected, received = _as_served(column, offline), to_column(served)
+    lengths, served_lengths = expected.lengths, received.lengths
+    if lengths is not None and (lengths != served_lengths).any():
+        return _summary(column.name, "feature", lengths != served_lengths, np.inf)
+    (here, here_null), (there, there_null) = map(_values_and_nulls, (expected, received))
+    limit = FEATURE_TOLERANCE if there.dtype.kind == "f" else 0.0
+    differs, largest = _judged(here, there, limit)
+    if (lost := here_null != there_null).any():
+        differs, largest = differs | lost, np.inf
+    if lengths is not None:
+        of_values, differs = differs, np.zeros(len(lengths), bool)
+        differs[np.repeat(np.arange(len(lengths)), lengths)[of_values]] = True
+    return _summary(column.name, "feature", differs, largest)
+
+
+def _expect_shape(name: str, offline: tuple[int, ...], served: tuple[int, ...]) -> None:
+    if offline != served:
+        raise ClientError("PARITY", f"Expected {name} of the shape {offline}. Received: {served}.")
+
+
+def _as_served(column: WireColumn, offline: pl.Series) -> Column:
+    """Lists of a fixed width are cut or filled up to it; numbers that travel as floats are those."""
+    made = to_column(offline)
+    if column.layout == "fixed":
+        dtype = "string" if made.array.dtype == object else made.array.dtype.name
+        wire = replace(column, dtype=dtype)
+        made = decode(wire, encode(wire, made))
+    if column.dtype.startswith("float"):
+        made = Column(made.array.astype(column.dtype), made.valid, made.lengths)
+    return made
+
+
+def _values_and_nulls(column: Column) -> tuple[Array, Array]:
+    """The values, and which of them are null. A null float is NaN, as which it travels."""
+    nulls = np.zeros(len(column.array), bool) if column.valid is None else ~column.valid
+    if column.array.dtype.kind != "f":
+        return column.array, nulls
+    return np.where(nulls, np.nan, column.array), np.zeros_like(nulls)
+
+
+def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, float]:
+    """Which values differ, and by how much at most."""
+    if offline.dtype == object:
+        return _as_bytes(offline) != _as_bytes(served), 0.0
+    if offline.dtype.kind in "iub" and served.dtype.kind in "iub":
+        # Unsigned, so that the difference of no two integers overflows.
+        larger, smaller = np.maximum(offline, served), np.minimum(offline, served)
+        gaps = larger.astype(np.uint64) - smaller.astype(np.uint64)
+        return gaps != 0, float(gaps.max(initial=0))
+    here, there = offline.astype(np.float64), served.astype(np.float64)
+    same = (here == there) | (np.isnan(here) & np.isnan(there))
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.abs(there - here) / np.maximum(1.0, np.abs(here))
+    # What is NaN here was compared with one, or with an infinity.
+    gaps = np.where(same, 0.0, np.where(np.isnan(gaps), np.inf, gaps))
+    return gaps > tolerance, float(gaps.max(initial=0.0))
+
+
+def _as_bytes(texts: Array) -> Array:
+    """Strings in UTF-8: TensorFlow answers with bytes, the client with `str`."""
+    values = [text.encode() if isinstance(text, str) else text for text in texts.reshape(-1)]
+    encoded = np.empty(len(values), object)
+    encoded[:] = values
+    return encoded.reshape(texts.shape)
+
+
+def _summary(name: str, kind: str, differs: Array, largest: float) -> OutputParity:
+    """Of which rows differ, how many and the first."""
+    wrong = np.flatnonzero(differs)
+    first = int(wrong[0]) if len(wrong) else None
+    return OutputParity(name, kind, len(differs), len(wrong), largest, first)

@@ -1,0 +1,113 @@
+"""Python's own values as those of a dtype.
+
+For few values Python's own comparisons take less time than numpy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from math import isfinite, nan
+from operator import eq
+from typing import Any
+
+import numpy as np
+
+from serving.inputs.cast import EXACT_FLOAT64
+from workflow.dtypes import DTYPES
+from workflow.wire import NULL_STRING, WireColumn, null_code
+
+_NUMBERS = {int, float, type(None)}
+
+
+def fitting(column: WireColumn, values: Sequence[Any]) -> Sequence[Any] | None:
+    """Values as the dtype of a column takes them, null as its code; None where one does not fit.
+
+    A NaN among integers is null: that is how pandas and numpy write it.
+
+    Args:
+        column: a scalar column.
+        values: what is to be sent, of any type.
+
+    Returns:
+        Numbers, or of strings their UTF-8.
+
+    Example:
+        >>> fitting(WireColumn("userId", "int32", nullable=True), [7, None])
+        [7, -2147483648]
+        >>> fitting(WireColumn("userId", "int32"), [2**31])
+        >>> fitting(WireColumn("title", "string"), ["Jumanji"])
+        [b'Jumanji']
+    """
+    kinds, kind = set(map(type, values)), DTYPES[column.dtype].kind
+    if kind == "string":
+        return _texts(column, values, kinds)
+    if kind == "bool":
+        return values if kinds == {bool} else None
+    if not kinds or not kinds <= _NUMBERS:
+        return None
+    return (_floats if kind == "float" else _integers)(column, values, kinds)
+
+
+def _integers(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Sequence[Any] | None:
+    """The values as integers; None and NaN are null where a column may have one."""
+    if kinds == {int}:
+        return values if _in_range(column, values) else None
+    present = [value for value in values if value is not None and value == value]  # noqa: PLR0124
+    if not all(abs(value) <= EXACT_FLOAT64 and value == int(value) for value in present):
+        return None
+    if (len(present) < len(values) and not column.nullable) or not _in_range(column, present):
+        return None
+    code = column.null_code
+    return [code if v is None or v != v else int(v) for v in values]  # noqa: PLR0124
+
+
+def _floats(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Sequence[Any] | None:
+    """The values as floats; None, which becomes NaN, is null where a column may have one."""
+    largest, exact = _float_limits(column.dtype)
+    if int in kinds and not all(-exact <= value <= exact for value in values if type(value) is int):
+        return None
+    if type(None) in kinds:
+        values = [nan if value is None else value for value in values]
+    if not column.nullable and not all(map(eq, values, values)):  # NaN differs from itself.
+        return None
+    # A NaN at the beginning makes either comparison false, and one behind it is passed over.
+    if -largest <= min(values) and max(values) <= largest:
+        return values
+    return None if _any_above(largest, values) else values
+
+
+def _texts(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Sequence[Any] | None:
+    """The values as UTF-8; no text is the code for null, which is none."""
+    if not kinds <= ({str, type(None)} if column.nullable else {str}):
+        return None
+    with suppress(UnicodeEncodeError):
+        return [NULL_STRING if value is None else value.encode() for value in values]
+    return None
+
+
+def _any_above(largest: float, values: Iterable[float]) -> bool:
+    """Whether a finite number is too large to stay one."""
+    return any(isfinite(value) and abs(value) > largest for value in values)
+
+
+@cache
+def _float_limits(dtype: str) -> tuple[float, int]:
+    """The largest number, and the integers up to which all are exact."""
+    info = np.finfo(DTYPES[dtype].numpy)
+    return float(info.max), int(2 ** (info.nmant + 1))
+
+
+def _in_range(column: WireColumn, values: Sequence[Any]) -> bool:
+    """Whether whole numbers are in the range of the dtype, and none is the code for null."""
+    low, high = _range(column.dtype, column.nullable)
+    return not values or (low <= min(values) and max(values) <= high)
+
+
+@cache
+def _range(dtype: str, nullable: bool) -> tuple[int, int]:
+    """The smallest and the largest integer that stand for themselves."""
+    limits = np.iinfo(DTYPES[dtype].numpy)
+    code = null_code(dtype) if nullable else None
+    return limits.min + (code == limits.min), limits.max - (code == limits.max)

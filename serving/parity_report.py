@@ -1,0 +1,112 @@
+"""What a parity check found, as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+# The largest difference of a float feature that counts as equal: some ulp of float32.
+FEATURE_TOLERANCE = 1e-6
+RULE = f"of floats: |served - offline| / max(1, |offline|), of features up to {FEATURE_TOLERANCE:g}"
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """How one column of the server's compares with the same column offline.
+
+    Attributes:
+        name: the column.
+        kind: "feature" of the preprocessing step, or "prediction" of the ensemble.
+        rows: the rows compared.
+        mismatches: rows that differ by more than the tolerance; integers and strings must be
+            identical.
+        max_difference: the largest difference, which is the one that is judged: of floats
+            |served - offline| / max(1, |offline|), of integers |served - offline|, of strings 0.
+            Infinite where only one side is null, NaN or infinite, or a list has another length.
+        first_mismatch: the number of the first row that differs, or None.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    mismatches: int
+    max_difference: float
+    first_mismatch: int | None
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The result of a parity check; printing it shows a table, and a notebook shows it as HTML.
+
+    Attributes:
+        model: the ensemble's name.
+        generation: the export that the server has.
+        rows: the rows compared.
+        tolerance: the largest `OutputParity.max_difference` of a float prediction that counts as
+            equal.
+        outputs: one entry for each feature and each prediction.
+    """
+
+    model: str
+    generation: str
+    rows: int
+    tolerance: float
+    outputs: tuple[OutputParity, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row of every output is equal, and there was a row to compare."""
+        return self.rows > 0 and all(output.mismatches == 0 for output in self.outputs)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        lines = [
+            f"Parity {verdict}: {self.model}, {self.rows:,} rows, tolerance {self.tolerance:g}"
+        ]
+        width = max(len(output.name) for output in self.outputs)
+        lines.append(
+            f"  {'output':{width}}  {'kind':10}  {'mismatches':>10}  {'max difference':>14}"
+        )
+        lines += [
+            f"  {o.name:{width}}  {o.kind:10}  {o.mismatches:>10,}  {o.max_difference:>14.2g}"
+            + (f"  first at row {o.first_mismatch}" if o.first_mismatch is not None else "")
+            for o in self.outputs
+        ]
+        return "\n".join([*lines, f"  {RULE}"])
+
+    def to_html(self) -> str:
+        """The report as an HTML fragment, styles included."""
+        color = "#2a9d4a" if self.passed else "#e5484d"
+        verdict = "passed" if self.passed else "failed"
+        head = "".join(
+            f"<th>{title}</th>"
+            for title in ("output", "kind", "rows", "mismatches", "max difference")
+        )
+        body = "".join(_html_row(output) for output in self.outputs)
+        return (
+            '<div style="font:14px/1.5 system-ui,sans-serif">'
+            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
+            ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
+            f'<p><b style="color:{color}">Parity {verdict}</b>: {html.escape(self.model)}, {self.rows:,} rows, '
+            f"tolerance {self.tolerance:g}, generation <code>{html.escape(self.generation)}</code></p>"
+            f'<table class="parity" style="border-collapse:collapse"><tr>{head}</tr>{body}</table>'
+            f"<p>{RULE}</p></div>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+def _html_row(output: OutputParity) -> str:
+    style = ' style="background:#cf222e33"' if output.mismatches else ""
+    cells = (
+        output.name,
+        output.kind,
+        f"{output.rows:,}",
+        f"{output.mismatches:,}",
+        f"{output.max_difference:.2g}",
+    )
+    return f"<tr{style}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"

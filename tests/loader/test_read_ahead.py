@@ -1,0 +1,112 @@
+"""While rows are shuffled the next ones are decoded: one read ahead, and no more."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import polars as pl
+import pytest
+
+from loader.files import ColumnType
+from loader.host_blocks import HostBlocks, one_ahead
+from loader.layout import BatchColumn, Layout
+from loader.plan import Chunk, Piece
+
+ROWS = 100
+
+
+class Reader:
+    """Gives numbered rows, and tells of each read."""
+
+    def __init__(self, broken: int | None = None):
+        self.begun = threading.Semaphore(0)
+        self.count = 0
+        self.broken = broken
+
+    def read(self, pieces):
+        self.count += 1
+        self.begun.release()
+        if any(piece.number == self.broken for piece in pieces):
+            raise OSError("the disk is gone")
+        starts = [piece.start for piece in pieces]
+        return [pl.DataFrame({"n": np.arange(s, s + ROWS, dtype=np.int32)}) for s in starts]
+
+
+def blocks(reader: Reader, seed: tuple[int, int] | None, batch_size: int = ROWS):
+    layout = Layout((BatchColumn("n", ColumnType("int32", is_list=False)),), ())
+    pieces = [Piece("a.parquet", n, n * ROWS, ROWS, n) for n in range(8)]
+    groups = [[Chunk((piece,))] for piece in pieces]
+    return HostBlocks(reader, layout).blocks(groups, batch_size, seed)
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("parquet-loader-decode")]
+
+
+def numbers(given) -> list[int]:
+    return [int(n) for block in given for n in block.columns[0].array[:, 0]]
+
+
+def test_the_next_read_goes_on_while_a_block_is_used_and_no_more():
+    reader = Reader()
+    given = blocks(reader, seed=(0, 0))
+    for used in range(1, 7):
+        next(given)
+        for _ in range(2 if used == 1 else 1):
+            assert reader.begun.acquire(timeout=10), "nothing was read ahead"
+        assert not reader.begun.acquire(timeout=0.02)
+        assert reader.count == used + 1
+    given.close()
+
+
+def test_rows_that_stay_in_place_are_read_when_they_are_wanted():
+    reader = Reader()
+    given = blocks(reader, seed=None)
+    next(given)
+    assert reader.count == 1
+    assert not threads()
+
+
+@pytest.mark.parametrize("batch_size", [ROWS, 64, 130, 8 * ROWS])
+def test_every_row_comes_once(batch_size):
+    found = numbers(blocks(Reader(), (3, 1), batch_size))
+    assert sorted(found) == list(range(8 * ROWS))
+    assert found != sorted(found)
+    assert not threads()
+
+
+def test_an_error_comes_as_itself_after_what_was_read_before():
+    given = blocks(Reader(broken=3), seed=(0, 0))
+    assert len(numbers(next(given) for _ in range(3))) == 3 * ROWS
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(given)
+    assert not threads()
+
+
+def test_dropped_in_the_middle_it_leaves_no_thread():
+    given = blocks(Reader(), seed=(0, 0))
+    next(given)
+    assert len(threads()) == 1
+    del given
+    assert not threads()
+
+
+def test_what_was_not_begun_is_given_up():
+    """One that is closed waits for what is being read, and not for the next."""
+    done = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(item):
+        if item == 1:
+            begun.set()
+            go_on.wait(10)
+        done.append(item)
+        return item
+
+    items = one_ahead(work, range(5))
+    assert next(items) == 0
+    assert begun.wait(10)
+    threading.Timer(0.05, go_on.set).start()
+    items.close()
+    assert done == [0, 1]

@@ -1,0 +1,132 @@
+"""What counts as equal between the server and the offline pipeline."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from serving.comparison import compare_feature, compare_prediction
+from serving.errors import ClientError
+from workflow.wire import WireColumn
+
+NAN, INF = float("nan"), float("inf")
+
+
+def prediction(offline, served, tolerance=1e-5):
+    return compare_prediction("x", np.array(offline), np.array(served), tolerance)
+
+
+def feature(offline, served, dtype, layout="flat", polars=None, **settings):
+    column = WireColumn("x", dtype, layout, **settings)
+    return compare_feature(
+        column, pl.Series(offline, dtype=polars), pl.Series(served, dtype=polars)
+    )
+
+
+@pytest.mark.parametrize(
+    ("offline", "served", "mismatches", "first"),
+    [
+        ([1.0, 2.0], [1.0, 2.0 + 5e-6], 0, None),
+        ([1.0, 2.0, 3.0], [1.0, 2.1, 3.1], 2, 1),
+        ([NAN, INF, -INF], [NAN, INF, -INF], 0, None),
+        ([NAN, 1.0], [1.0, NAN], 2, 0),
+        ([INF, INF], [-INF, 1.0], 2, 0),
+        ([1.0, 1e308], [INF, -1e308], 2, 0),
+        ([0.0, 1e-9], [9e-6, 2e-9], 0, None),
+        ([0.0, -0.5], [1.1e-5, -0.50002], 2, 0),
+    ],
+)
+def test_floats_are_equal_within_the_tolerance(offline, served, mismatches, first):
+    found = prediction(offline, served)
+    assert (found.mismatches, found.first_mismatch) == (mismatches, first)
+
+
+def test_large_floats_are_judged_by_their_own_size():
+    """No float32 near 2,000 is within 1e-5 of its neighbour."""
+    large = np.array([2000.0, -2000.0], np.float32)
+    assert prediction(large, np.nextafter(large, np.float32(INF))).mismatches == 0
+    assert prediction([2000.0, -2000.0], [2000.03, -2000.03]).mismatches == 2
+
+
+def test_the_difference_told_is_the_one_judged():
+    assert prediction([2000.0, 0.25], [2002.0, 0.25]).max_difference == 1e-3
+    assert prediction([0.5], [0.25]).max_difference == 0.25
+    assert prediction([2000], [2002]).max_difference == 2
+    within = prediction([4.0], [4.5], tolerance=0.125)
+    assert (within.mismatches, within.max_difference) == (0, 0.125)
+    assert prediction([4.0], [4.5], tolerance=0.124).mismatches == 1
+
+
+@pytest.mark.parametrize("pair", [(2**53, 2**53 + 1), (-(2**63), 2**63 - 1), (2**40, 2**40 - 1)])
+def test_integers_are_equal_or_not(pair):
+    found = prediction([pair[0], 1], [pair[1], 1], tolerance=10.0)
+    assert (found.mismatches, found.first_mismatch) == (1, 0)
+    assert found.max_difference == float(abs(pair[1] - pair[0]))
+    assert prediction([True, False], [True, True], tolerance=10.0).first_mismatch == 1
+
+
+def test_strings_are_equal_as_bytes_and_as_text():
+    network = np.array([[b"a"], ["ü".encode()], [b"\xff"]], object)
+    client = np.array([["a"], ["ü"], [b"\xff"]], object)
+    assert compare_prediction("x", network, client, 0.0).mismatches == 0
+    client[1] = "u"
+    assert compare_prediction("x", network, client, 10.0).first_mismatch == 1
+
+
+def test_a_row_with_several_values_counts_once():
+    offline = np.zeros((3, 2, 2))
+    served = offline.copy()
+    served[1] = 1
+    found = compare_prediction("x", offline, served, 0.5)
+    assert (found.mismatches, found.first_mismatch, found.max_difference) == (1, 1, 1.0)
+    lists = feature([[1], [1, 2]], [[1], [3, 4]], "int64")
+    assert (lists.mismatches, lists.first_mismatch) == (1, 1)
+
+
+def test_arrays_of_different_shapes_are_an_error():
+    with pytest.raises(ClientError, match=r"Expected x of the shape \(3,\)"):
+        compare_prediction("x", np.zeros(3), np.zeros(4), 0.0)
+    for values in ([1, 2], [[1], [2]]):
+        with pytest.raises(ClientError, match=r"Expected x of the shape \(2,\). Received: \(1,\)"):
+            feature(values, values[:1], "int64", "flat" if values[0] == [1] else "scalar")
+
+
+def test_lists_are_compared_row_by_row():
+    same = feature([[1, 2], [], [3]], [[1, 2], [], [3]], "int64")
+    assert (same.mismatches, same.rows) == (0, 3)
+    value = feature([[1, 2], [], [3]], [[1, 2], [], [4]], "int64")
+    assert (value.mismatches, value.first_mismatch, value.max_difference) == (1, 2, 1.0)
+    # The values are the same, and belong to other rows.
+    lengths = feature([[1, 2], [], [3]], [[1], [2], [3]], "int64")
+    assert (lengths.mismatches, lengths.first_mismatch, lengths.max_difference) == (2, 0, INF)
+
+
+def test_lists_of_every_kind():
+    assert feature([["a"], ["b", ""]], [["a"], ["b", ""]], "string").mismatches == 0
+    assert feature([["a"], ["b"]], [["a"], ["c"]], "string").first_mismatch == 1
+    cut = feature([["a", "b"], []], [["a"], [""]], "string", "fixed", width=1)
+    assert (cut.mismatches, cut.rows) == (0, 2)
+    empty = feature([[], None], [[], []], "int64", polars=pl.List(pl.Int64))
+    assert (empty.mismatches, empty.rows) == (0, 2)
+    near = feature([[100.0]], [[100.00001]], "float64")
+    assert near.mismatches == 0
+    assert feature([[100.0]], [[100.001]], "float64").mismatches == 1
+
+
+@pytest.mark.parametrize("layout", ["flat", "scalar"])
+def test_a_null_is_no_zero(layout):
+    values = [[2**60, None], [2**60, 0]] if layout == "scalar" else [[[1, None]], [[1, 0]]]
+    found = feature(*values, "int64", layout, nullable=True)
+    assert (found.mismatches, found.max_difference) == (1, INF)
+    assert feature(values[0], values[0], "int64", layout, nullable=True).mismatches == 0
+
+
+def test_integers_beside_a_null_are_exact():
+    found = feature([2**60, None], [2**60 + 1, None], "int64", "scalar", nullable=True)
+    assert (found.mismatches, found.max_difference) == (1, 1.0)
+
+
+def test_a_null_float_travels_as_nan():
+    column = WireColumn("x", "float32", nullable=True)
+    offline, served = pl.Series([None, NAN, 0.1]), pl.Series([NAN, None, 0.1], dtype=pl.Float32)
+    assert compare_feature(column, offline, served).mismatches == 0
+    assert feature([None], [0.0], "float64", "scalar", pl.Float64).mismatches == 1

@@ -1,0 +1,64 @@
+"""Parity of a real server with networks whose answers are no probabilities."""
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+
+from exporter import ServingOptions, export_tensorflow_ensemble
+from serving import EnsembleClient, TritonServer, check_parity
+from workflow import Workflow, ops
+
+
+def rows():
+    random = np.random.default_rng(0)
+    area = random.gamma(2, 5000, 500)
+    return pl.DataFrame({"house": random.integers(0, 50, 500), "area": area})
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    # Up to some 11,000, where the next float32 is 0.001 away.
+    area = ["area"] >> ops.LambdaOp(lambda area: (area.log1p() * 1000.0).cast("float32"))
+    return Workflow((["house"] >> ops.Categorify()) + area).fit(rows())
+
+
+def make_network():
+    keras.utils.set_random_seed(1)
+    house = keras.Input((1,), name="house", dtype="int64")
+    area = keras.Input((1,), name="area")
+    known = keras.layers.Flatten()(keras.layers.Embedding(60, 16)(house))
+    hidden = keras.layers.Dense(64, activation="relu")(keras.layers.Concatenate()([known, area]))
+    code = keras.layers.Lambda(tf.strings.as_string, output_shape=(1,), dtype="string")(house)
+    return keras.Model([house, area], {"price": keras.layers.Dense(1)(hidden), "code": code})
+
+
+@pytest.fixture(scope="module")
+def network():
+    return make_network()
+
+
+@pytest.fixture(scope="module")
+def client(workflow, network, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("houses")
+    options = ServingOptions(runtime="onnx")
+    export_tensorflow_ensemble(network, workflow, "houses", folder, serving=options)
+    with TritonServer(folder) as server, EnsembleClient(server.grpc_url, "houses") as client:
+        yield client
+
+
+def test_large_floats_and_strings_are_proven(client, workflow, network):
+    assert client.predict(rows())["price"].abs().min() > 100
+    report = check_parity(client, workflow, network, rows())
+    assert report.passed, f"\n{report}"
+    assert {output.name for output in report.outputs} == {"house", "area", "price", "code"}
+
+
+def test_prices_that_are_a_little_off_are_found(client, workflow, network):
+    weights = network.get_weights()
+    other = make_network()
+    # The last is added to each price.
+    other.set_weights([*weights[:-1], weights[-1] + 0.5])
+    report = check_parity(client, workflow, other, rows())
+    assert [output.name for output in report.outputs if output.mismatches] == ["price"]

@@ -1,0 +1,67 @@
+"""What cannot be sent is refused before it is, and the error says why."""
+
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from converting import convert
+
+from serving import ClientError
+
+REFUSED = [
+    ("int32", np.array([1, 2**31]), "int32. Received: int64 with the value 2147483648, out of"),
+    ("int32", [1, 2**31], "value 2147483648, out of range"),
+    ("int32", pl.Series([-(2**31) - 1]), "value -2147483649, out of range"),
+    ("uint8", pd.Series([-1]), "uint8. Received: int64 with the value -1, out of range"),
+    ("int64", [2**64], "value 18446744073709551616, out of range"),
+    ("int64", [2**63], "value 9223372036854775808, out of range"),
+    ("int64", [2**63, -1], "out of range"),
+    ("int64", pl.Series([2**64]), "int64. Received: Int128 with a value out of range"),
+    ("int64", pl.Series([2**64, -1]), "int64. Received: Int128 with a value out of range"),
+    ("bool", [0, 2], "value 2, out of range"),
+    ("int64", np.array([1.5]), "float64 with the value 1.5. Convert the column to int64"),
+    ("int64", np.array([np.nan]), "float64 with the value nan"),
+    ("int64", np.array([np.inf]), "float64 with the value inf"),
+    ("int64", np.array([2.0**60]), "float64 with the value 1.15"),
+    ("int32", np.array([2.0**31]), "value 2147483648, out of range"),
+    ("int64", pd.Series([1.5, None]), "float64 with the value 1.5"),
+    ("int64", pl.Series([1.5]), "float64 with the value 1.5"),
+    ("int64", [1, 2.5], "float64 with the value 2.5"),
+    ("int64", ["1"], r"Received: '1' \(str\) in row 0"),
+    ("int64", np.array(["1"]), r"Received: '1' \(str\) in row 0"),
+    ("int64", pl.Series(["1"]), "int64. Received: strings. Convert the column to int64"),
+    ("int64", pd.Series(["1"]), r"Received: '1' \(str\)"),
+    ("string", np.array([1]), "string. Received: int64. Convert the column to string"),
+    ("string", [1], r"Received: 1 \(int\) in row 0"),
+    ("string", pl.Series([1.5]), "string. Received: float64"),
+    ("string", [b"\xff"], "which are not UTF-8"),
+    ("string", pl.Series([b"\xff"]), "not UTF-8"),
+    ("float32", np.array([2**24 + 1]), "value 16777217, which has no exact float32"),
+    ("float64", np.array([2**53 + 1]), "value 9007199254740993, which has no exact float64"),
+    ("float64", [2**53 + 1, 0.5], "value 9007199254740993, which has no exact float64"),
+    ("float64", np.array([2**63 - 1]), "which has no exact float64"),
+    ("float32", [1e39], r"value 1e\+39, out of range"),
+    ("float32", np.array([1e39]), r"value 1e\+39, out of range"),
+    ("float32", pl.Series([-1e39]), r"value -1e\+39, out of range"),
+    ("float32", ["1"], r"Received: '1' \(str\)"),
+    ("int64", pl.Series([date(2026, 1, 1)]), r'Received: Date. .*\.dt\.epoch\("s"\)'),
+    ("int64", pd.Series(pd.to_datetime(["2026-01-01"])), "Received: datetime64.*astype"),
+    ("int64", np.array(["2026-01-01"], "datetime64[s]"), "Received: datetime64"),
+    ("float64", np.array([1j]), "Received: complex128"),
+    ("int64", pl.Series([{"a": 1}]), "Received: Struct"),
+    ("int64", np.zeros((2, 2), int), r"shape \(2, 2\). The shape must be \(N,\) or \(N, 1\)"),
+    ("int64", np.array(1), r"shape \(\)"),
+    ("int64", [[1], [2]], r"Received: \[1\] \(list\) in row 0"),
+    ("int64", pl.Series([[1]]), r"int64. Received: List\(Int64\)"),
+    ("int64", 5, "expected an array, a list or a series. Received: int"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "data", "reason"), REFUSED)
+def test_what_cannot_be_sent_is_refused(dtype, data, reason):
+    with pytest.raises(ClientError, match=reason) as refusal:
+        convert(dtype, data)
+    assert refusal.value.code == "INVALID_INPUT"
+    assert refusal.value.message.startswith("Column 'c': expected ")

@@ -1,0 +1,95 @@
+"""Requests in memory that is shared with a real server: nothing of it stays behind."""
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from served_rows import EXPECTED, FRAME
+from tritonclient import grpc as tritonclient
+
+from serving import (
+    AsyncEnsembleClient,
+    ClientError,
+    EnsembleClient,
+    InvalidRequestError,
+)
+from serving.connection.shared_memory import PREFIX
+from serving.supervisor import SHARED_MEMORY
+
+
+def regions():
+    return [*SHARED_MEMORY.glob(f"{PREFIX}{os.getpid()}_*")]
+
+
+def test_headers_are_asked_for_under_asyncio(url):
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", shared_memory=True) as client:
+            await client.predict(FRAME)
+
+    with pytest.raises(ClientError, match=r"restricted.*Pass what the server asks for") as error:
+        asyncio.run(ask())
+    assert error.value.code == "UNAUTHENTICATED"
+    assert not regions()
+
+
+def test_headers_travel_and_are_asked_for(url):
+    with EnsembleClient(url, "movies", shared_memory=True, headers={"a": "b"}) as client:
+        with pytest.raises(
+            ClientError, match=r"restricted.*Pass what the server asks for"
+        ) as error:
+            client.predict(FRAME)
+        assert error.value.code == "UNAUTHENTICATED"
+    assert not regions()
+
+
+@pytest.fixture
+def known(server):
+    """The regions that the server knows."""
+
+    def ask():
+        with tritonclient.InferenceServerClient(server.grpc_url) as plain:
+            return plain.get_system_shared_memory_status(headers=server.admin_headers).regions
+
+    return ask
+
+
+def test_shared_memory_is_freed(server, url, known):
+    with EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers) as client:
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+        many = pl.concat([FRAME] * 5_000)
+        assert client.predict(many)["genre_codes"].to_list()[-3:] == [[3, 4], [], [2]]
+        with pytest.raises(InvalidRequestError):
+            client.raw({"userId": np.zeros((1, 1), np.int64)})
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(client.predict, [FRAME] * 16))
+        assert regions()
+        assert len(known()) == len(regions())
+    assert not regions()
+    assert not known()
+
+
+def test_shared_memory_under_asyncio_is_freed(server, url, known):
+    async def ask():
+        async with AsyncEnsembleClient(
+            url, "movies", shared_memory=True, headers=server.admin_headers
+        ) as client:
+            answers = await asyncio.gather(*(client.predict(FRAME) for _ in range(16)))
+            assert_frame_equal(pl.concat(answers), pl.concat([EXPECTED] * 16))
+            many = pl.concat([FRAME] * 5_000)
+            assert (await client.predict(many))["genre_codes"].to_list()[-3:] == [[3, 4], [], [2]]
+            with pytest.raises(InvalidRequestError):
+                await client.raw({"userId": np.zeros((1, 1), np.int64)})
+            late = asyncio.create_task(client.predict(many))
+            await asyncio.sleep(0)
+            late.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await late
+            assert len(await asyncio.to_thread(known)) == len(regions()) > 0
+
+    asyncio.run(ask())
+    assert not regions()
+    assert not known()

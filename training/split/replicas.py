@@ -1,0 +1,58 @@
+"""Keras' `fit` on several replicas of a `tf.distribute` strategy, where batches hold lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.errors import TrainingError
+
+
+def count(model: keras.Model) -> int:
+    """How many replicas a model was made for: 1 outside of a strategy's scope.
+
+    Example:
+        >>> count(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
+        1
+    """
+    return int(model.distribute_strategy.num_replicas_in_sync)
+
+
+def install(model: keras.Model) -> None:
+    """Lets Keras build a model of several replicas by the batch of the first one.
+
+    Keras builds it by the mean over the replicas' batches, which there is not of lists: their
+    values are of another number in each batch.
+    """
+    strategy, build = model.distribute_strategy, type(model)._maybe_symbolic_build  # noqa: SLF001
+
+    def build_by_the_first(iterator: Any = None, data_batch: Any = None) -> None:
+        if iterator is not None:
+            _, _, batches = next(iter(iterator))
+            data_batch = keras.tree.map_structure(
+                lambda value: strategy.experimental_local_results(value)[0], next(batches)
+            )
+            _check_whole(data_batch)
+        build(model, data_batch=data_batch)
+
+    if count(model) > 1:
+        model._maybe_symbolic_build = build_by_the_first  # noqa: SLF001
+
+
+def _check_whole(batch: Any) -> None:
+    """Raises TrainingError where lists were cut apart, as for replicas TensorFlow cuts batches."""
+    x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    columns = x if isinstance(x, Mapping) else {}
+    for name, column in columns.items():
+        if not isinstance(column, (tuple, list)):
+            continue
+        values, total = len(column[0]), int(np.sum(column[1]))
+        if values != total:
+            raise TrainingError(
+                f"Expected a replica's lists whole, as many values as their lengths add up to. "
+                f"Received: {values} values for {total} in column {name!r}: fit gives each replica "
+                "a part of each batch. Give each a batch: train_data.distribute(strategy)."
+            )
