@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,8 +15,7 @@ import tensorflow as tf
 from exporter.errors import ExportError
 from exporter.servable import expect_servable, traced
 from training.errors import TrainingError
-from training.quiet import quiet
-from training.saved_model import network_function, network_state
+from training.saved_model import network_function, network_state, write_saved_model
 from training.signature import ModelSignature, TensorSpec, model_signature
 from workflow.dtypes import DTYPES
 
@@ -67,7 +65,7 @@ class KerasNetwork:
 
     def save(self, path: Path) -> None:
         """Write it as a SavedModel."""
-        _save(self.state(), self._traced, path)
+        write_saved_model(self.state(), path, {SIGNATURE: self._traced})
 
 
 class SavedNetwork:
@@ -137,13 +135,7 @@ class SavedNetwork:
 
     def save(self, path: Path) -> None:
         """Write it anew, since a server's loader finds no value of a Keras variable in a copy."""
-        _save(self.state(), self._function, path)
-
-
-def _save(state: Any, function: Any, path: Path) -> None:
-    # TensorFlow's notes on saving name the staging folder.
-    with quiet("absl", logging.ERROR):
-        tf.saved_model.save(state, str(path), signatures={SIGNATURE: function})
+        write_saved_model(self.state(), path, {SIGNATURE: self._function})
 
 
 def _spec(side: str, name: str, tensor: Any) -> TensorSpec:

@@ -13,6 +13,7 @@ from exporter.model_spec import ModelSpec, Tensor
 from exporter.network import SIGNATURE, Network
 from exporter.pipeline import Pipeline, relay
 from exporter.runtimes.runtime import Writer
+from training.saved_model import write_saved_model
 from workflow.expressions.tensorflow import WireInterpreter
 from workflow.packing import Packed, Packing
 
@@ -111,7 +112,7 @@ def function_writer(
     state.modules = [module for module in modules if module is not None]
     function = tf.function(serve, autograph=False).get_concrete_function(**specs)
     return lambda folder: _write(
-        folder, lambda path: tf.saved_model.save(state, str(path), signatures={SIGNATURE: function})
+        folder, lambda path: write_saved_model(state, path, {SIGNATURE: function})
     )
 
 

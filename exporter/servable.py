@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import tensorflow as tf
-
 from exporter.errors import ExportError, in_a_line
+from training.saved_model import concrete_function
 from training.signature import ModelSignature
 
 # They call a function of the process that made them, which no server has.
@@ -23,9 +22,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     Raises:
         ExportError: it cannot be traced, is not servable, or an output is another one.
     """
-    specs = {s.name: tf.TensorSpec(s.shape, s.dtype, name=s.name) for s in signature.inputs}
     try:
-        made = tf.function(function, autograph=False).get_concrete_function(**specs)
+        made = concrete_function(function, signature)
     except Exception as error:  # a layer of the user's raises whatever it likes
         raise ExportError(
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "

@@ -62,6 +62,24 @@ def _whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def check_timeout(seconds: Any) -> None:
+    """Refuse a limit of time that is none.
+
+    Raises:
+        LoaderError: it is not above 0.
+    """
+    if seconds is not None and not _is_above_0(seconds):
+        raise LoaderError(
+            "Expected decode_timeout as seconds above 0, or None for no limit. "
+            f"Received: {seconds!r}."
+        )
+
+
+def _is_above_0(value: Any) -> bool:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return is_number and bool(value > 0)
+
+
 def make_seed(seed: Any, seed_fn: Any) -> int:
     """The seed for the order of rows: the one given, or a new one.
 
@@ -124,8 +142,7 @@ def rows_in_buffer(source: Source, buffer_size: Any, batch_size: int, budget: Bu
     Raises:
         LoaderError: a size that is not above 0, or data without rows.
     """
-    is_number = isinstance(buffer_size, Real) and not isinstance(buffer_size, bool)
-    if not is_number or not buffer_size > 0:
+    if not _is_above_0(buffer_size):
         raise LoaderError(
             "Expected buffer_size as a fraction of memory below 1, or bytes from 1 on. "
             f"Received: {buffer_size!r}."

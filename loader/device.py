@@ -8,12 +8,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import tensorflow as tf
 
-from loader.arguments import Budget
+from loader.arguments import Budget, check_timeout
 from loader.batches import BlockSource
 from loader.damage import PieceReader, SkippingReader, UnchangedReader
 from loader.data import FrameData, ParquetData
@@ -71,7 +70,7 @@ def open_device(
     Raises:
         LoaderError: there is no such device, it cannot take this data, or a limit below 0.
     """
-    _check_timeout(decode_timeout)
+    check_timeout(decode_timeout)
     if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
         # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
         # that shuffled, the last rows of the one before, one waiting to be cut, one being cut.
@@ -79,15 +78,6 @@ def open_device(
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
         return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=7))
     return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
-
-
-def _check_timeout(seconds: Any) -> None:
-    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and seconds > 0):
-        raise LoaderError(
-            "Expected decode_timeout as seconds above 0, or None for no limit. "
-            f"Received: {seconds!r}."
-        )
 
 
 def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:

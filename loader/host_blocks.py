@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -14,9 +12,7 @@ from loader.batches import Array, Block, Dense, Ragged
 from loader.chunks import ChunkReader, elements_of, lengths_of
 from loader.layout import BatchColumn, Layout
 from loader.plan import Chunk
-
-T = TypeVar("T")
-U = TypeVar("U")
+from loader.prefetch import Prefetcher
 
 
 class HostBlocks:
@@ -39,10 +35,23 @@ class HostBlocks:
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
     ) -> Iterator[Block]:
         """See `BlockSource`."""
+        read = functools.partial(map, self._read, groups)
+        if seed is None:  # rows that stay in place cost nothing here
+            yield from self._cut(groups, read(), batch_size, seed)
+            return
+        # Decoding and shuffling each leave cores idle now and then: at once they use them.
+        with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
+            yield from self._cut(groups, reads, batch_size, seed)
+
+    def _cut(
+        self,
+        groups: Sequence[Sequence[Chunk]],
+        reads: Iterable[list[pl.DataFrame]],
+        batch_size: int,
+        seed: tuple[int, int] | None,
+    ) -> Iterator[Block]:
+        """The blocks of groups that are read."""
         carry = pl.DataFrame()
-        # Decoding and shuffling each leave cores idle now and then: at once they use them. Rows that
-        # stay in place cost nothing here.
-        reads = map(self._read, groups) if seed is None else one_ahead(self._read, groups)
         for group, frames in zip(groups, reads, strict=True):
             for chunk in group:
                 frame = pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=seed is not None)
@@ -64,28 +73,6 @@ class HostBlocks:
 
     def _read(self, group: Sequence[Chunk]) -> list[pl.DataFrame]:
         return self._reader.read([piece for chunk in group for piece in chunk.pieces])
-
-
-def one_ahead(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """What a function gives for each item; a thread works out the next one meanwhile.
-
-    Closing it, or dropping it, waits for what is being worked out.
-
-    Example:
-        >>> list(one_ahead(abs, [-1, 2, -3]))
-        [1, 2, 3]
-    """
-    executor = ThreadPoolExecutor(1, thread_name_prefix="parquet-loader-decode")
-    waiting: collections.deque[Future[U]] = collections.deque()
-    try:
-        for item in items:
-            waiting.append(executor.submit(function, item))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _split(

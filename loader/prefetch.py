@@ -29,6 +29,7 @@ class _Channel(Generic[T]):
         self.changed = threading.Condition()
         self.items: list[T] = []
         self.ahead = ahead
+        self.wanted = False
         self.error: BaseException | None = None
         self.finished = False
         self.closed = False
@@ -37,7 +38,9 @@ class _Channel(Generic[T]):
     def put(self, item: T) -> bool:
         """Wait for room and leave an item; False when the consumer has gone."""
         with self.changed:
-            self.changed.wait_for(lambda: self.closed or len(self.items) < self.ahead)
+            self.changed.wait_for(
+                lambda: self.closed or len(self.items) < max(self.ahead, self.wanted)
+            )
             if not self.closed:
                 self.items.append(item)
                 self.changed.notify_all()
@@ -67,8 +70,10 @@ class Prefetcher(Generic[T]):
 
     Args:
         produce: makes the iterator; it is called and consumed in the thread.
-        ahead: how many finished items may wait.
+        ahead: how many finished items may wait, besides the one that is being made; with 0 an
+            item is handed over when it is asked for, and the next one made meanwhile.
         wait: how to wait for the thread.
+        name: the thread's.
 
     Raises:
         LoaderError: of `wait`, to who asks for an item. Who closes is warned instead.
@@ -84,11 +89,12 @@ class Prefetcher(Generic[T]):
         produce: Callable[[], Iterator[T]],
         ahead: int = 1,
         wait: Wait = wait_without_limit,
+        name: str = "parquet-loader",
     ) -> None:
         self._wait = wait
         self._channel: _Channel[T] = _Channel(ahead)
         self._thread = threading.Thread(
-            target=_run, args=(produce, self._channel), name="parquet-loader", daemon=True
+            target=_run, args=(produce, self._channel), name=name, daemon=True
         )
         # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
         self._finalizer = weakref.finalize(self, _stop, self._channel, self._thread, wait)
@@ -113,11 +119,15 @@ class Prefetcher(Generic[T]):
         def ready() -> bool:
             return bool(channel.items) or channel.finished or channel.closed
 
+        channel.wanted = True
+        channel.changed.notify_all()
         try:
             self._wait(lambda seconds: channel.changed.wait_for(ready, seconds))
         except LoaderError:
             channel.hangs = True
             raise
+        finally:
+            channel.wanted = False
 
     def close(self) -> None:
         """End the thread and wait for it. More than once does no harm."""

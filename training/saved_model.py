@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,21 +50,27 @@ def save_model(
     described = model_signature(model)
     with _staged(Path(path)) as folder:
         module = network_state(model)
-        function = _serving_function(model, described)
-        # TensorFlow's notes on saving name the staging folder.
-        with quiet("absl", logging.ERROR):
-            _write(module, folder, {signature: function})
+        function = concrete_function(network_function(model, described), described)
+        try:
+            write_saved_model(module, folder, {signature: function})
+        except tf.errors.OpError as error:
+            raise TrainingError(
+                f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "
+                f"({type(error).__name__}). Look for room on the disk, and for who may write there."
+            ) from error
     return described
 
 
-def _write(module: tf.Module, folder: Path, signatures: dict[str, Any]) -> None:
-    try:
-        tf.saved_model.save(module, str(folder), signatures=signatures)
-    except tf.errors.OpError as error:
-        raise TrainingError(
-            f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "
-            f"({type(error).__name__}). Look for room on the disk, and for who may write there."
-        ) from error
+def write_saved_model(state: tf.Module, folder: Path, signatures: Mapping[str, Any]) -> None:
+    """Writes functions and what they need, without TensorFlow's notes, which name the folder.
+
+    Args:
+        state: what the functions need.
+        folder: where to.
+        signatures: concrete functions by name.
+    """
+    with quiet("absl", logging.ERROR):
+        tf.saved_model.save(state, str(folder), signatures=dict(signatures))
 
 
 def network_function(model: keras.Model, signature: ModelSignature) -> Callable[..., Any]:
@@ -91,13 +97,13 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
     return serve
 
 
-def _serving_function(model: keras.Model, signature: ModelSignature) -> Any:
-    serve = network_function(model, signature)
+def concrete_function(function: Callable[..., Any], signature: ModelSignature) -> Any:
+    """A function of named tensors, traced for those of a signature."""
     specs = {
         spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)
         for spec in signature.inputs
     }
-    return tf.function(serve, autograph=False).get_concrete_function(**specs)
+    return tf.function(function, autograph=False).get_concrete_function(**specs)
 
 
 def network_state(model: keras.Model) -> tf.Module:

@@ -22,7 +22,7 @@ from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
 from training.run.steps import default_steps, steps_a_call
 from training.run.watch import Watch
-from training.split import compile_model, replicas
+from training.split import compile_model, has_gpu, replicas
 
 
 def train(
@@ -114,7 +114,7 @@ def train(
         check_data(model, validation_data, "validation_data")
     if split is None:
         split = precision != "float32" or _is_splittable(model)
-    steps = steps_per_execution or default_steps(callbacks, on_gpu=split and _has_gpu())
+    steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     saver = _saver(checkpoint, train_data)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
     followers = [
@@ -141,11 +141,7 @@ def train(
 
 
 def _is_splittable(model: keras.Model) -> bool:
-    return _has_gpu() and bool(getattr(model, "inputs", None)) and replicas.count(model) == 1
-
-
-def _has_gpu() -> bool:
-    return bool(tf.config.list_logical_devices("GPU"))
+    return has_gpu() and bool(getattr(model, "inputs", None)) and replicas.count(model) == 1
 
 
 def _early_stopping(

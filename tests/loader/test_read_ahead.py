@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from loader.files import ColumnType
-from loader.host_blocks import HostBlocks, one_ahead
+from loader.host_blocks import HostBlocks
 from loader.layout import BatchColumn, Layout
 from loader.plan import Chunk, Piece
+from loader.prefetch import Prefetcher
 
 ROWS = 100
 
@@ -104,7 +105,7 @@ def test_what_was_not_begun_is_given_up():
         done.append(item)
         return item
 
-    items = one_ahead(work, range(5))
+    items = Prefetcher(lambda: map(work, range(5)), ahead=0)
     assert next(items) == 0
     assert begun.wait(10)
     threading.Timer(0.05, go_on.set).start()

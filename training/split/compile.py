@@ -16,6 +16,11 @@ from training.split.step import SplitStep
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 
 
+def has_gpu() -> bool:
+    """Whether TensorFlow trains on a GPU here."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 def compile_model(
     model: keras.Model,
     optimizer: Any = "adam",
@@ -76,6 +81,5 @@ def compile_model(
     loop.uninstall(model)
     replicas.install(model)
     if split:
-        gpu = bool(tf.config.list_logical_devices("GPU"))
-        model.train_step = SplitStep(model, policy, gpu if xla is None else xla)
+        model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla)
         loop.install(model)
