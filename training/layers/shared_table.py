@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.bags import combine, length_of, row_of_value
-from training.layers.ids import check_lengths, check_range, flat_integers, table_rows
+from training.layers.ids import check_lengths, check_range, flat_integers, side_by_side, table_rows
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -121,9 +121,15 @@ class SharedTable(keras.layers.Layer):
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
-        ids = [self._ids(name, "ids", tensor) for name, tensor in columns.items()]
+        ids = side_by_side(columns)
+        if self.validate_ids:
+            checked = [
+                check_range(name, ids[:, place], self.cardinalities[name])
+                for place, name in enumerate(columns)
+            ]
+            ids = tf.stack(checked, axis=1)
         rows = table_rows(
-            tf.stack(ids, axis=1),
+            ids,
             [self.cardinalities[name] for name in columns],
             [self.offsets[name] for name in columns],
         )
@@ -133,9 +139,10 @@ class SharedTable(keras.layers.Layer):
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
         rows, bags, counts = [], [], []
         for number, (name, (values, nnzs)) in enumerate(columns.items()):
-            ids = self._ids(name, "values", values)
+            ids = flat_integers(name, "values", values)
             lengths = flat_integers(name, "nnzs", nnzs)
             if self.validate_ids:
+                ids = check_range(name, ids, self.cardinalities[name])
                 lengths = check_lengths(name, lengths, ids)
             # One bag more than rows, for values that lengths leave over; see row_of_value.
             first = number * (length_of(lengths) + 1)
@@ -151,7 +158,3 @@ class SharedTable(keras.layers.Layer):
         # Not [:, :-1], the gradient of which takes as long as the lookup.
         kept = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
         return tf.ensure_shape(kept, [len(columns), None, self.width])
-
-    def _ids(self, column: str, what: str, tensor: Any) -> tf.Tensor:
-        ids = flat_integers(column, what, tensor)
-        return check_range(column, ids, self.cardinalities[column]) if self.validate_ids else ids

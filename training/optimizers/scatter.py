@@ -25,7 +25,8 @@ def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Ten
             size = capacity(tf.shape(rows)[0])
             # Rows that do not exist are left out.
             rows = padded(rows, size, variable.shape[0])
-            _add_compiled(variable.handle, rows, padded(values, size), scale)
+            # Scaled out here in place: compiled it would take memory of its own for all values.
+            _add_compiled(variable.handle, rows, padded(scale * values, size))
     else:
         variable.scatter_add(tf.IndexedSlices(scale * values, rows))
 
@@ -36,6 +37,6 @@ def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
 
 
 @tf.function(jit_compile=True, autograph=False)
-def _add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor) -> None:
+def _add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor) -> None:
     # A handle: of a variable TensorFlow takes the function to be unusable once that one is gone.
-    tf.raw_ops.ResourceScatterAdd(resource=handle, indices=rows, updates=scale * values)
+    tf.raw_ops.ResourceScatterAdd(resource=handle, indices=rows, updates=values)

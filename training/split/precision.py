@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.split.aligned import faster_dense
+from training.split.faster_dense import faster_dense
 
 POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 

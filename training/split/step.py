@@ -63,6 +63,7 @@ class SplitStep:
         )
         self._compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
+        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
@@ -90,8 +91,9 @@ class SplitStep:
         tables = self.parts.lookup.trainable_variables
         # Asked now, since checks of ids are switched on and off after the model is compiled.
         joined = is_compilable(self.parts)
-        y, weight = _widened((y, weight))
-        x = x if joined and self._xla else _widened(x)
+        if self._on_gpu:
+            y, weight = _widened((y, weight))
+            x = x if joined and self._xla else _widened(x)
         if joined:
             result = self._run(_taken(self.parts.lookup, x), y, weight, joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
@@ -202,7 +204,7 @@ def _taken(model: keras.Model, x: Any) -> Any:
 
 
 def _widened(data: Any) -> Any:
-    """Data with int64 for int32, which most operations take to the host, but for those of XLA."""
+    """Data with int64 for int32, which most operations take to the host, but for XLA's."""
     return keras.tree.map_structure(
         lambda part: tf.cast(part, tf.int64) if getattr(part, "dtype", None) == tf.int32 else part,
         data,

@@ -1,0 +1,93 @@
+"""Dense layers that compute faster than Keras' own, and give the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# Rows of 16 bytes in 16 bits; kernels for other widths take up to three times as long on a GPU.
+_MULTIPLE = 8
+
+
+class AlignedDense(keras.layers.Dense):
+    """A dense layer that multiplies with zeros along, so that its input's width is a multiple of 8.
+
+    For XLA, which makes the zeros where it makes the input, so they cost no copy.
+    """
+
+    def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:  # noqa: ARG002 - Keras'
+        """As `keras.layers.Dense`."""
+        kernel = tf.convert_to_tensor(self.kernel)
+        missing = -kernel.shape[0] % _MULTIPLE
+        rows = [[0, 0]] * (len(inputs.shape) - 1)
+        x = keras.ops.matmul(
+            tf.pad(inputs, [*rows, [0, missing]]), tf.pad(kernel, [[0, missing], [0, 0]])
+        )
+        if self.bias is not None:
+            x = keras.ops.add(x, self.bias)
+        return x if self.activation is None else self.activation(x)
+
+
+class HostDense(keras.layers.Dense):
+    """A dense layer for TensorFlow's own kernels on a CPU.
+
+    Where its input is put together from parts, as vectors of tables and numbers are, it multiplies
+    the widest part by itself: that is not copied on its way forward, nor is its gradient cut out
+    of another on its way back, and its width is one that oneDNN is fast with. The bias is a row of
+    the other parts' kernel.
+    """
+
+    def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
+        """As `keras.layers.Dense`."""
+        parts = _parts(inputs)
+        widths = [part.shape[1] for part in parts]
+        # Several products of middle size take longer than one.
+        if len(parts) == 1 or 2 * max(widths) < sum(widths):
+            return super().call(inputs, training=training)
+        kernels = tf.split(tf.convert_to_tensor(self.kernel), widths, axis=0)
+        widest = widths.index(max(widths))
+        x = tf.matmul(parts.pop(widest), kernels.pop(widest))
+        if self.bias is not None:
+            parts.append(tf.ones_like(parts[0][:, :1]))
+            kernels.append(tf.convert_to_tensor(self.bias)[tf.newaxis])
+        x += tf.matmul(tf.concat(parts, axis=1), tf.concat(kernels, axis=0))
+        return x if self.activation is None else self.activation(x)
+
+
+def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
+    """What the graph put a matrix together from, side by side; or the tensor itself.
+
+    No gradient then goes through the matrix. Who wants one with respect to it has to give it to a
+    function of its own, in the graph of which it is an input.
+    """
+    in_graph = isinstance(tensor, tf.Tensor) and not tf.executing_eagerly()
+    if not in_graph or tensor.graph is not tf.compat.v1.get_default_graph():
+        return [tensor]
+    operation = tensor.op
+    if operation.type == "Cast":  # of mixed precision
+        parts = _parts(operation.inputs[0])
+        return [tf.cast(part, tensor.dtype) for part in parts] if len(parts) > 1 else [tensor]
+    if operation.type != "ConcatV2" or tf.get_static_value(operation.inputs[-1]) not in (1, -1):
+        return [tensor]
+    parts = list(operation.inputs)[:-1]
+    return parts if all(len(part.shape) == 2 and part.shape[1] for part in parts) else [tensor]
+
+
+def faster_dense(layer: Any, xla: bool) -> type[keras.layers.Dense] | None:
+    """The class that computes faster than Keras' own, plain dense layer, if there is one.
+
+    Args:
+        layer: any, built.
+        xla: whether XLA compiles it.
+    """
+    if (
+        type(layer) is not keras.layers.Dense
+        or layer.quantization_mode is not None
+        or layer.lora_enabled
+    ):
+        return None
+    if not xla:
+        return HostDense
+    return AlignedDense if layer.kernel.shape[0] % _MULTIPLE else None
