@@ -22,7 +22,7 @@ from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
 from training.run.steps import default_steps, steps_a_call
 from training.run.watch import Watch
-from training.split import compile_model, has_gpu, replicas
+from training.split import compile_model, has_gpu, is_splittable
 
 
 def train(
@@ -64,8 +64,9 @@ def train(
         class_weight: label -> what its rows count for in the loss, in training alone; such as
             `{0: 1.0, 1: 20.0}` for rare positives. Predictions are then those of rows in which
             positives are as many times more frequent.
-        split: whether to train with the split step of `compile_model`; None for where there is a
-            GPU and the model is a functional or sequential one, of no `tf.distribute` strategy.
+        split: whether to train with the split step of `compile_model`; None for where the model can
+            be split: a functional or sequential one with dense layers behind its tables, which no
+            regularizer reads, and of no `tf.distribute` strategy.
         precision: what the dense layers compute in: "float32", or with the split step, which it
             then asks for, "bfloat16" or "float16".
         steps_per_execution: how many steps to take for each call from Python, after which
@@ -113,7 +114,7 @@ def train(
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
     if split is None:
-        split = precision != "float32" or _is_splittable(model)
+        split = precision != "float32" or is_splittable(model)
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     saver = _saver(checkpoint, train_data)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
@@ -138,10 +139,6 @@ def train(
         with watch.rows.counting(model), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
     return _report(history, watch)
-
-
-def _is_splittable(model: keras.Model) -> bool:
-    return has_gpu() and bool(getattr(model, "inputs", None)) and replicas.count(model) == 1
 
 
 def _early_stopping(

@@ -191,6 +191,19 @@ def test_the_split_step_learns_as_well(model, batches, precision):
     assert isinstance(model.train_step, SplitStep)
 
 
+def test_the_step_is_split_unless_it_cannot_be(model, batches):
+    train(model, batches(64, 64))
+    assert isinstance(model.train_step, SplitStep)
+    user = keras.Input((1,), name="userId", dtype="int32")
+    vectors = keras.layers.Embedding(50, 8, embeddings_regularizer="l2")(user)
+    regularized = keras.Model(
+        {"userId": user}, keras.layers.Dense(1, "sigmoid")(keras.layers.Flatten()(vectors))
+    )
+    report = train(regularized, batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y)))
+    assert report.samples == 64
+    assert not isinstance(regularized.train_step, SplitStep)
+
+
 def test_a_trained_model_is_saved_and_loaded_by_keras(model, batches, tmp_path):
     train(model, batches(64, 64))
     model.save(tmp_path / "model.keras")

@@ -21,6 +21,15 @@ def has_gpu() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
+def is_splittable(model: keras.Model) -> bool:
+    """Whether the step of a model can be split."""
+    try:
+        SplitStep(model, policy=None, xla=False)
+    except TrainingError:
+        return False
+    return True
+
+
 def compile_model(
     model: keras.Model,
     optimizer: Any = "adam",
