@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
+from training.gpu import has_gpu
 from training.report import TrainingReport
 from training.run.class_weight import check_class_weight, weighted
 from training.run.data_check import check_data
@@ -22,7 +23,7 @@ from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
 from training.run.steps import default_steps, steps_a_call
 from training.run.watch import Watch
-from training.split import compile_model, has_gpu, is_splittable
+from training.split import compile_model, is_splittable
 
 
 def train(

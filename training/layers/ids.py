@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.gpu import has_gpu
 
 
 def flat_integers(layer: str, what: str, tensor: Any) -> tf.Tensor:
@@ -34,7 +35,7 @@ def side_by_side(columns: Mapping[str, Any]) -> tf.Tensor:
         _check(name, "ids", tensor)
     tensors = list(columns.values())
     # A GPU would have narrower integers than int64 joined by the host.
-    if len({tensor.dtype for tensor in tensors}) > 1 or tf.config.list_logical_devices("GPU"):
+    if len({tensor.dtype for tensor in tensors}) > 1 or has_gpu():
         return tf.concat([tf.cast(tensor, tf.int64) for tensor in tensors], axis=1)
     # One cast takes a tenth of many, and turning a long copy half of one id by id.
     joined = tf.reshape(tf.concat(tensors, axis=0), [len(tensors), -1])

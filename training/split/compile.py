@@ -5,26 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from training import optimizers
 from training.errors import TrainingError
+from training.gpu import has_gpu
 from training.split import loop, replicas
 from training.split.precision import policy_of
-from training.split.step import SplitStep
+from training.split.step import SplitStep, cut_for_training
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
-
-
-def has_gpu() -> bool:
-    """Whether TensorFlow trains on a GPU here."""
-    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def is_splittable(model: keras.Model) -> bool:
     """Whether the step of a model can be split."""
     try:
-        SplitStep(model, policy=None, xla=False)
+        cut_for_training(model)
     except TrainingError:
         return False
     return True

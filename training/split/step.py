@@ -9,9 +9,10 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.gpu import has_gpu
 from training.split import replicas
 from training.split.choice import either
-from training.split.cut import cut, is_compilable
+from training.split.cut import Cut, cut, is_compilable
 from training.split.precision import faster
 
 # Where shapes are known, and decided upon.
@@ -52,8 +53,7 @@ class SplitStep:
 
     def __init__(self, model: keras.Model, policy: str | None, xla: bool) -> None:
         self.model = model
-        self.parts = cut(model)
-        self._check()
+        self.parts = cut_for_training(model)
         tower = self.parts.tower
         self._target = faster(tower, policy, xla)
         # Not inlined: in a branch TensorFlow has all operations on the GPU, and some belong on the
@@ -63,27 +63,9 @@ class SplitStep:
         )
         self._compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
-        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._on_gpu = has_gpu()
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
-
-    def _check(self) -> None:
-        regularized = [
-            variable.path
-            for variable in self.parts.lookup.trainable_variables
-            if variable.regularizer is not None
-        ]
-        if regularized:
-            raise TrainingError(
-                "Expected tables without a regularizer to split the step, since it would read "
-                f"whole tables. Received: one on {', '.join(regularized)}. Use split=False."
-            )
-        if tf.distribute.has_strategy() or replicas.count(self.model) > 1:
-            raise TrainingError(
-                "Expected no tf.distribute strategy to split the step. Received: "
-                f"{type(self.model.distribute_strategy).__name__} of "
-                f"{replicas.count(self.model)} replicas. Use split=False."
-            )
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
         """Trains on one batch; the metrics so far."""
@@ -194,6 +176,32 @@ class SplitStep:
     def _track_loss(self, loss: tf.Tensor, rows: tf.Tensor) -> None:
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
         tracker.update_state(loss, sample_weight=rows)
+
+
+def cut_for_training(model: keras.Model) -> Cut:
+    """A model in two parts, where each is trained by itself.
+
+    Raises:
+        TrainingError: the model cannot be cut, or its step not be split.
+    """
+    parts = cut(model)
+    regularized = [
+        variable.path
+        for variable in parts.lookup.trainable_variables
+        if variable.regularizer is not None
+    ]
+    if regularized:
+        raise TrainingError(
+            "Expected tables without a regularizer to split the step, since it would read "
+            f"whole tables. Received: one on {', '.join(regularized)}. Use split=False."
+        )
+    if tf.distribute.has_strategy() or replicas.count(model) > 1:
+        raise TrainingError(
+            "Expected no tf.distribute strategy to split the step. Received: "
+            f"{type(model.distribute_strategy).__name__} of "
+            f"{replicas.count(model)} replicas. Use split=False."
+        )
+    return parts
 
 
 def _taken(model: keras.Model, x: Any) -> Any:
