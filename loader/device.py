@@ -73,10 +73,11 @@ def open_device(
     check_timeout(decode_timeout)
     if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
         # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
-        # that shuffled, the last rows of the one before, one waiting to be cut, one being cut.
+        # that shuffled, one waiting to be cut into blocks, the last rows of the one before, a block
+        # waiting to be cut into batches, one being cut.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
-        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=7))
+        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=8))
     return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
 
 

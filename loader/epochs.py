@@ -229,7 +229,7 @@ def _read_groups(chunks: Sequence[Chunk], max_rows: int, most: int) -> list[list
     for chunk in chunks:
         last = groups[-1] if groups else []
         rows = sum(other.rows for other in last) + chunk.rows
-        limit = most if len(groups) > 1 else max(most // 4, 1)
+        limit = most if len(groups) > 1 else min(most, 2)
         if last and len(last) < limit and rows <= max_rows:
             last.append(chunk)
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -35,64 +36,80 @@ class HostBlocks:
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
     ) -> Iterator[Block]:
         """See `BlockSource`."""
-        read = functools.partial(map, self._read, groups)
+        parts = functools.partial(self._parts, groups, batch_size, seed)
         if seed is None:  # rows that stay in place cost nothing here
-            yield from self._cut(groups, read(), batch_size, seed)
+            with contextlib.closing(parts()) as split:
+                yield from self._cut(split, batch_size)
             return
-        # Decoding and shuffling each leave cores idle now and then: at once they use them.
-        with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
-            yield from self._cut(groups, reads, batch_size, seed)
+        # Decoding, shuffling and cutting each leave cores idle now and then: at once they use them.
+        with Prefetcher(parts, ahead=0, name="parquet-loader-shuffle") as split:
+            yield from self._cut(split, batch_size)
 
-    def _cut(
-        self,
-        groups: Sequence[Sequence[Chunk]],
-        reads: Iterable[list[pl.DataFrame]],
-        batch_size: int,
-        seed: tuple[int, int] | None,
-    ) -> Iterator[Block]:
-        """The blocks of groups that are read."""
-        carry = pl.DataFrame()
-        for group, frames in zip(groups, reads, strict=True):
-            for chunk in group:
-                frame = pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=seed is not None)
-                missing = batch_size - len(carry) if len(carry) else 0
-                head, body = _split(frame, chunk, min(missing, chunk.wanted), seed)
-                del frame  # it would be held while the next group is read
-                if missing:
-                    carry = pl.concat([carry, head], rechunk=True)
-                    if len(carry) < batch_size:
-                        continue
-                    yield make_block(carry, self._layout)
-                whole = len(body) // batch_size * batch_size
-                if whole:
-                    yield make_block(body[:whole], self._layout)
-                carry = body[whole:]
-                del head, body
-        if len(carry):
-            yield make_block(carry, self._layout)
+    def _parts(
+        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
+    ) -> Generator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """The rows of each chunk: those that fill up the batch begun before it, and the rest."""
+        read = functools.partial(map, self._read, groups)
+        with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
+            rows = 0
+            for group, frames in zip(groups, reads, strict=True):
+                for chunk, order in zip(group, _row_orders(group, seed), strict=True):
+                    missing = min(-rows % batch_size, chunk.wanted)
+                    rows += chunk.wanted
+                    # Without a name, which would hold it while the next group is read.
+                    yield _split([frames.pop(0) for _ in chunk.pieces], chunk, missing, order)
 
     def _read(self, group: Sequence[Chunk]) -> list[pl.DataFrame]:
         return self._reader.read([piece for chunk in group for piece in chunk.pieces])
 
+    def _cut(
+        self, parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], batch_size: int
+    ) -> Iterator[Block]:
+        """Blocks of whole batches; the last one may end with a short batch."""
+        carry = pl.DataFrame()
+        for head, body in parts:
+            if len(head):
+                carry = pl.concat([carry, head], rechunk=True)
+                if len(carry) < batch_size:
+                    continue
+                yield make_block(carry, self._layout)
+            whole = len(body) // batch_size * batch_size
+            if whole:
+                yield make_block(body[:whole], self._layout)
+            carry = body[whole:]
+            del head, body
+        if len(carry):
+            yield make_block(carry, self._layout)
+
+
+def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequence[pl.Series | None]:
+    """The order of each chunk's rows; None where they stay in place."""
+    if seed is None:
+        return [None] * len(group)
+    # An order is drawn on one core: at once they take several.
+    drawn = pl.collect_all([_row_order(chunk, seed) for chunk in group])
+    return [frame.to_series() for frame in drawn]
+
+
+def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.LazyFrame:
+    # The first piece's number, so that the order depends on the rows alone.
+    random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
+    # Polars shuffles twice as fast as numpy, which only gives the seed here.
+    rows = pl.int_range(chunk.rows, dtype=pl.UInt32)
+    return pl.LazyFrame().select(rows.shuffle(seed=int(random.integers(2**63))))
+
 
 def _split(
-    frame: pl.DataFrame, chunk: Chunk, rows: int, seed: tuple[int, int] | None
+    pieces: Sequence[pl.DataFrame], chunk: Chunk, rows: int, order: pl.Series | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The first rows of a chunk, shuffled if there is a seed, and the rest of them."""
-    if seed is None:
+    """The first wanted rows of a chunk, in its order if it has one, and the rest of them."""
+    frame = pl.concat(pieces, rechunk=order is not None)
+    if order is None:
         return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
-    order = _row_order(chunk, seed)[chunk.skip : chunk.stop]
+    order = order[chunk.skip : chunk.stop]
     # One gather for both, the rest first: its batches then start at aligned addresses.
     mixed = frame[pl.concat([order[rows:], order[:rows]], rechunk=True)]
     return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
-
-
-def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Series:
-    # The first piece's number, so that the order depends on the rows alone.
-    random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
-    rows = pl.int_range(chunk.rows, dtype=pl.UInt32, eager=True)
-    # Polars shuffles twice as fast as numpy, which only gives the seed here.
-    return rows.shuffle(seed=int(random.integers(2**63)))
 
 
 def make_block(frame: pl.DataFrame, layout: Layout) -> Block:

@@ -1,4 +1,4 @@
-"""While rows are shuffled the next ones are decoded: one read ahead, and no more."""
+"""While rows are used, the next are shuffled and those after them decoded, and no more."""
 
 from __future__ import annotations
 
@@ -41,31 +41,26 @@ def blocks(reader: Reader, seed: tuple[int, int] | None, batch_size: int = ROWS)
     return HostBlocks(reader, layout).blocks(groups, batch_size, seed)
 
 
-def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("parquet-loader-decode")]
+def threads() -> set[str]:
+    names = {thread.name for thread in threading.enumerate()}
+    return names & {"parquet-loader-decode", "parquet-loader-shuffle"}
 
 
 def numbers(given) -> list[int]:
     return [int(n) for block in given for n in block.columns[0].array[:, 0]]
 
 
-def test_the_next_read_goes_on_while_a_block_is_used_and_no_more():
+@pytest.mark.parametrize(("seed", "ahead"), [((0, 0), 2), (None, 1)])
+def test_the_next_reads_go_on_while_a_block_is_used_and_no_more(seed, ahead):
     reader = Reader()
-    given = blocks(reader, seed=(0, 0))
-    for used in range(1, 7):
+    given = blocks(reader, seed)
+    for used in range(1, 6):
         next(given)
-        for _ in range(2 if used == 1 else 1):
+        for _ in range(1 + ahead if used == 1 else 1):
             assert reader.begun.acquire(timeout=10), "nothing was read ahead"
         assert not reader.begun.acquire(timeout=0.02)
-        assert reader.count == used + 1
+        assert reader.count == used + ahead
     given.close()
-
-
-def test_rows_that_stay_in_place_are_read_when_they_are_wanted():
-    reader = Reader()
-    given = blocks(reader, seed=None)
-    next(given)
-    assert reader.count == 1
     assert not threads()
 
 
@@ -74,6 +69,7 @@ def test_every_row_comes_once(batch_size):
     found = numbers(blocks(Reader(), (3, 1), batch_size))
     assert sorted(found) == list(range(8 * ROWS))
     assert found != sorted(found)
+    assert numbers(blocks(Reader(), None, batch_size)) == sorted(found)
     assert not threads()
 
 
@@ -85,10 +81,11 @@ def test_an_error_comes_as_itself_after_what_was_read_before():
     assert not threads()
 
 
-def test_dropped_in_the_middle_it_leaves_no_thread():
-    given = blocks(Reader(), seed=(0, 0))
+@pytest.mark.parametrize("seed", [(0, 0), None])
+def test_dropped_in_the_middle_it_leaves_no_thread(seed):
+    given = blocks(Reader(), seed)
     next(given)
-    assert len(threads()) == 1
+    assert "parquet-loader-decode" in threads()
     del given
     assert not threads()
 

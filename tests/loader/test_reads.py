@@ -11,10 +11,10 @@ from loader.plan import Piece, Share
 class Source:
     """Notes what it is asked to read at once, and gives nothing."""
 
-    chunks_per_read = 8
     order_by = "test"
 
-    def __init__(self):
+    def __init__(self, chunks_per_read):
+        self.chunks_per_read = chunks_per_read
         self.groups = []
 
     def blocks(self, groups, batch_size, seed):
@@ -23,10 +23,12 @@ class Source:
         return iter(())
 
 
-def read_at_once(count: int, rows: int, max_rows: int, parts_per_chunk: int = 1):
+def read_at_once(
+    count: int, rows: int, max_rows: int, parts_per_chunk: int = 1, chunks_per_read: int = 8
+):
     pieces = [Piece("a.parquet", n, n * rows, rows, n) for n in range(count)]
     settings = Settings(10, False, 0, None, parts_per_chunk, max_rows, False, Share())
-    source = Source()
+    source = Source(chunks_per_read)
     with pytest.raises(StopIteration):
         next(Epochs(pieces, source, settings).stream())
     flat = [start for group in source.groups for start in group]
@@ -36,6 +38,7 @@ def read_at_once(count: int, rows: int, max_rows: int, parts_per_chunk: int = 1)
 
 def test_the_first_batch_waits_for_few_row_groups():
     assert read_at_once(20, 100, 10_000) == [2, 8, 8, 2]
+    assert read_at_once(5, 100, 10_000, chunks_per_read=2) == [2, 2, 1]
 
 
 def test_no_more_is_read_at_once_than_the_buffer_holds():
