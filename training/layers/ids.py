@@ -25,8 +25,8 @@ def flat_integers(layer: str, what: str, tensor: Any) -> tf.Tensor:
     return tf.reshape(tf.cast(tensor, tf.int64), [-1])
 
 
-def side_by_side(columns: Mapping[str, Any]) -> tf.Tensor:
-    """Columns of ids, each (rows, 1), as int64 (rows, columns).
+def one_below_another(columns: Mapping[str, Any]) -> tf.Tensor:
+    """Columns of ids, each (rows, 1), as (columns, rows): int64, or int32 on a CPU if all are.
 
     Raises:
         TrainingError: as `flat_integers`.
@@ -35,11 +35,9 @@ def side_by_side(columns: Mapping[str, Any]) -> tf.Tensor:
         _check(name, "ids", tensor)
     tensors = list(columns.values())
     # A GPU would have narrower integers than int64 joined by the host.
-    if len({tensor.dtype for tensor in tensors}) > 1 or has_gpu():
-        return tf.concat([tf.cast(tensor, tf.int64) for tensor in tensors], axis=1)
-    # One cast takes a tenth of many, and turning a long copy half of one id by id.
-    joined = tf.reshape(tf.concat(tensors, axis=0), [len(tensors), -1])
-    return tf.cast(tf.transpose(joined), tf.int64)
+    if any(tensor.dtype != tf.int32 for tensor in tensors) or has_gpu():
+        tensors = [tf.cast(tensor, tf.int64) for tensor in tensors]
+    return tf.reshape(tf.concat(tensors, axis=0), [len(tensors), -1])
 
 
 def _check(layer: str, what: str, tensor: Any) -> None:
@@ -54,7 +52,7 @@ def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
     """The row of each id in a table where a column has `cardinality` rows and one for the unknown.
 
     Args:
-        ids: int64, (..., columns) or of one column.
+        ids: int64 or int32, (columns, rows) or of one column.
         cardinality: ids of the column are 0 .. cardinality - 1.
         offset: the first row of the column; its row of the unknown follows its ids' rows.
 
@@ -62,9 +60,9 @@ def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
         >>> table_rows(tf.constant([0, 2, 3, -1], tf.int64), 3, 10).numpy()
         array([10, 12, 13, 13])
     """
-    cardinality = tf.constant(cardinality, tf.int64)
+    cardinality = tf.constant(cardinality, ids.dtype)
     known = tf.logical_and(ids >= 0, ids < cardinality)
-    return tf.where(known, ids, cardinality) + tf.constant(offset, tf.int64)
+    return tf.where(known, ids, cardinality) + tf.constant(offset, ids.dtype)
 
 
 def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:

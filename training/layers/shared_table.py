@@ -12,7 +12,13 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.bags import combine, length_of, row_of_value
-from training.layers.ids import check_lengths, check_range, flat_integers, side_by_side, table_rows
+from training.layers.ids import (
+    check_lengths,
+    check_range,
+    flat_integers,
+    one_below_another,
+    table_rows,
+)
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -121,19 +127,22 @@ class SharedTable(keras.layers.Layer):
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
-        ids = side_by_side(columns)
+        ids = one_below_another(columns)
+        if self.rows > tf.int32.max:
+            ids = tf.cast(ids, tf.int64)
         if self.validate_ids:
             checked = [
-                check_range(name, ids[:, place], self.cardinalities[name])
+                check_range(name, ids[place], self.cardinalities[name])
                 for place, name in enumerate(columns)
             ]
-            ids = tf.stack(checked, axis=1)
+            ids = tf.stack(checked)
         rows = table_rows(
             ids,
-            [self.cardinalities[name] for name in columns],
-            [self.offsets[name] for name in columns],
+            [[self.cardinalities[name]] for name in columns],
+            [[self.offsets[name]] for name in columns],
         )
-        return tf.gather(self.embeddings.value, rows)
+        # Turned last, since what holds for a whole column is computed faster than id by id.
+        return tf.gather(self.embeddings.value, tf.transpose(rows))
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
