@@ -12,6 +12,7 @@ import polars as pl
 from .cluster import cluster_learner
 from .data import as_path, as_table, polars_errors, schema_beside
 from .errors import WorkflowError
+from .evaluate_once import evaluate_once
 from .fit import fit_graph, learner
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
@@ -152,14 +153,27 @@ class Workflow(FittedGraph, Drawn):
         from the row itself: TargetEncoding encodes each row from the other folds. These it makes
         on this machine, also where a cluster has fitted the workflow.
 
+        A lazy frame is evaluated once, since another evaluation may have other rows, or the same
+        ones in another order. The columns that are read of it are kept in a temporary file
+        (`TMPDIR`) for as long as the result is.
+
         Args:
             data: as in `fit`, and so are the others.
             schema: of the data.
             engine: of the passes over the data.
             client: of a cluster to fit on.
         """
+        data = self._evaluated(data, schema, engine)
         self.fit(data, schema=schema, engine=engine, client=client)
         return transform_out_of_fold(self, as_table(data).frame, engine)
+
+    def _evaluated(self, data: Any, schema: Schema | None, engine: str) -> Any:
+        """The data, of which no second evaluation gives other rows."""
+        if not isinstance(data, pl.LazyFrame):
+            return data
+        names = read_schema(self.nodes, as_table(data), schema).names
+        with polars_errors("The data cannot be fitted to"):
+            return evaluate_once(data.select(names), engine)
 
     def transform_to_parquet(
         self,
@@ -228,9 +242,11 @@ class Workflow(FittedGraph, Drawn):
     ) -> list[Path]:
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        frame = self.fit_transform(data, schema=schema, engine=engine, client=client)
+        data = self._evaluated(data, schema, engine)
+        self.fit(data, schema=schema, engine=engine, client=client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
             return write_outputs(self, sink, data, engine, client)
+        frame = transform_out_of_fold(self, as_table(data).frame, engine)
         with polars_errors("The data cannot be transformed", data):
             return sink.write(transform_stream(frame, engine), self.output_schema)
 
