@@ -22,7 +22,7 @@ from serving.contract import Contract
 from serving.errors import ClientError
 from serving.exchange import to_requests
 from workflow import WorkflowError
-from workflow.data import as_lazy_frame, polars_errors
+from workflow.data import Source
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
 from workflow.expressions.numpy import NumpyInterpreter
@@ -60,12 +60,11 @@ def _golden_requests(pipeline: Pipeline) -> list[Tensors]:
     if rows is None:
         return [_blank_row(columns)]
     try:
-        frame = as_lazy_frame(rows)
-        with polars_errors("The golden rows cannot be read"):
-            known = frame.collect_schema().names()
-            wanted = [column.name for column in columns if column.name in known]
+        source = Source.of(rows)
+        with source.errors("The golden rows cannot be read"):
+            wanted = [column.name for column in columns if column.name in source.names]
             # Without any known column there is an error to come that names all of them.
-            table = frame.select(wanted or known).head(MOST_ROWS).collect()
+            table = source.select(wanted or None).frame.head(MOST_ROWS).collect()
         contract = Contract(columns, (), (), "", {}, max_batch_size=1)
         requests = to_requests(contract, table)
     except (ClientError, WorkflowError) as error:

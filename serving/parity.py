@@ -14,7 +14,7 @@ from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
 from serving.parity_report import OutputParity, ParityReport
 from workflow import Workflow
-from workflow.data import as_lazy_frame
+from workflow.data import Source
 from workflow.expressions.column import Array, Column
 from workflow.expressions.series import to_column
 from workflow.wire import NNZS, VALUES, WireColumn, encode
@@ -112,14 +112,14 @@ def _compare_features(
 
 
 def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
-    lazy = as_lazy_frame(rows)
-    have = lazy.collect_schema().names()
-    if missing := [name for name in names if name not in have]:
+    source = Source.of(rows)
+    if missing := [name for name in names if name not in source.names]:
         raise ClientError(
             "PARITY",
             f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}.",
         )
-    frame = lazy.select(names).collect()
+    with source.errors("The rows cannot be read"):
+        frame = source.select(names).frame.collect()
     if not frame.height:
         raise ClientError("PARITY", "Expected rows to compare. Received: none.")
     return frame

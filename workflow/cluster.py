@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from .data import is_files, parquet_files
+from .data import Source, frame_pieces
 from .errors import WorkflowError
 from .expressions.program import Program
 from .fit import Learn, rows_of_a_pass
 from .inputs import with_integers
 from .learn import FAN_IN, Learning, Tables, learn_part, learn_parts, merge_tables, split_by_row
-from .pieces import pieces, slices
+from .parquet import ParquetTable, data_errors
 from .sink import ParquetSink
 from .transform import row_runner, rows_at_once
 
@@ -26,39 +26,46 @@ STOP = "stop"
 Item = TypeVar("Item")
 
 
-def cluster_learner(data: Any, frame: pl.LazyFrame, engine: str, client: Any) -> Learn:
+def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
     """What makes operators' tables on a cluster.
 
     Args:
-        data: paths of parquet that every worker can read.
-        frame: the same, lazily, with the columns that the graph reads.
+        source: the columns that the graph reads, of parquet that every worker can read.
         engine: of the workers.
         client: a `dask.distributed.Client`.
 
     Raises:
         WorkflowError: the data is none that workers can read.
     """
-    groups = _shared_out(shared_files(data, client), client)
-    names = frame.collect_schema().names()
+    files = expect_shared(source, client)
+    groups = [
+        files.part(numbers[0], numbers[-1] + 1)
+        for numbers in _shared_out(range(len(files.files)), client)
+    ]
 
     def learn(learning: Learning) -> Tables:
         by_row, others = split_by_row(learning)
-        tables = learn_part(others, frame, engine)
+        tables = learn_part(others, source.frame, engine)
         if by_row:
-            tables |= _on_workers(client, by_row, groups, names, engine)
+            tables |= _on_workers(client, by_row, groups, engine)
         return tables
 
     return learn
 
 
 def write_on_cluster(
-    program: Program, data: Any, sink: ParquetSink, scratch: Path, engine: str, client: Any
+    program: Program,
+    files: ParquetTable,
+    sink: ParquetSink,
+    scratch: Path,
+    engine: str,
+    client: Any,
 ) -> list[Path]:
     """Write what a program makes of data, each file on one of a cluster's workers.
 
     Args:
         program: what to make of each row.
-        data: paths of parquet that every worker can read.
+        files: what every worker can read.
         sink: how files are written.
         scratch: a folder that every worker can write to.
         engine: of the workers.
@@ -71,11 +78,11 @@ def write_on_cluster(
         WorkflowError: a file cannot be read.
     """
     scratch = scratch.absolute()
-    rows = list(enumerate(slices(shared_files(data, client), sink.rows_per_file)))
-    shared = client.scatter([program], broadcast=True, hash=False)[0]
+    numbers = range(max(1, -(-files.rows // sink.rows_per_file)))
+    shared = client.scatter([(program, files)], broadcast=True, hash=False)[0]
     waiting = [
         client.submit(_write_files, shared, group, sink, scratch, engine, pure=False)
-        for group in _shared_out(rows, client)
+        for group in _shared_out(numbers, client)
     ]
     try:
         written = client.gather(waiting)
@@ -87,8 +94,8 @@ def write_on_cluster(
     return [path for group in written for path in group]
 
 
-def shared_files(data: Any, client: Any) -> list[Path]:
-    """The files of data that a cluster's workers can read.
+def expect_shared(source: Source, client: Any) -> ParquetTable:
+    """The files of a source that a cluster's workers can read.
 
     Raises:
         WorkflowError: the data is not of files, or the client is none.
@@ -98,11 +105,11 @@ def shared_files(data: Any, client: Any) -> list[Path]:
             "Expected the client of a cluster, as of dask.distributed.Client(address). "
             f"Received: {client!r:.200}."
         )
-    if is_files(data):
-        return [file.absolute() for file in parquet_files(data)]
+    if source.files is not None:
+        return source.files.absolute()
     raise WorkflowError(
-        "Expected paths of parquet that the cluster's workers can read. "
-        f"Received: {type(data).__name__}. Write it with write_parquet, or leave the client out."
+        "Expected paths of parquet that the cluster's workers can read. Received: a frame in this "
+        "process. Write it with write_parquet, or leave the client out."
     )
 
 
@@ -116,15 +123,12 @@ def _shared_out(items: Sequence[Item], client: Any) -> list[Sequence[Item]]:
 def _on_workers(
     client: Any,
     learning: Learning,
-    groups: Sequence[Sequence[Path]],
-    names: list[str],
+    groups: Sequence[ParquetTable],
     engine: str,
 ) -> Tables:
     # Once to each worker: what was learnt before may be large.
     shared = client.scatter([learning], broadcast=True, hash=False)[0]
-    waiting = [
-        client.submit(_learn_files, shared, group, names, engine, pure=False) for group in groups
-    ]
+    waiting = [client.submit(_learn_files, shared, group, engine, pure=False) for group in groups]
     while len(waiting) > 1:
         runs = [waiting[start : start + FAN_IN] for start in range(0, len(waiting), FAN_IN)]
         waiting = [client.submit(merge_tables, shared, run, pure=False) for run in runs]
@@ -132,24 +136,29 @@ def _on_workers(
     return tables
 
 
-def _learn_files(learning: Learning, files: list[Path], names: list[str], engine: str) -> Tables:
-    parts = (piece.select(names) for piece in pieces(files, rows_of_a_pass(engine, len(names))))
-    return learn_parts(learning, parts, engine)
+def _learn_files(learning: Learning, files: ParquetTable, engine: str) -> Tables:
+    with data_errors("The data cannot be fitted to", files):
+        return learn_parts(
+            learning, files.pieces(rows_of_a_pass(engine, len(files.schema))), engine
+        )
 
 
 def _write_files(
-    program: Program,
-    numbered: Sequence[tuple[int, pl.LazyFrame]],
+    shared: tuple[Program, ParquetTable],
+    numbers: Sequence[int],
     sink: ParquetSink,
     scratch: Path,
     engine: str,
 ) -> list[Path]:
+    program, files = shared
     run = row_runner(program, engine)
     written = []
-    for number, rows in numbered:
-        if (scratch / STOP).exists():
-            break
-        own = with_integers(rows, program.inputs).select(program.inputs.names or pl.all())
-        made = pl.concat(run(piece) for piece in pieces(own, rows_at_once(engine)))
-        written.append(sink.write_file(made, scratch, number))
+    with data_errors("The data cannot be transformed", files):
+        for number in numbers:
+            if (scratch / STOP).exists():
+                break
+            rows = files.slice(number * sink.rows_per_file, sink.rows_per_file)
+            own = with_integers(rows, program.inputs).select(program.inputs.names or pl.all())
+            made = pl.concat(run(piece) for piece in frame_pieces(own, rows_at_once(engine)))
+            written.append(sink.write_file(made, scratch, number))
     return written

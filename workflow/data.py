@@ -1,116 +1,129 @@
-"""Tables that users have, as lazy Polars frames."""
+"""The data of one call: listed once at the door, read as often as needed."""
 
 from __future__ import annotations
 
 import glob
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.arrays import FormatError, read_json
-from .expressions.types import ExpressionError
-from .parquet import ParquetTable, damage
+from .frames import read_frame
+from .parquet import ParquetTable, data_errors
+from .parquet_file import ParquetFile
 from .schema import Schema
-from .selection import listed
 
 # Of a name that pandas and pyarrow pass over when they read the folder.
 SCHEMA_FILE = "_schema.json"
 
 
-class Table(NamedTuple):
-    """Data of any kind as one table.
+@dataclass(frozen=True)
+class Source:
+    """A user's data as one table: parquet files with their footers, or a frame.
 
     Attributes:
-        frame: the columns.
-        conflicts: why files have no column in common, by its name: a text for an error.
+        frame: the columns, lazily.
+        conflicts: the columns that cannot be read, by name, each with an error's text.
+        files: the files; None of a frame.
+        is_query: whether the frame is a query of the user's own, which each read runs anew.
+        schema: what the `_schema.json` in the folder says of the columns, if there is one.
     """
 
     frame: pl.LazyFrame
-    conflicts: Mapping[str, str]
+    conflicts: dict[str, str]
+    files: ParquetTable | None = None
+    is_query: bool = False
+    schema: Schema | None = None
 
+    @classmethod
+    def of(cls, data: Any) -> Source:
+        """Take what a user hands in: list files, read their footers; convert frames.
 
-def as_table(data: Any) -> Table:
-    """A table of a path, a folder, a glob, a list of paths, a frame or a dict of columns.
+        Args:
+            data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
 
-    Raises:
-        WorkflowError: no file matches, one is no parquet, or the data is of another kind.
+        Raises:
+            WorkflowError: no file matches, one is no parquet, or the data is of another kind.
 
-    Example:
-        >>> as_table({"userId": [1, 2]}).frame.collect().shape
-        (2, 1)
-    """
-    if is_files(data):
-        files = ParquetTable(parquet_files(data))
-        return Table(files.scan(), files.conflicts)
-    return Table(_in_memory(data), {})
+        Example:
+            >>> Source.of({"userId": [1, 2]}).frame.collect().shape
+            (2, 1)
+        """
+        paths = _paths(data)
+        if paths is None:
+            frame, conflicts = read_frame(data)
+            return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
+        files = ParquetTable([ParquetFile.read(file) for file in parquet_files(paths)])
+        return cls(files.scan(), files.conflicts, files, schema=_schema_beside(data))
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, also those that cannot be read."""
+        return [*self.frame.collect_schema(), *self.conflicts]
+
+    def select(self, names: Iterable[str] | None = None) -> Source:
+        """Some of the columns; all of them by default.
+
+        Raises:
+            WorkflowError: one of them cannot be read, or the files do not agree in it.
+        """
+        names = None if names is None else list(names)
+        for name in self.conflicts if names is None else names:
+            if name in self.conflicts:
+                raise WorkflowError(self.conflicts[name])
+        if names is None:
+            return self
+        files = None if self.files is None else self.files.select(names)
+        frame = self.frame.select(names) if files is None else files.scan()
+        return replace(self, frame=frame, conflicts={}, files=files)
+
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        if self.files is not None:
+            return not self.files.rows
+        return bool(self.frame.select(pl.len()).collect().item() == 0)
+
+    def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """Lazy frames that are the data one after the other.
+
+        Parquet is cut between its row groups, so that each is decoded once; a piece is `rows`
+        long, or one row group where that is longer. A frame is collected first.
+
+        Example:
+            >>> [piece.collect().height for piece in Source.of({"userId": [7, 7, 9]}).pieces(2)]
+            [2, 1]
+        """
+        return frame_pieces(self.frame, rows) if self.files is None else self.files.pieces(rows)
+
+    def errors(self, what: str) -> AbstractContextManager[None]:
+        """Turn the errors of reading it into ours, as `data_errors` does."""
+        return data_errors(what, self.files)
 
 
 def as_lazy_frame(data: Any) -> pl.LazyFrame:
-    """A lazy frame of what `as_table` takes, with all of its columns.
+    """A lazy frame of what `Source.of` takes, with all of its columns.
 
     Raises:
-        WorkflowError: also where the files do not agree in their columns.
+        WorkflowError: also where a column cannot be read, or the files do not agree in it.
 
     Example:
         >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
         (2, 1)
     """
-    table = as_table(data)
-    for conflict in table.conflicts.values():
-        raise WorkflowError(conflict)
-    return table.frame
+    return Source.of(data).select().frame
 
 
-def is_files(data: Any) -> bool:
-    """Whether data is given as paths."""
-    return isinstance(data, str | Path) or (isinstance(data, list | tuple) and bool(data))
-
-
-def _in_memory(data: Any) -> pl.LazyFrame:
-    if isinstance(data, pl.LazyFrame):
-        return data
-    if isinstance(data, pl.DataFrame):
-        return data.lazy()
-    if isinstance(data, Mapping):
-        return _of_columns(data).lazy()
-    if isinstance(data, pa.Table):
-        with polars_errors("The Arrow table cannot be read"):
-            return pl.DataFrame(pl.from_arrow(data)).lazy()
-    if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
-        return _of_pandas(data).lazy()
-    raise WorkflowError(
-        "Expected parquet paths, a Polars or pandas frame, an Arrow table or a dict of columns. "
-        f"Received: {data!r:.200}."
-    )
-
-
-def _of_columns(columns: Mapping[str, Any]) -> pl.DataFrame:
-    for name, values in columns.items():
-        if isinstance(values, Iterator):
-            raise WorkflowError(
-                f"Expected column {name!r} as a list, an array or a series. Received: {values!r:.100}, "
-                "which can be read only once."
-            )
-    with polars_errors("The columns make no table"):
-        return pl.DataFrame(dict(columns))
-
-
-def _of_pandas(frame: Any) -> pl.DataFrame:
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()].unique()
-        raise WorkflowError(
-            f"Expected distinct names of columns. Received: {listed(map(repr, twice))} twice."
-        )
-    with polars_errors("The pandas frame cannot be read"):
-        return pl.DataFrame(pl.from_pandas(frame))
+def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:
+    """The rows of a frame, which is collected, so many at a time."""
+    held = frame.collect()
+    return (held[start : start + rows].lazy() for start in range(0, max(held.height, 1), rows))
 
 
 def as_path(path: Any) -> Path:
@@ -128,13 +141,26 @@ def as_path(path: Any) -> Path:
     return Path(path)
 
 
-def schema_beside(data: Any) -> Schema | None:
-    """The schema that `transform_to_parquet` wrote into a folder of parquet, if there is one.
+def _paths(data: Any) -> list[Any] | None:
+    """The paths that data consists of; None where it is a frame."""
+    if isinstance(data, str | os.PathLike):
+        return [data]
+    if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
+        return None
+    paths = list(data)
+    if paths and all(isinstance(path, dict) for path in paths):
+        raise WorkflowError(
+            "Expected columns. Received: a list of rows, each a dict. "
+            "Make a frame of them: polars.DataFrame(rows)."
+        )
+    if not paths:
+        raise WorkflowError("Expected one path of parquet or more. Received: [].")
+    return paths
 
-    Raises:
-        WorkflowError: the file is there and is no such schema.
-    """
-    if not isinstance(data, str | Path) or not (path := Path(data) / SCHEMA_FILE).is_file():
+
+def _schema_beside(data: Any) -> Schema | None:
+    """The schema that `transform_to_parquet` wrote into a folder of parquet, if there is one."""
+    if not isinstance(data, str | os.PathLike) or not (path := Path(data) / SCHEMA_FILE).is_file():
         return None
     try:
         document = read_json(path)
@@ -143,7 +169,7 @@ def schema_beside(data: Any) -> Schema | None:
         raise WorkflowError(f"{path} is no schema of a data set: {error}") from error
 
 
-def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]:
+def parquet_files(paths: Any) -> list[Path]:
     """The files that a path, a folder, a glob or a list of these names, in order.
 
     Raises:
@@ -151,7 +177,7 @@ def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]
     """
     if isinstance(paths, list | tuple) and paths:
         return [file for path in paths for file in parquet_files(path)]
-    if not isinstance(paths, str | Path):
+    if not isinstance(paths, str | os.PathLike):
         raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
     path = Path(paths)
     if path.is_dir():
@@ -163,31 +189,3 @@ def parquet_files(paths: str | Path | list[Any] | tuple[Any, ...]) -> list[Path]
     if not found:
         raise WorkflowError(f"No parquet file matches {str(paths)!r}.")
     return found
-
-
-@contextmanager
-def polars_errors(what: str, data: Any = None) -> Iterator[None]:
-    """Turn what Polars raises at data that it cannot take into an error of ours.
-
-    Args:
-        what: what cannot be done.
-        data: where it comes from; of files, it is found out which one is damaged.
-
-    Raises:
-        WorkflowError: `what`, and Polars' reason without its hints, which are for its own users.
-    """
-    try:
-        yield
-    except (
-        pl.exceptions.PolarsError,
-        pa.ArrowException,
-        TypeError,
-        OverflowError,
-        OSError,
-    ) as error:
-        if isinstance(error, ExpressionError):
-            raise
-        # What a file is damaged by, Polars says in words of its format, and not of which file.
-        found = damage(parquet_files(data)) if is_files(data) else None
-        reason = found or next(iter(str(error).splitlines()), type(error).__name__)
-        raise WorkflowError(f"{what}: {reason}") from error

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-import polars as pl
-
+from .data import Source
 from .engine import is_gpu
 from .graph import Node
 from .learn import WIDE, Learning, Tables, by_operator, learn_part, learn_parts, split_by_row
 from .operator import State
 from .operator_node import Bound, OperatorNode
-from .pieces import pieces
 from .resolution import Resolution
 from .rows import schema_of
 from .schema import Schema
@@ -58,27 +54,24 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
     return states
 
 
-def learner(data: Any, frame: pl.LazyFrame, engine: str) -> Learn:
+def learner(source: Source, engine: str) -> Learn:
     """What makes operators' tables on this machine.
 
     Args:
-        data: what `Workflow.fit` takes.
-        frame: the same, lazily, with the columns that the graph reads.
+        source: the columns of the data that the graph reads.
         engine: "auto", "cpu" or "gpu".
 
     Raises:
         WorkflowError: the engine is unknown.
     """
-    is_files = isinstance(data, str | Path | list | tuple)
-    names = frame.collect_schema().names()
+    rows = rows_of_a_pass(engine, len(source.frame.collect_schema()))
 
     def learn(learning: Learning) -> Tables:
-        if not is_files:
-            return learn_part(learning, frame, engine, held=not isinstance(data, pl.LazyFrame))
+        if source.files is None:
+            return learn_part(learning, source.frame, engine, held=not source.is_query)
         by_row, others = split_by_row(learning)
-        parts = (piece.select(names) for piece in pieces(data, rows_of_a_pass(engine, len(names))))
-        tables = learn_parts(by_row, parts, engine) if by_row else {}
-        return tables | learn_part(others, frame, engine)
+        tables = learn_parts(by_row, source.pieces(rows), engine) if by_row else {}
+        return tables | learn_part(others, source.frame, engine)
 
     is_gpu(engine)
     return learn

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from .data import Table, polars_errors
+from .data import Source
 from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.series import column_schema
+from .frames import polars_errors
 from .graph import Node
 from .parquet import inner_type
 from .resolution import columns_read
@@ -19,7 +20,7 @@ from .schema import ColumnSchema, Schema
 from .selection import listed
 
 
-def read_schema(nodes: Sequence[Node], table: Table, known: Schema | None) -> Schema:
+def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> Schema:
     """The schema of the columns that a graph reads.
 
     Args:
@@ -61,7 +62,7 @@ def expect_schema(given: Any) -> Schema:
     )
 
 
-def held_to(table: Table, inputs: Schema) -> pl.LazyFrame:
+def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     """Data held to what `fit` has seen: each column of the same kind, of any width.
 
     Whole numbers may be floats, as pandas makes them of integers beside nulls, NaN being null;
@@ -145,15 +146,15 @@ def _is_narrowed(column: ColumnSchema, received: pl.DataType) -> bool:
     return not np.can_cast(have.info.numpy, column.info.numpy)
 
 
-def _columns(table: Table) -> pl.Schema:
+def _columns(table: Source) -> pl.Schema:
     with polars_errors("The data cannot be read"):
         return table.frame.collect_schema()
 
 
-def _expect_one_table(table: Table, names: Iterable[str]) -> None:
+def _expect_one_table(table: Source, names: Iterable[str]) -> None:
     for name in names:
         if name in table.conflicts:
-            raise WorkflowError(f"The files are no one table. {table.conflicts[name]}")
+            raise WorkflowError(table.conflicts[name])
 
 
 def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:

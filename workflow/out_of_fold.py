@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from .data import polars_errors
+from .data import Source
 from .engine import collect_all
 from .feature import Feature
 from .fitted import FittedGraph
@@ -20,19 +20,19 @@ from .selection import regroup
 ROW, FOLD = "row", "fold"
 
 
-def transform_out_of_fold(graph: FittedGraph, frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFrame:
     """The outputs of a fitted workflow for the data that it was fitted to.
 
     Args:
         graph: fitted.
-        frame: the data.
+        source: the data.
         engine: of the passes over the data that the folds need, one for each such operator.
     """
     nodes, states = graph.nodes, graph.states
     if not any(_is_out_of_fold(node) for node in nodes):
-        return lazy_outputs(graph, frame, engine)
-    resolution = Resolution(graph.input_schema)
-    with polars_errors("The data cannot be transformed"):
+        return lazy_outputs(graph, source, engine)
+    resolution, frame = Resolution(graph.input_schema), source.frame
+    with source.errors("The data cannot be transformed"):
         for number, node in enumerate(nodes):
             state = states.get(number, {})
             if isinstance(node, OperatorNode) and _is_out_of_fold(node):

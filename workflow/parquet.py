@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from pathlib import Path
+import copy
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, groupby
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.series import column_schema, polars_dtype
+from .frames import first_line
+from .parquet_file import ParquetFile
 
-_MAGIC = b"PAR1"
+# Reads that are under way when one of them fails: as many as there are threads that read, and more.
+RECENT = 16
+# Rows are decoded anew to find out where they are damaged, but no more than these bytes of files.
+SEARCHED_BYTES = 2_000_000_000
+# Errors of queries that say nothing of the bytes in a file.
+_NOT_OF_FILES = (
+    pl.exceptions.ColumnNotFoundError,
+    pl.exceptions.SchemaError,
+    pl.exceptions.DuplicateError,
+    pl.exceptions.InvalidOperationError,
+)
+
+
+class Rows(NamedTuple):
+    """Rows of a table that were read at once.
+
+    Attributes:
+        start: the number of the first one.
+        end: the number after the last one.
+    """
+
+    start: int
+    end: int
 
 
 class ParquetTable:
@@ -28,55 +55,92 @@ class ParquetTable:
         files: in the order of the rows.
 
     Attributes:
+        files: the same.
         schema: the columns.
-        conflicts: what keeps a column out of the table, by its name: a text for an error.
-
-    Raises:
-        WorkflowError: a file cannot be read as parquet; names it.
+        conflicts: the columns that are not in the table, by name, each with an error's text.
 
     Example:
         >>> pl.DataFrame({"a": [1]}, {"a": pl.Int32}).write_parquet("1.parquet")
         >>> pl.DataFrame({"a": [2]}, {"a": pl.Int64}).write_parquet("2.parquet")
-        >>> ParquetTable([Path("1.parquet"), Path("2.parquet")]).scan().collect()["a"].to_list()
+        >>> files = [ParquetFile.read(Path(name)) for name in ("1.parquet", "2.parquet")]
+        >>> ParquetTable(files).scan().collect()["a"].to_list()
         [1, 2]
     """
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = list(files)
-        self._schemas = [_schema_of(file) for file in files]
+    def __init__(self, files: Sequence[ParquetFile]) -> None:
+        self.files = list(files)
         self.schema: dict[str, pl.DataType] = {}
         self.conflicts: dict[str, str] = {}
         # Many files have few schemas, and one of each is enough to compare.
-        kinds = {tuple(schema.items()): n for n, schema in reversed([*enumerate(self._schemas)])}
-        for name in dict.fromkeys(name for schema in self._schemas for name in schema):
+        kinds = {tuple(f.schema.items()): n for n, f in reversed([*enumerate(self.files)])}
+        for name in dict.fromkeys(name for file in self.files for name in file.schema):
             self._add(name, sorted(kinds.values()))
+        self._recent: deque[Rows] = deque(maxlen=RECENT)
+        for file in self.files:
+            for name, text in file.unread.items():
+                self.conflicts.setdefault(name, f"{file.path}: {text}")
+                self.schema.pop(name, None)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the files have."""
+        return sum(file.rows for file in self.files)
 
     def _add(self, name: str, kinds: Sequence[int]) -> None:
-        without = [n for n in kinds if name not in self._schemas[n]]
+        without = [n for n in kinds if name not in self.files[n].schema]
         if without:
-            have = next(n for n in kinds if name in self._schemas[n])
+            have = next(n for n in kinds if name in self.files[n].schema)
             self.conflicts[name] = (
-                f"{self._files[without[0]]} has no column {name!r}, which {self._files[have]} has."
+                f"The files are no one table. {self.files[without[0]].path} has no column {name!r}, "
+                f"which {self.files[have].path} has."
             )
             return
-        types = [self._schemas[n][name] for n in kinds]
+        types = [self.files[n].schema[name] for n in kinds]
         common = types[0]
         for number, dtype in enumerate(types):
             merged = common_type(common, dtype)
             if merged is None:
                 other = next((n for n, t in enumerate(types) if common_type(t, dtype) is None), 0)
                 self.conflicts[name] = (
-                    f"Column {name!r} is {types[other]} in {self._files[kinds[other]]} and {dtype} in "
-                    f"{self._files[kinds[number]]}, which no type holds without loss. Write it as one type."
+                    f"The files are no one table. Column {name!r} is {types[other]} in "
+                    f"{self.files[kinds[other]].path} and {dtype} in {self.files[kinds[number]].path}, "
+                    "which no type holds without loss. Write it as one type."
                 )
                 return
             common = merged
         self.schema[name] = common
 
+    def select(self, names: Iterable[str]) -> ParquetTable:
+        """The same files with some of the columns."""
+        chosen = copy.copy(self)
+        chosen.schema = {name: self.schema[name] for name in names}
+        return chosen
+
+    def absolute(self) -> ParquetTable:
+        """The same files by their whole paths, for processes that run in another folder."""
+        chosen = copy.copy(self)
+        chosen.files = [file._replace(path=file.path.absolute()) for file in self.files]
+        return chosen
+
+    def part(self, start: int, end: int) -> ParquetTable:
+        """The files from a number to another, as the same columns of the same types."""
+        chosen = copy.copy(self)
+        chosen.files = self.files[start:end]
+        return chosen
+
     def scan(self, start: int = 0, end: int | None = None) -> pl.LazyFrame:
-        """The rows of the files from a number to another, lazily."""
-        own = list(zip(self._files[start:end], self._schemas[start:end], strict=True))
-        runs = [(s, [file for file, _ in run]) for s, run in groupby(own, key=lambda pair: pair[1])]
+        """The rows of the files from a number to another, lazily.
+
+        Raises:
+            WorkflowError: a file is gone or was written since it was listed.
+        """
+        own = self.files[start:end]
+        for file in own:
+            file.expect_unchanged()
+        runs = [
+            (dict(s), [f.path for f in run])
+            for s, run in groupby(own, key=lambda f: list(f.schema.items()))
+        ]
         scans = [self._as_common(s, pl.scan_parquet(run, glob=False, schema=s)) for s, run in runs]
         return scans[0] if len(scans) == 1 else pl.concat(scans)
 
@@ -87,6 +151,118 @@ class ParquetTable:
             pl.col(n) if schema[n] == dtype else pl.col(n).cast(dtype)
             for n, dtype in self.schema.items()
         )
+
+    def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The rows one run of row groups after the other, so that each is decoded once.
+
+        Args:
+            rows: of a piece at most; more only where one row group has more.
+        """
+        groups = [(n, rows) for n, file in enumerate(self.files) for rows in file.groups or (0,)]
+        starts = list(accumulate((rows for _, rows in groups), initial=0))
+        first = 0
+        for last in range(1, len(groups) + 1):
+            if last == len(groups) or starts[last + 1] - starts[first] > rows:
+                yield self._rows(starts[first], starts[last], groups[first][0], groups[last - 1][0])
+                first = last
+
+    def slices(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """Exactly so many rows one after the other, and what is left.
+
+        Args:
+            rows: of a slice. A row group on the way from one to the next is decoded for both.
+        """
+        return (self.slice(start, rows) for start in range(0, max(self.rows, 1), rows))
+
+    def slice(self, start: int, rows: int) -> pl.LazyFrame:
+        """Exactly so many rows from a number on, or what is left."""
+        ends = list(accumulate(file.rows for file in self.files))
+        end = min(start + rows, ends[-1])
+        first = bisect_right(ends, start, hi=len(ends) - 1)
+        return self._rows(start, end, first, max(first, bisect_left(ends, end)))
+
+    def _rows(self, start: int, end: int, first: int, last: int) -> pl.LazyFrame:
+        """The rows from a number to another, which are in the files from `first` to `last`."""
+        self._recent.append(Rows(start, end))
+        before = sum(file.rows for file in self.files[:first])
+        return self.scan(first, last + 1).slice(start - before, end - start)
+
+    def expect_unchanged(self) -> None:
+        """Raise where a file is gone or was written since it was listed.
+
+        Raises:
+            WorkflowError: names the file.
+        """
+        for file in self.files:
+            file.expect_unchanged()
+
+    def damage(self) -> str | None:
+        """The first row group that cannot be decoded, of those read last and then of all.
+
+        It decodes the table's columns, of `SEARCHED_BYTES` of files at most.
+
+        Returns:
+            a text that names file and row group; None where all that was decoded is sound.
+        """
+        places = [
+            (Rows(start, start + rows), file, group)
+            for file, before in zip(self.files, self._starts(), strict=False)
+            for group, (start, rows) in enumerate(
+                zip(accumulate(file.groups, initial=before), file.groups, strict=False)
+            )
+        ]
+        last = [place for place in places if any(_overlap(place[0], r) for r in self._recent)]
+        budget = SEARCHED_BYTES
+        for rows, file, group in [*last, *(place for place in places if place not in last)]:
+            if not self._is_sound(rows):
+                return f"{file.path} is damaged in row group {group}."
+            budget -= file.size // len(file.groups)
+            if budget < 0:
+                break
+        return None
+
+    def _starts(self) -> list[int]:
+        return list(accumulate((file.rows for file in self.files), initial=0))
+
+    def _is_sound(self, rows: Rows) -> bool:
+        try:
+            self.slice(rows.start, rows.end - rows.start).collect()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+            return False
+        return True
+
+
+@contextmanager
+def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
+    """Turn the errors of Polars over data into one of ours; all others pass as they are.
+
+    Args:
+        what: what cannot be done.
+        files: where the data comes from, to name the one that is damaged or has changed.
+
+    Raises:
+        WorkflowError: `what`, and the file or Polars' reason; or a file has changed since it
+            was listed.
+    """
+    try:
+        yield
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        pa.ArrowException,
+        OSError,
+    ) as error:
+        found = None
+        if files is not None:
+            files.expect_unchanged()
+            found = None if isinstance(error, _NOT_OF_FILES) else files.damage()
+        raise WorkflowError(f"{what}: {found or first_line(error) + '.'}") from error
+    if files is not None:
+        files.expect_unchanged()
+
+
+def _overlap(one: Rows, other: Rows) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def common_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
@@ -130,45 +306,3 @@ def _common_number(one: str, other: str) -> pl.DataType | None:
     # A float has room for 53 bits of a whole number.
     lossy = both.kind == "f" and {one, other} & {"int64", "uint64"}
     return None if lossy else polars_dtype(both.name)
-
-
-def _schema_of(file: Path) -> dict[str, pl.DataType]:
-    try:
-        with file.open("rb") as opened:  # of a path brackets would be a pattern
-            return dict(pl.read_parquet_schema(opened))
-    except (pl.exceptions.PolarsError, OSError, pa.ArrowException) as error:
-        raise WorkflowError(f"{file} cannot be read as parquet: {_reason(file)}") from error
-
-
-def _reason(file: Path) -> str:
-    """What is wrong with a file whose schema cannot be read."""
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(len(_MAGIC))
-            size = opened.seek(0, 2)
-            opened.seek(max(0, size - len(_MAGIC)))
-            end = opened.read()
-    except OSError as error:
-        return f"{error.strerror or error}."
-    if not size:
-        return "it is empty."
-    if start != _MAGIC:
-        return (
-            "it is no parquet file. Give other formats as a frame, such as polars.scan_csv(path)."
-        )
-    if end != _MAGIC:
-        return f"it ends after {size:,} bytes in the middle, as a copy that was cut short does."
-    return "its footer is damaged."
-
-
-def damage(files: Sequence[Path]) -> str | None:
-    """Which row group of which file cannot be read, found by reading all; None where all can."""
-    for file in files:
-        group = -1
-        try:
-            opened = pq.ParquetFile(file)
-            for group in range(opened.num_row_groups):
-                opened.read_row_group(group)
-        except (pa.ArrowException, OSError):
-            return f"{file} is damaged" + (f" in row group {group}." if group >= 0 else ".")
-    return None

@@ -6,8 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import polars as pl
 
@@ -16,7 +15,7 @@ from .expressions.fold import fold_tables
 from .expressions.polars_gpu import is_one_query, stages_on_gpu
 from .expressions.polars_stages import compile_stages, run_stages
 from .expressions.program import Program
-from .pieces import pieces, slices
+from .parquet import ParquetTable
 
 # Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and
 # the overhead of a query is below a hundredth of its time.
@@ -32,19 +31,21 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def transform_pieces(program: Program, data: Any, engine: str) -> Iterator[pl.DataFrame]:
+def transform_pieces(
+    program: Program, pieces: Iterable[pl.LazyFrame], engine: str
+) -> Iterator[pl.DataFrame]:
     """The outputs of a program for data of any size, rows in order.
 
     Each thread has one piece in memory; results wait for their turn, at most one a thread.
 
     Args:
         program: what to make of each row.
-        data: what `Workflow.fit` takes.
+        pieces: the rows, cut.
         engine: "auto", "cpu" or "gpu".
     """
     # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
     workers = 1 if is_gpu(engine) else min(MOST_WORKERS, os.cpu_count() or 1)
-    return in_order(row_runner(program, engine), pieces(data, rows_at_once(engine)), workers)
+    return in_order(row_runner(program, engine), pieces, workers)
 
 
 def rows_at_once(engine: str) -> int:
@@ -75,13 +76,13 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 
 
 def transform_on_gpu(
-    program: Program, files: list[Path], rows: int
+    program: Program, files: ParquetTable, rows: int
 ) -> Iterator[pl.LazyFrame] | None:
     """Queries for the GPU that make the outputs, each of so many rows.
 
     Args:
         program: what to make of each row.
-        files: of parquet.
+        files: what to read.
         rows: of what a query makes.
 
     Returns:
@@ -92,7 +93,7 @@ def transform_on_gpu(
     if not is_one_query(program) or rows > MOST_GPU_ROWS:
         return None
     stages = stages_on_gpu(program)
-    return (run_stages(part, stages) for part in slices(files, rows))
+    return (run_stages(part, stages) for part in files.slices(rows))
 
 
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:

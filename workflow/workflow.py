@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from .cluster import cluster_learner
-from .data import as_path, as_table, polars_errors, schema_beside
+from .data import Source, as_path
 from .errors import WorkflowError
 from .evaluate_once import evaluate_once
 from .fit import fit_graph, learner
@@ -61,9 +62,11 @@ class Workflow(FittedGraph, Drawn):
         """Learn what the operators need. Fitting again forgets what was learnt before.
 
         Args:
-            data: paths, a folder or a glob of parquet, a Polars or pandas frame, an Arrow table or
-                a dict. Files may have a column as different types, if one of these or a wider
-                one holds the values of all without loss, as int64 those of int32.
+            data: paths, a folder or a glob of parquet; a Polars or pandas frame, a dict of
+                columns, an Arrow table or reader, or any object with `__arrow_c_stream__`, as a
+                query of DuckDB. Files are listed once, so that all operators learn from the same
+                rows. They may have a column as different types, if one of these or a wider one
+                holds the values of all without loss, as int64 those of int32.
             schema: tags and properties of the data's columns. Default: `_schema.json` in the
                 folder of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
@@ -79,20 +82,18 @@ class Workflow(FittedGraph, Drawn):
             WorkflowError: a column is missing or of a type that an operator does not take, or
                 there is no row.
         """
-        table, known = as_table(data), schema_beside(data) if schema is None else schema
-        inputs = read_schema(self.nodes, table, known)
-        with polars_errors("The data cannot be fitted to", data):
-            own = table.frame.select(inputs.names)
-            if own.select(pl.len()).collect().item() == 0:
+        self._fit(Source.of(data), schema, engine, client)
+        return self
+
+    def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
+        inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
+        own = source.select(inputs.names)
+        with own.errors("The data cannot be fitted to"):
+            if own.is_empty():
                 raise WorkflowError("There is no row to fit to.")
-            learn = (
-                learner(data, own, engine)
-                if client is None
-                else cluster_learner(data, own, engine, client)
-            )
+            learn = learner(own, engine) if client is None else cluster_learner(own, engine, client)
             states = fit_graph(self.nodes, inputs, learn)
         self.learn(inputs, states)
-        return self
 
     def fit_schema(self, schema: Schema) -> Workflow:
         """Fit a workflow that learns nothing, without data: its output schema is then known.
@@ -137,7 +138,7 @@ class Workflow(FittedGraph, Drawn):
             WorkflowError: a column is missing or of another kind than in `fit`, a float is no whole
                 number where one is needed, or a file cannot be read; names column, row and file.
         """
-        return lazy_outputs(self, data, engine)
+        return lazy_outputs(self, Source.of(data), engine)
 
     def fit_transform(
         self,
@@ -163,17 +164,18 @@ class Workflow(FittedGraph, Drawn):
             engine: of the passes over the data.
             client: of a cluster to fit on.
         """
-        data = self._evaluated(data, schema, engine)
-        self.fit(data, schema=schema, engine=engine, client=client)
-        return transform_out_of_fold(self, as_table(data).frame, engine)
+        source = self._training_source(data, schema, engine)
+        self._fit(source, schema, engine, client)
+        return transform_out_of_fold(self, source, engine)
 
-    def _evaluated(self, data: Any, schema: Schema | None, engine: str) -> Any:
+    def _training_source(self, data: Any, schema: Schema | None, engine: str) -> Source:
         """The data, of which no second evaluation gives other rows."""
-        if not isinstance(data, pl.LazyFrame):
-            return data
-        names = read_schema(self.nodes, as_table(data), schema).names
-        with polars_errors("The data cannot be fitted to"):
-            return evaluate_once(data.select(names), engine)
+        source = Source.of(data)
+        if not source.is_query:
+            return source
+        source = source.select(read_schema(self.nodes, source, schema).names)
+        with source.errors("The data cannot be fitted to"):
+            return replace(source, frame=evaluate_once(source.frame, engine))
 
     def transform_to_parquet(
         self,
@@ -225,7 +227,7 @@ class Workflow(FittedGraph, Drawn):
             [[3, 3], [4]]
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        return write_outputs(self, sink, data, engine, client)
+        return write_outputs(self, sink, Source.of(data), engine, client)
 
     def fit_transform_to_parquet(
         self,
@@ -242,12 +244,12 @@ class Workflow(FittedGraph, Drawn):
     ) -> list[Path]:
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        data = self._evaluated(data, schema, engine)
-        self.fit(data, schema=schema, engine=engine, client=client)
+        source = self._training_source(data, schema, engine)
+        self._fit(source, schema, engine, client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
-            return write_outputs(self, sink, data, engine, client)
-        frame = transform_out_of_fold(self, as_table(data).frame, engine)
-        with polars_errors("The data cannot be transformed", data):
+            return write_outputs(self, sink, source, engine, client)
+        frame = transform_out_of_fold(self, source, engine)
+        with source.errors("The data cannot be transformed"):
             return sink.write(transform_stream(frame, engine), self.output_schema)
 
     def get_subworkflow(self, name: str) -> Workflow:

@@ -136,10 +136,10 @@ def test_an_error_on_a_worker_is_our_error(client, folder):
 
 def test_rows_that_only_this_machine_has_are_refused(client):
     workflow = Workflow(["user"] >> ops.Categorify())
-    with pytest.raises(WorkflowError, match=r"workers can read\. Received: dict"):
+    with pytest.raises(WorkflowError, match=r"workers can read\. Received: a frame"):
         workflow.fit({"user": [1]}, client=client)
     workflow.fit({"user": [1]})
-    with pytest.raises(WorkflowError, match=r"workers can read\. Received: dict"):
+    with pytest.raises(WorkflowError, match=r"workers can read\. Received: a frame"):
         workflow.transform_to_parquet({"user": [1]}, "out", client=client)
 
 

@@ -69,16 +69,19 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         ([[]], r"path of a parquet file. Received: \[\]"),
         (b"x", "Received: b'x'"),
         ([3], "path of a parquet file. Received: 3"),
-        (pd.Series([1]), "a Polars or pandas frame, an Arrow table or a dict"),
+        (pd.Series([1]), "a Polars or pandas frame, an Arrow table or stream"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
-        ({"a": [1, "b"]}, "make no table"),
-        ({1: [1]}, "make no table"),
+        ({"a": [1, "b"]}, "Column 'a' of the dict cannot be read: unexpected value"),
+        ({1: [1]}, "names of columns as texts. Received: 1"),
         ({"a": (n for n in [1])}, "column 'a' as a list.*can be read only once"),
         (
             pd.DataFrame([[1, 2]], columns=["a", "a"]),
             "distinct names of columns. Received: 'a' twice",
         ),
-        (pd.DataFrame({"a": [1, "x"]}), "The pandas frame cannot be read: Could not convert 'x'"),
+        (
+            pd.DataFrame({"a": [1, "x"]}),
+            "Column 'a' of the pandas frame cannot be read: Could not convert 'x'",
+        ),
     ],
 )
 def test_what_is_no_table_is_refused(data, message):

@@ -8,7 +8,7 @@ import pytest
 from damaged import damage_rows
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.pieces import pieces
+from workflow.data import Source
 from workflow.sink import cut
 from workflow.transform import in_order
 
@@ -94,7 +94,7 @@ def test_parquet_is_cut_between_row_groups(rows, tmp_path, group):
     for number, part in enumerate([rows[:4000], rows[4000:4000], rows[4000:]]):
         size = min(group, 500) if number == 0 else group
         part.write_parquet(tmp_path / f"{number}.parquet", row_group_size=size)
-    cuts = [piece.collect() for piece in pieces(tmp_path, rows=1200)]
+    cuts = [piece.collect() for piece in Source.of(tmp_path).pieces(1200)]
     assert pl.concat(cuts).equals(rows)
     assert max(cut.height for cut in cuts) <= max(1200, group)
     assert len(cuts) <= 2 * ROWS / min(1200, max(group, 500)) + 2

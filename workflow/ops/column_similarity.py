@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import polars as pl
 
 from workflow.checks import require
-from workflow.data import as_lazy_frame, polars_errors
+from workflow.data import as_lazy_frame
 from workflow.errors import WorkflowError
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, to_column, to_series
 from workflow.feature import Feature, Features
+from workflow.frames import polars_errors
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
 from workflow.tags import tags_of

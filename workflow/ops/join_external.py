@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from workflow.checks import require
-from workflow.data import as_lazy_frame
+from workflow.data import Source
 from workflow.expressions.series import column_schema, to_column, to_series
 from workflow.feature import Feature, Features
 from workflow.inputs import with_integers
@@ -91,17 +91,20 @@ class JoinExternal(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
         """The table's columns, the key as `key`, the others as `column.<name>`."""
-        table = as_lazy_frame(self.df_ext).collect()
+        source = Source.of(self.df_ext)
+        types, have = source.frame.collect_schema(), source.names
         key = self.on_ext or self.on
-        names = [name for name in (self.columns_ext or table.columns) if name != key]
+        names = [name for name in (self.columns_ext or have) if name != key]
         for name in (key, *names):
             require(
-                name in table.columns,
-                f"The external table has no column {name!r}. It has: {', '.join(table.columns)}.",
+                name in have,
+                f"The external table has no column {name!r}. It has: {', '.join(have)}.",
             )
         for name in (key, *names):
-            column_schema(name, table.schema[name])  # refuses structs and the like by their names
-        table = table.select(key, *names)
+            if name in types:
+                column_schema(name, types[name])  # refuses structs and the like by their names
+        with source.errors("The external table cannot be read"):
+            table = source.select([key, *names]).frame.collect()
         if table.schema[key].is_float():  # as pandas makes integers beside a missing one
             integers = Schema([ColumnSchema(key, "int64")])
             table = with_integers(table.lazy(), integers).collect()

@@ -1,0 +1,167 @@
+"""Data listed once: kinds of tables, columns that nobody uses, files that come and go during a fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.data import as_lazy_frame
+
+
+class Capsule:
+    """Rows of a library that this project does not know, as a query of DuckDB is."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_every_arrow_stream_is_read(ratings, tmp_path):
+    ratings[:2].write_parquet(tmp_path / "0.parquet")
+    ratings[2:].write_parquet(tmp_path / "1.parquet")
+    table = ratings.to_arrow()
+    batches = table.to_batches()
+    kinds = [
+        batches[0],
+        pa.RecordBatchReader.from_batches(table.schema, batches),
+        Capsule(table),
+        tmp_path.glob("*.parquet"),
+    ]
+    for kind in kinds:
+        assert as_lazy_frame(kind).collect().sort(pl.all()).equals(ratings.sort(pl.all()))
+
+
+def test_rows_as_dicts_are_refused_with_the_remedy():
+    rows = [{"userId": 7}, {"userId": 9}]
+    with pytest.raises(WorkflowError, match=r"list of rows.*polars\.DataFrame\(rows\)"):
+        Workflow("userId").fit(rows)
+    assert Workflow("userId").fit_transform(pl.DataFrame(rows)).collect().height == 2
+
+
+UNUSABLE = {
+    "mixed": [b"x", 1, "y"],
+    "complex": [1 + 2j, 3j, 0j],
+    "object": [object(), object(), object()],
+    "sparse": pd.arrays.SparseArray([0, 0, 1]),
+    "period": pd.period_range("2024-01-01", periods=3, freq="D"),
+    "interval": pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_column_that_is_not_used_may_be_anything(kind):
+    frame = pd.DataFrame({"userId": [7, 7, 9], "note": UNUSABLE[kind]})
+    workflow = Workflow(["userId"] >> ops.Categorify()).fit(frame)
+    assert workflow.transform(frame).collect()["userId"].to_list() == [3, 3, 4]
+    table = frame.rename(columns={"userId": "id", "note": "name"})
+    join = ops.JoinExternal(
+        table, on="userId", on_ext="id", columns_ext=["id"], drop_duplicates_ext=True
+    )
+    joined = ["userId"] >> join
+    assert Workflow(joined).fit_transform(frame).collect()["userId"].to_list() == [7, 7, 9]
+    with pytest.raises(WorkflowError, match="'note'"):
+        Workflow(["note"] >> ops.Categorify()).fit(frame)
+    with pytest.raises(WorkflowError, match="'note'"):
+        Workflow("*" >> ops.Categorify()).fit(frame)
+
+
+def test_a_column_of_a_dict_that_is_not_used_may_be_mixed():
+    data = {"userId": [7, 9], "note": [1, "x"]}
+    assert Workflow("userId").fit_transform(data).collect().height == 2
+
+
+@pytest.mark.parametrize("frequency", ["s", "D", "M"])
+def test_periods_are_refused_with_the_remedy(frequency, tmp_path):
+    """Polars reads them as the number of seconds, days or months since 1970."""
+    frame = pd.DataFrame({"at": pd.period_range("2024-01-01", periods=3, freq=frequency)})
+    frame.to_parquet(tmp_path / "periods.parquet")
+    year = ["at"] >> ops.DatePart(["year"])
+    whole = frame.assign(at=frame["at"].dt.to_timestamp())
+    workflow = Workflow(year).fit(whole)
+    for data in (frame, pa.table(frame), tmp_path / "periods.parquet"):
+        for use in (Workflow(year).fit, workflow.transform):
+            with pytest.raises(WorkflowError, match=r"'at' .*period.*\.dt\.to_timestamp\(\)"):
+                use(data)
+    assert set(workflow.transform(whole).collect()["at_year"]) == {2024}
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """What happens between the first phase of the next fit and its second one."""
+    events = []
+    finish = ops.Normalize.finish
+
+    def then(self, partials, columns):
+        if events:
+            events.pop()()
+        return finish(self, partials, columns)
+
+    monkeypatch.setattr(ops.Normalize, "finish", then)
+    return events
+
+
+def phases():
+    """A graph that learns in two phases."""
+    return Workflow(["price"] >> ops.Normalize() >> ops.Normalize())
+
+
+@pytest.fixture
+def prices(tmp_path):
+    folder = tmp_path / "prices"
+    folder.mkdir()
+    for number in range(3):
+        pl.DataFrame({"price": [1.0, 2.0, 3.0 + number]}).write_parquet(
+            folder / f"{number}.parquet"
+        )
+    return folder
+
+
+def test_a_file_that_arrives_during_fit_is_read_by_no_operator(prices, between):
+    late = pl.DataFrame({"price": [1e6] * 100})
+    want = phases().fit_transform(prices).collect()
+    for use in (
+        lambda: phases().fit(prices).transform(sorted(prices.glob("[012].parquet"))).collect(),
+        lambda: phases().fit_transform(prices).collect(),
+        lambda: pl.read_parquet(phases().fit_transform_to_parquet(prices, prices / "out")),
+    ):
+        between.append(lambda: late.write_parquet(prices / "9.parquet"))
+        made = use()
+        assert made.height == 9
+        np.testing.assert_allclose(made["price"], want["price"], rtol=1e-6)
+        (prices / "9.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda file: file.unlink(), "No such file"),
+        (lambda file: pl.DataFrame({"price": [5.0]}).write_parquet(file), "written since"),
+    ],
+    ids=["gone", "replaced"],
+)
+def test_a_file_that_changes_during_fit_is_named(prices, between, change, received):
+    for number, use in enumerate(
+        (
+            lambda: phases().fit(prices),
+            lambda: phases().fit_transform_to_parquet(prices, prices / "out"),
+        )
+    ):
+        between.append(lambda number=number: change(prices / f"{number}.parquet"))
+        with pytest.raises(WorkflowError, match=rf"{number}\.parquet.*Received: .*{received}"):
+            use()
+        pl.DataFrame({"price": [1.0]}).write_parquet(prices / f"{number}.parquet")
+
+
+def test_an_operators_own_error_passes_as_it_is(prices, between):
+    def wrong():
+        raise TypeError("a mistake of the operator's author")
+
+    between.append(wrong)
+    with pytest.raises(TypeError, match="operator's author"):
+        phases().fit(prices)
