@@ -7,12 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from workflow.expressions.hashing import BASE, MULTIPLIERS, SHIFTS, seed_offset
+from workflow.expressions.hashing import MULTIPLIERS, SHIFTS, seed_offset
 from workflow.expressions.program import Step
 from workflow.expressions.types import Type
 
 from .column import Function, TensorColumn
 from .guard import guarded
+from .strings import string_bits
 
 
 def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
@@ -62,7 +63,7 @@ def hash_value(step: Step, types: Sequence[Type]) -> Function:
     offset, is_text = seed_offset(step.parameters["seed"]), types[0].kind == "string"
 
     def apply(column: TensorColumn) -> TensorColumn:
-        bits = _string_bits(column.values) if is_text else _integer_bits(column.values)
+        bits = string_bits(column.values) if is_text else _integer_bits(column.values)
         bits += tf.constant(offset, tf.uint64)
         for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
             bits = tf.bitwise.bitwise_xor(bits, _shifted(bits, shift))
@@ -82,14 +83,3 @@ def _integer_bits(values: Any) -> Any:
     if values.dtype == tf.uint64:
         return values
     return tf.bitcast(tf.cast(values, tf.int64), tf.uint64)
-
-
-def _string_bits(texts: Any) -> Any:
-    """The bytes are laid out in a matrix, so memory grows with the longest string."""
-    flat = tf.reshape(texts, [-1])
-    lengths = tf.strings.length(flat)
-    width = tf.reduce_max(tf.concat([lengths, [1]], 0))
-    codes = tf.cast(tf.io.decode_raw(flat, tf.uint8, fixed_length=width), tf.uint64)
-    powers = tf.math.cumprod(tf.fill([width], tf.constant(BASE, tf.uint64)))
-    bits = tf.reduce_sum(codes * powers, axis=1) + tf.cast(lengths, tf.uint64)
-    return tf.reshape(bits, tf.shape(texts))

@@ -1,17 +1,28 @@
-"""The order of strings, which TensorFlow has no operation for."""
+"""Operations over the bytes of strings, which TensorFlow has none for.
+
+The bytes of a column are laid out one string after the other, never as a matrix of rows by the
+longest string: memory grows with the bytes that there are.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from workflow.expressions.hashing import BASE
+
+# The power of place 256 * q + r is a product of two, so that no table is as long as the bytes.
+_SPAN = 256
+_MODULUS = 2**64
+_INVERSE = pow(BASE, -1, _MODULUS)
 
 
 def order(a: Any, b: Any) -> Any:
     """How two columns of strings are ordered, row by row.
 
-    By UTF-8 bytes, which is the order of code points. The bytes are laid out in a matrix, so
-    memory grows with the longest string.
+    By UTF-8 bytes, which is the order of code points.
 
     Args:
         a: strings, shape (N,) or ().
@@ -26,13 +37,74 @@ def order(a: Any, b: Any) -> Any:
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(a), tf.shape(b))
     a, b = (tf.reshape(tf.broadcast_to(text, shape), [-1]) for text in (a, b))
-    lengths = [tf.strings.length(text) for text in (a, b)]
-    width = tf.maximum(tf.reduce_max(tf.concat(lengths, 0)), 1)
+    lengths_a, lengths_b = (tf.strings.length(text) for text in (a, b))
+    common = tf.minimum(lengths_a, lengths_b)
+    # Cut to the same length, the two of a row have their bytes at the same places.
     bytes_a, bytes_b = (
-        tf.cast(tf.io.decode_raw(text, tf.uint8, fixed_length=width), tf.int32) for text in (a, b)
+        _joined(tf.strings.substr(t, tf.zeros_like(common), common)) for t in (a, b)
     )
-    difference = bytes_a - bytes_b
-    first = tf.argmax(tf.not_equal(difference, 0), axis=1)
-    found = tf.gather(difference, first, batch_dims=1)
-    # Equal but for the zeros that fill up the shorter one: the shorter one comes first.
-    return tf.reshape(tf.where(tf.equal(found, 0), tf.subtract(*lengths), found), shape)
+    places = tf.where(tf.not_equal(bytes_a, bytes_b))[:, 0]
+    offsets = _offsets(common)
+    first = tf.gather(tf.concat([places, offsets[-1:]], 0), tf.searchsorted(places, offsets[:-1]))
+    # Behind the last byte stands a zero, for what differs nowhere.
+    byte_a, byte_b = (
+        tf.cast(tf.gather(tf.pad(codes, [[0, 1]]), first), tf.int32) for codes in (bytes_a, bytes_b)
+    )
+    # Where one is the start of the other, the shorter one comes first.
+    differs = tf.less(first, offsets[1:])
+    return tf.reshape(tf.where(differs, byte_a - byte_b, lengths_a - lengths_b), shape)
+
+
+def string_bits(texts: Any) -> Any:
+    """The 64 bits of each string, of which the hash is made.
+
+    As `workflow.expressions.hashing` defines them: the length and the bytes, each times a power of
+    the base. Sums wrap round, so the sum of a string's bytes is the difference of two running sums;
+    and the base is odd, so a product with one of its powers can be undone.
+
+    Args:
+        texts: strings of any shape.
+
+    Returns:
+        uint64, of the shape of `texts`.
+
+    Example:
+        >>> string_bits(tf.constant(["", "a"])).numpy()[0]
+        0
+    """
+    flat = tf.reshape(texts, [-1])
+    lengths, codes = tf.strings.length(flat), _joined(flat)
+    offsets = _offsets(lengths)
+    spans = offsets[-1] // _SPAN + 1
+    codes = tf.pad(codes, [[0, spans * _SPAN - offsets[-1]]])
+    products = tf.cast(tf.reshape(codes, [-1, _SPAN]), tf.uint64) * _powers(BASE, first=1)
+    products *= _span_powers(BASE, spans)[:, None]
+    sums = tf.gather(tf.cumsum(tf.reshape(products, [-1]), exclusive=True), offsets)
+    # As if each string began at place 0, wherever it lies.
+    starts = offsets[:-1]
+    bits = (sums[1:] - sums[:-1]) * tf.gather(_powers(_INVERSE), starts % _SPAN)
+    bits *= tf.gather(_span_powers(_INVERSE, spans), starts // _SPAN)
+    return tf.reshape(bits + tf.cast(lengths, tf.uint64), tf.shape(texts))
+
+
+def _joined(texts: Any) -> Any:
+    """The bytes of all strings, one string after the other; uint8."""
+    return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+
+
+def _offsets(lengths: Any) -> Any:
+    """Where each string starts among the bytes of all, and where the last one ends; int64."""
+    return tf.concat([[0], tf.cumsum(tf.cast(lengths, tf.int64))], 0)
+
+
+def _powers(base: int, first: int = 0) -> Any:
+    """The powers of a base for the places within a span, from the power `first`."""
+    powers = [pow(base, first + place, _MODULUS) for place in range(_SPAN)]
+    # Of a list that holds 2**63 and more, TensorFlow would make floats first.
+    return tf.constant(np.array(powers, np.uint64))
+
+
+def _span_powers(base: int, spans: Any) -> Any:
+    """The power of a base at the start of each span."""
+    step = tf.constant(pow(base, _SPAN, _MODULUS), tf.uint64)
+    return tf.math.cumprod(tf.fill([spans], step), exclusive=True)
