@@ -8,7 +8,7 @@ library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,27 @@ else:  # In the server it lies beside this file, outside any package.
 
 Tensors = dict[str, npt.NDArray[Any]]
 Call = Callable[[Tensors], Tensors]
+T = TypeVar("T")
 VALUES, NNZS = "__values", "__nnzs"
 
 
 class RequestError(ValueError):
     """A request that no model can answer; the text is for the server's log."""
+
+
+def attempt(function: Callable[..., T], *arguments: Any) -> T | Exception:
+    """Call a function; the result, or the exception that it raised.
+
+    Whatever fails on one request must not take the others, or the server, down.
+
+    Example:
+        >>> attempt(int, "7"), attempt(int, "seven")
+        (7, ValueError("invalid literal for int() with base 10: 'seven'"))
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 - see above
+        return error
 
 
 def answer(
@@ -57,10 +73,9 @@ def answer(
     for index, request in enumerate(requests):
         # A request that came alone has nothing to be joined with.
         counts.append(row_count(request, ragged) if len(requests) > 1 else None)
-        try:
-            check_row_lengths(request)
-        except RequestError as error:
-            answers[index] = error
+        wrong = attempt(check_row_lengths, request)
+        if wrong is not None:
+            answers[index] = wrong
         else:
             key = index if counts[index] is None else _joint_key(request, ragged)
             groups.setdefault(key, []).append(index)
@@ -153,14 +168,7 @@ def _answer_group(group: list[Tensors], rows: list[int], call: Call) -> list[Ten
             return list(_split(call(joint), rows))
         except Exception:  # noqa: BLE001, S110 - the culprit shows, and is reported, when called alone
             pass
-    return [_answer_alone(request, call) for request in group]
-
-
-def _answer_alone(request: Tensors, call: Call) -> Tensors | Exception:
-    try:
-        return call(request)
-    except Exception as error:  # noqa: BLE001 - a request must not take the server down
-        return error
+    return [attempt(call, request) for request in group]
 
 
 def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:

@@ -17,10 +17,10 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 if TYPE_CHECKING:
-    from triton_models.backends.joint_calls import RequestError, Tensors, answer, row_count
+    from triton_models.backends.joint_calls import RequestError, Tensors, answer, attempt, row_count
     from triton_models.backends.limits import LimitError, expect_within, parse_limits
 else:  # In the server these files lie beside model.py, outside any package.
-    from joint_calls import RequestError, Tensors, answer, row_count
+    from joint_calls import RequestError, Tensors, answer, attempt, row_count
     from limits import LimitError, expect_within, parse_limits
 
 
@@ -95,7 +95,7 @@ class ModelBackend:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer requests; each gets its own response, in order. Called by Triton."""
-        read = [self._read(request) for request in requests]
+        read = [attempt(self._read, request) for request in requests]
         good = [tensors for tensors in read if not isinstance(tensors, Exception)]
         answers = iter(answer(good, self._call, self.ragged))
         return [
@@ -103,19 +103,15 @@ class ModelBackend:
             for request, tensors in zip(requests, read, strict=True)
         ]
 
-    def _read(self, request: Any) -> Tensors | Exception:
+    def _read(self, request: Any) -> Tensors:
+        given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         try:
-            given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             tensors = {name: given[name] for name in self.input_names}
         except KeyError as error:
-            return RequestError(f"Expected the input {error}. Received: none of that name.")
-        except Exception as error:  # noqa: BLE001 - a request must not take the server down
-            return error
+            text = f"Expected the input {error}. Received: {sorted(given)}."
+            raise RequestError(text) from error
         if self.limits:
-            try:
-                expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
-            except LimitError as error:
-                return error
+            expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
         for name, made in self.widths.items():
             tensor = tensors[name]
             tensors[made] = np.full(len(tensor), tensor.shape[1], np.int32)
@@ -127,8 +123,13 @@ class ModelBackend:
         return {name: np.ascontiguousarray(made) for name, made in self.call(tensors).items()}
 
     def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
+        if not isinstance(answered, Exception):
+            answered = attempt(self._response, request, answered)
         if isinstance(answered, Exception):
             return pb_utils.InferenceResponse(error=self._refuse(answered))
+        return answered
+
+    def _response(self, request: Any, answered: Tensors) -> Any:
         wanted = request.requested_output_names()
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, made) for name, made in answered.items() if name in wanted]

@@ -18,6 +18,7 @@ import onnxruntime
 
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import Tensors
+    from triton_models.backends.limits import widens
     from triton_models.backends.model_backend import (
         ConfigError,
         ModelBackend,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     )
 else:  # In the server these files lie beside this one, outside any package.
     from joint_calls import Tensors
+    from limits import widens
     from model_backend import (
         ConfigError,
         ModelBackend,
@@ -105,15 +107,16 @@ def _strings(tensor: npt.NDArray[Any]) -> Any:
 
     onnxruntime's Python face takes text, and of an object array of bytes it would take
     `str(b"a")`, which is "b'a'", without a word. It takes bytes of one width as they are, but
-    reads each up to a NUL, past its end if there is none.
+    reads each up to a NUL, past its end if there is none. One long string would make all as wide.
     """
     values = tensor.reshape(-1).tolist()
     texts = [b"" if value == NULL else value for value in values]
     decoded = [text.decode() for text in texts]
     if NULL not in values:
         return np.array(decoded, object).reshape(tensor.shape)
-    if not any(b"\0" in text for text in texts):
-        width = max(map(len, values)) + 1
+    width = max(map(len, values)) + 1
+    even = not widens(len(values), width, sum(map(len, values)))
+    if even and not any(b"\0" in text for text in texts):
         return np.array(values, f"S{width}").reshape(tensor.shape)
     return _as_constant(values, tensor.shape)
 

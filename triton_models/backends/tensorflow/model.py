@@ -117,8 +117,11 @@ def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
     session, signatures = _load(folder, tag, config)
     if _is_complete(session):
         return session, signatures
+    session.close()
     # Only TensorFlow 2 finds the values of Keras variables that were saved as such; what it
-    # loads and saves has plain ones.
+    # loads and saves has plain ones. It does so on the CPU: a session's options do not bind it,
+    # and it would take all memory of the first GPU.
+    tf.config.set_visible_devices([], "GPU")
     with tempfile.TemporaryDirectory() as anew:
         loaded = tf.saved_model.load(str(folder), tags=[tag])
         tf.saved_model.save(loaded, anew, signatures=dict(loaded.signatures))
