@@ -33,7 +33,8 @@ class ServerProcess:
         cache_bytes: the memory for answers that are kept; 0 for none.
 
     Raises:
-        ServerError: a port is taken, the interpreter is not fit, or the server has no cache.
+        ServerError: a port is taken, the interpreter is not fit, the server has no cache,
+            or the log cannot be written.
     """
 
     def __init__(
@@ -53,12 +54,6 @@ class ServerProcess:
         work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
         self.log_path = log_file or work / "server.log"
         backends = work / "backends"
-        backends.mkdir()
-        try:
-            environment = prepare(installation, python, backends)
-        except BaseException:
-            shutil.rmtree(work)
-            raise
         self.flags = ServerFlags(
             model_repository=str(repository),
             models=models,
@@ -71,24 +66,21 @@ class ServerProcess:
             cache_bytes=cache_bytes,
             cache_directory=None if caches is None else str(caches),
         )
-        job = Job(
-            command=[str(installation.binary), *server_flags(self.flags)],
-            environment=environment,
-            directory=str(work),
-            remove=str(backends if log_file is None else work),
-            shm_prefix=identity,
-            owner=os.getpid(),
-            grace=STOP_TIMEOUT,
-        )
-        with self.log_path.open("wb") as log:
-            # A session of its own: Ctrl-C reaches us, and we stop the server in order.
-            self._supervisor = subprocess.Popen(  # noqa: S603
-                job.command_line(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+        try:
+            backends.mkdir()
+            job = Job(
+                command=[str(installation.binary), *server_flags(self.flags)],
+                environment=prepare(installation, python, backends),
+                directory=str(work),
+                remove=str(backends if log_file is None else work),
+                shm_prefix=identity,
+                owner=os.getpid(),
+                grace=STOP_TIMEOUT,
             )
+            self._supervisor = _start(job, self.log_path)
+        except BaseException:
+            shutil.rmtree(work)
+            raise
 
     @property
     def grpc_url(self) -> str:
@@ -126,6 +118,20 @@ class ServerProcess:
         ]
         last = "\n".join(lines[-LAST_LINES:])
         return ServerError(f"{text}.\nThe last lines of {self.log_path}:\n{last}")
+
+
+def _start(job: Job, log_path: Path) -> subprocess.Popen[bytes]:
+    try:
+        log = log_path.open("wb")
+    except OSError as error:
+        raise ServerError(
+            f"Expected a log_file that can be written. Received: {log_path}: {error.strerror}."
+        ) from error
+    with log:
+        try:
+            return job.start(log)
+        except OSError as error:
+            raise ServerError(f"The server's supervisor could not be started: {error}.") from error
 
 
 def _port(wanted: int | None) -> int:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO, cast
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
@@ -46,9 +47,31 @@ class Job:
     owner: int
     grace: float
 
-    def command_line(self) -> list[str]:
-        """The command that runs this job."""
-        return [sys.executable, "-I", "-S", __file__, json.dumps(asdict(self))]
+    def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a supervisor, with a session of its own, so that Ctrl-C does not reach it.
+
+        It reads the job from a pipe: every user of the machine can read a command line, and the
+        environment may hold secrets and be longer than an argument can be.
+
+        Args:
+            log: an open file for the output of the server and of the supervisor.
+
+        Raises:
+            OSError: the supervisor cannot be started.
+        """
+        # The prefix is not read there. It tells a supervisor from others in a list of processes.
+        command = [sys.executable, "-I", "-S", __file__, self.shm_prefix]
+        supervisor = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            with cast("IO[bytes]", supervisor.stdin) as pipe:
+                pipe.write(json.dumps(asdict(self)).encode() + b"\n")
+        except BaseException:
+            supervisor.kill()
+            supervisor.wait()
+            raise
+        return supervisor
 
 
 def run(job: Job) -> int:
@@ -102,4 +125,4 @@ def _clean(server: subprocess.Popen[bytes], job: Job) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Job(**json.loads(sys.argv[1]))))
+    sys.exit(run(Job(**json.loads(sys.stdin.readline()))))

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,44 @@ def test_a_model_that_does_not_answer_is_not_ready(tmp_path):
         TritonServer(tmp_path).start()
 
 
+def test_the_environment_is_on_no_command_line(repository, monkeypatch, processes):
+    """Every user may read a command line, and one argument may have 128 KiB."""
+    for number in range(20):
+        monkeypatch.setenv(f"SECRET_{number}", "hidden-" * 2_000)
+    with TritonServer(repository, ["network"]) as server:
+        key = server.admin_headers["admin-key"]
+        seen = {
+            name: Path(f"/proc/{pid}/cmdline").read_text()
+            for pid, name in processes(identity_of(server)).items()
+        }
+        assert seen.keys() >= {"tritonserver", Path(sys.executable).name}
+        assert not any("hidden-" in text for text in seen.values())
+        # The server takes it on no other way.
+        assert [name for name, text in seen.items() if key in text] == ["tritonserver"]
+        (pid,) = [p for p, n in processes(identity_of(server)).items() if n == "tritonserver"]
+        assert b"hidden-hidden-" in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_start_that_fails_leaves_no_files(repository, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    log_file = tmp_path / "none" / "server.log"
+    with pytest.raises(
+        ServerError, match=rf"Expected a log_file .* Received: {log_file}: No such file"
+    ):
+        TritonServer(repository, log_file=log_file).start()
+    assert list(temporary.iterdir()) == []
+    # A folder cannot be a log, and a program that cannot be run is no supervisor.
+    with pytest.raises(ServerError, match=f"Received: {tmp_path}: Is a directory"):
+        TritonServer(repository, log_file=tmp_path).start()
+    python = sys.executable
+    monkeypatch.setattr(sys, "executable", "/none/python")
+    with pytest.raises(ServerError, match=r"supervisor could not be started: .*'/none/python'"):
+        TritonServer(repository, python=python).start()
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_start_that_takes_too_long_is_ended(repository, traces):
     server = TritonServer(repository, startup_timeout=0.01)
     with pytest.raises(ServerError, match="did not answer in time"):
@@ -189,13 +228,15 @@ def test_a_server_of_this_machine_is_used(repository, tmp_path, monkeypatch):
     shutil.copytree(made / "python", installed / "backends" / "python")
     program = installed / "bin" / "tritonserver"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {wheel.binary} "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\ntouch {tmp_path}/used\nLD_LIBRARY_PATH={libraries} exec {wheel.binary} "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("TRITONSERVER", str(program))
     with TritonServer(repository) as server, EnsembleClient(server.grpc_url, "movies") as client:
         assert client.predict(ROW)["same_age"].tolist() == [[2.0]]
-        assert str(program) in server._process._supervisor.args[-1]
+        assert (tmp_path / "used").exists()
 
 
 def test_the_search_for_a_server_follows_its_order(tmp_path, monkeypatch):
