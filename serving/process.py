@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -18,6 +19,8 @@ from serving.supervisor import Job
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
 LAST_LINES = 30
+# What the server logs of a model when it begins to load it, and when it has.
+_BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully loaded '(\S+)'")
 
 
 class ServerProcess:
@@ -109,6 +112,16 @@ class ServerProcess:
         """Whether the log says that another process took a port first."""
         return "already in use" in self.log_path.read_text(errors="replace")
 
+    def too_slow(self, seconds: float, reason: str) -> ServerError:
+        """The error of a start that took longer than `startup_timeout`."""
+        loaded, loading = loading_models(self.log_path.read_text(errors="replace"))
+        return self.failure(
+            f"tritonserver did not answer within {seconds:g} seconds (startup_timeout): {reason}. "
+            f"Loaded: {', '.join(loaded) or 'nothing'}. "
+            f"Still loading: {', '.join(loading) or 'nothing yet'}. Models in Python are loaded one "
+            "after another; give a larger startup_timeout to a slow machine"
+        )
+
     def failure(self, text: str) -> ServerError:
         """An error with the log's last lines, without the tables that Triton draws."""
         lines = [
@@ -118,6 +131,17 @@ class ServerProcess:
         ]
         last = "\n".join(lines[-LAST_LINES:])
         return ServerError(f"{text}.\nThe last lines of {self.log_path}:\n{last}")
+
+
+def loading_models(log: str) -> tuple[list[str], list[str]]:
+    """The models that a server has loaded, and those that it has begun to load, by its log.
+
+    Example:
+        >>> loading_models('I 7 "loading: network:1"')
+        ([], ['network'])
+    """
+    loaded = dict.fromkeys(_DONE.findall(log))
+    return [*loaded], [name for name in dict.fromkeys(_BEGUN.findall(log)) if name not in loaded]
 
 
 def _start(job: Job, log_path: Path) -> subprocess.Popen[bytes]:
@@ -141,5 +165,7 @@ def _port(wanted: int | None) -> int:
         try:
             candidate.bind((HOST, wanted or 0))
         except (OSError, OverflowError) as error:
-            raise ServerError(f"Expected a free port. Received: {wanted}: {error}.") from None
+            raise ServerError(
+                f"Expected a free port. Received: {wanted}: {str(error).rstrip('.')}."
+            ) from None
         return int(candidate.getsockname()[1])

@@ -140,12 +140,12 @@ class TritonServer:
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
         administration = self._administration()
-        reason = ""
+        reason = "it was not asked yet"
         while reason != process.flags.server_id:
             if not process.is_running():
                 raise process.failure("tritonserver ended during its start")
             if time.monotonic() > deadline:
-                raise process.failure(f"tritonserver did not answer in time: {reason}")
+                raise process.too_slow(self._startup_timeout, reason)
             time.sleep(0.05)
             try:
                 # It answers when all models are loaded. Its name tells it from another server.
@@ -156,6 +156,8 @@ class TritonServer:
             try:
                 probe(process.http_url, model, max(deadline - time.monotonic(), 1))
             except ProbeError as error:
+                if time.monotonic() > deadline:
+                    raise process.too_slow(self._startup_timeout, str(error)) from error
                 raise process.failure(f"The model {model} does not answer: {error}") from error
 
     def stop(self) -> None:

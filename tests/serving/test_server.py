@@ -16,6 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.installation import find_tritonserver, prepare
+from serving.process import loading_models
 from triton_models.healthcheck import ProbeError, fetch
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
@@ -213,9 +214,25 @@ def test_a_start_that_fails_leaves_no_files(repository, tmp_path, monkeypatch):
 
 def test_a_start_that_takes_too_long_is_ended(repository, traces):
     server = TritonServer(repository, startup_timeout=0.01)
-    with pytest.raises(ServerError, match="did not answer in time"):
+    text = r"within 0\.01 seconds \(startup_timeout\): .* Still loading: .*a larger startup_timeout"
+    with pytest.raises(ServerError, match=text):
         server.start()
     assert traces(identity_of(server)) == []
+
+
+def test_the_log_tells_what_is_still_loading(server):
+    log = server.log_path.read_text()
+    loaded, loading = loading_models(log)
+    assert (sorted(loaded), loading) == (["movies", "network", "prepare"], [])
+    before_the_ensemble = log[: log.index('"loading: movies:1"')]
+    loaded, loading = loading_models(before_the_ensemble[: before_the_ensemble.rindex('"success')])
+    assert len(loaded) == len(loading) == 1
+    assert {*loaded, *loading} == {"network", "prepare"}
+
+
+def test_a_port_that_cannot_be_is_refused(repository):
+    with pytest.raises(ServerError, match=r"Received: 99999: [^.]*0-65535\.$"):
+        TritonServer(repository, grpc_port=99999).start()
 
 
 def test_a_server_of_this_machine_is_used(repository, tmp_path, monkeypatch):
