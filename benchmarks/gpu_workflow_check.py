@@ -28,7 +28,7 @@ from workflow import Workflow
 from workflow.engine import collect_on_gpu
 from workflow.expressions.column import Column
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars_flat import FlatInterpreter
+from workflow.expressions.polars_flat import host_and_engine
 from workflow.expressions.series import column_schema, to_column, to_series
 from workflow.frame_operator import OutOfFoldOperator
 from workflow.operator import OPERATORS, Example
@@ -62,7 +62,7 @@ def verb_difference(case: VerbCase) -> str:
     """What the GPU makes other than numpy."""
     expected = NumpyInterpreter(case.program)(case.columns)["out"]
     frame = pl.DataFrame([to_series(column, name) for name, column in case.columns.items()])
-    made = FlatInterpreter(case.program)(frame.lazy(), collect_on_gpu)
+    made = host_and_engine(case.program)(frame.lazy(), collect_on_gpu)
     exact = case.verb not in TRANSCENDENTAL
     return difference(expected, to_column(made["out"]), exact=exact)
 

@@ -21,8 +21,8 @@ import polars as pl
 from benchmarks import criteo
 from workflow.engine import collect_on_gpu, rows_on_gpu
 from workflow.expressions.fold import fold_tables
-from workflow.expressions.polars_gpu import stages_on_gpu
-from workflow.expressions.polars_stages import run_stages
+from workflow.expressions.polars_gpu import VERBS_ON_GPU
+from workflow.expressions.polars_stages import compile_stages, run_stages
 from workflow.sink import ROW_GROUP_ROWS, ROWS_ON_GPU
 
 TIMES = 3
@@ -42,7 +42,7 @@ def main() -> None:
     end = time.perf_counter() + options.seconds
     workflow = criteo.make_workflow(options.folder)
     show("fit", options.rows, lambda: workflow.fit([*files], engine="gpu"), end)
-    stages = stages_on_gpu(fold_tables(workflow.program))
+    stages = compile_stages(fold_tables(workflow.program), VERBS_ON_GPU)
     rows = min(options.rows, ROWS_ON_GPU)
     part = pl.scan_parquet([*files]).slice(0, rows)
     few, query = part.select(pl.all().max()), run_stages(part, stages)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 
 import polars as pl
 
 from .errors import WorkflowError
-from .expressions.polars import expressions
-from .expressions.polars_flat import FlatInterpreter
-from .expressions.polars_gpu import expressions_on_gpu, is_one_query, stages_on_gpu
-from .expressions.polars_stages import apply, run_stages
+from .expressions.polars import VERBS
+from .expressions.polars_flat import host_and_engine
+from .expressions.polars_gpu import VERBS_ON_GPU, is_one_query
+from .expressions.polars_stages import apply, compile_stages, free_name, run_stages
 from .expressions.program import Program
 from .gpu import RowsOnGpu, device_memory, gpu_settings
 
@@ -96,17 +97,14 @@ def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFr
     if not is_gpu(engine):
         return apply(frame, program)
     if is_one_query(program):
-        return run_stages(frame, stages_on_gpu(program))
+        return run_stages(frame, compile_stages(program, VERBS_ON_GPU))
     return gpu_runner(program)(frame).lazy()
 
 
 def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
     """A function from a frame of a program's inputs to its outputs, computed on the GPU."""
-    if is_one_query(program):
-        stages = stages_on_gpu(program)
-        return lambda frame: collect_on_gpu(run_stages(frame, stages))
-    flat = FlatInterpreter(program)
-    return lambda frame: flat(frame, collect_on_gpu)
+    run = host_and_engine(program)
+    return lambda frame: run(frame, collect_on_gpu)
 
 
 def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.LazyFrame:
@@ -117,24 +115,36 @@ def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.Lazy
         condition: a program of one output, a bool.
         engine: "auto", "cpu" or "gpu".
     """
-    if not is_gpu(engine) or is_one_query(condition):
-        return frame.filter(*lazy_expressions(condition, engine))
-    rows = collect_on_gpu(frame)
-    return rows.lazy().filter(pl.lit(gpu_runner(condition)(rows.lazy()).to_series()))
+    beside, (name,) = with_outputs(frame, condition, engine)
+    return beside.filter(pl.col(name)).drop(name)
 
 
-def lazy_expressions(program: Program, engine: str) -> list[pl.Expr]:
-    """A program's outputs as expressions over a frame of its inputs.
+def with_outputs(
+    frame: pl.LazyFrame, program: Program, engine: str
+) -> tuple[pl.LazyFrame, list[str]]:
+    """A frame with a program's outputs beside its columns, lazily.
 
-    Raises:
-        WorkflowError: on the GPU the program takes more than one query.
+    On the GPU the frame is in memory where one query cannot make the outputs.
+
+    Args:
+        frame: the program's inputs, and further columns.
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+
+    Returns:
+        the frame, and the names there of the outputs, which are free ones.
     """
-    if not is_gpu(engine):
-        return expressions(program)
-    if is_one_query(program):
-        return expressions_on_gpu(program)
-    made = ", ".join(repr(column.name) for column, _ in program.outputs)
-    raise WorkflowError(
-        f"On the GPU no other rows can be looked at from {made}, which are computed from lists or "
-        'from hashes of strings. Take the engine "cpu", or write these columns to parquet first.'
+    columns = frame.collect_schema().names()
+    names = [free_name(f"made{n}", columns) for n in range(len(program.outputs))]
+    outputs = zip(names, program.outputs, strict=True)
+    program = replace(
+        program, outputs=tuple((made.with_(name=name), step) for name, (made, step) in outputs)
     )
+    if is_gpu(engine) and not is_one_query(program):
+        rows = collect_on_gpu(frame).lazy()
+        made = gpu_runner(program)(rows).lazy()
+        return pl.concat([rows, made], how="horizontal", strict=True), names
+    verbs = VERBS_ON_GPU if is_gpu(engine) else VERBS
+    for added in compile_stages(program, verbs, beside=columns):
+        frame = frame.with_columns(added)
+    return frame.select(*columns, *names), names

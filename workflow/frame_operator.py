@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import polars as pl
 
+from .engine import filter_rows
 from .errors import WorkflowError
-from .expressions.polars import expressions
 from .expressions.program import Program
 from .expressions.tree import Expression
 from .feature import Feature, Features
@@ -80,7 +80,7 @@ class RowFilter(FrameOperator, abstract=True):
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         """The rows for which the condition holds."""
-        return frame.filter(*expressions(self.condition(columns)))
+        return filter_rows(frame, self.condition(columns), "cpu")
 
 
 @dataclass(frozen=True)

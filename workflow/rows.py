@@ -8,7 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from .engine import brought_to_host, filter_rows, is_gpu, lazy_expressions, run_program
+from .engine import brought_to_host, filter_rows, is_gpu, run_program, with_outputs
 from .errors import WorkflowError
 from .expressions.program import Program, build
 from .expressions.tree import Expression, source
@@ -116,8 +116,6 @@ class RowSet:
             program: made by `program`.
             engine: what the outputs are to be collected on: "auto", "cpu" or "gpu".
 
-        Raises:
-            WorkflowError: the engine has no way to extend the rows.
         """
         wanted, extensions = self._needed(program)
         if self.origin is None:
@@ -127,8 +125,9 @@ class RowSet:
             frame = self._rows_made(self.origin, data, engine)
         for extension in extensions:
             inner = self.program(extension.columns.values())
-            values = dict(zip(extension.columns, lazy_expressions(inner, engine), strict=True))
-            frame = extension.extend(frame, values)
+            frame, names = with_outputs(frame, inner, engine)
+            values = dict(zip(extension.columns, map(pl.col, names), strict=True))
+            frame = extension.extend(frame, values).drop(names)
         return run_program(frame, program, engine)
 
     def _rows_made(self, origin: Origin, data: pl.LazyFrame, engine: str) -> pl.LazyFrame:

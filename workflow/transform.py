@@ -12,7 +12,7 @@ import polars as pl
 
 from .engine import collect_all, gpu_runner, is_gpu
 from .expressions.fold import fold_tables
-from .expressions.polars_gpu import is_one_query, stages_on_gpu
+from .expressions.polars_gpu import VERBS_ON_GPU, is_one_query
 from .expressions.polars_stages import compile_stages, run_stages
 from .expressions.program import Program
 from .parquet import ParquetTable
@@ -92,7 +92,7 @@ def transform_on_gpu(
     program = fold_tables(program)
     if not is_one_query(program) or rows > MOST_GPU_ROWS:
         return None
-    stages = stages_on_gpu(program)
+    stages = compile_stages(program, VERBS_ON_GPU)
     return (run_stages(part, stages) for part in files.slices(rows))
 
 

@@ -15,9 +15,8 @@ from strategies import chains
 from test_verbs import searched
 
 from benchmarks.verb_cases import verb_cases
-from workflow.expressions.polars_flat import FlatInterpreter
-from workflow.expressions.polars_gpu import ON_HOST, REEXPRESSED, is_one_query, stages_on_gpu
-from workflow.expressions.polars_stages import run_stages
+from workflow.expressions.polars_flat import host_and_engine
+from workflow.expressions.polars_gpu import ON_HOST, REEXPRESSED
 from workflow.expressions.program import build
 from workflow.expressions.series import to_column, to_series
 from workflow.expressions.tree import source
@@ -31,10 +30,7 @@ INEXACT = {"log1p", "divide"}
 def run(program, columns):
     """A program as the GPU would run it."""
     frame = pl.LazyFrame([to_series(column, name) for name, column in columns.items()])
-    if is_one_query(program):
-        made = run_stages(frame, stages_on_gpu(program)).collect()
-    else:
-        made = FlatInterpreter(program)(frame, pl.LazyFrame.collect)
+    made = host_and_engine(program)(frame, pl.LazyFrame.collect)
     return to_column(made["out"])
 
 

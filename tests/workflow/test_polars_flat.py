@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, ops
-from workflow.expressions.polars_flat import FlatInterpreter
+from workflow.expressions.polars_flat import host_and_engine
 from workflow.operator import OPERATORS
 
 EXAMPLES = [
@@ -25,7 +25,7 @@ def collect_without_lists(query):
 
 
 def check(workflow, frame):
-    made = FlatInterpreter(workflow.program)(frame.lazy(), collect_without_lists)
+    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
     assert made.equals(workflow.transform(frame).collect(), null_equal=True)
 
 
@@ -40,7 +40,7 @@ def test_every_operator_gives_the_same_without_lists(example):
 def test_null_elements_empty_lists_and_missing_lists_stay_apart():
     frame = pl.DataFrame({"n": [1, 2, 3, 4], "l": [[None], [], None, [5, None]]})
     workflow = Workflow("n" + (["l"] >> ops.Categorify())).fit(frame)
-    made = FlatInterpreter(workflow.program)(frame.lazy(), collect_without_lists)
+    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
     assert made["l"].to_list() == [[1], [], [], [3, 1]]
 
 

@@ -69,7 +69,7 @@ def with_positions(program: Program, cuts: Mapping[str, Cut]) -> Program:
 
 def _found(program: Program, lookup: int, name: str) -> tuple[ColumnSchema, int]:
     type_ = program.steps[lookup].type
-    return ColumnSchema(name, type_.dtype, nullable=type_.nullable), lookup
+    return ColumnSchema(name, type_.dtype, type_.is_list, type_.nullable), lookup
 
 
 def _lookup_before(program: Program, step: int) -> int | None:

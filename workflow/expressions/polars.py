@@ -22,7 +22,7 @@ from .polars_buckets import bucketize, hash_value
 from .polars_lists import list_length, list_pad, list_slice
 from .program import Program, Step
 from .series import microseconds, polars_dtype, to_series
-from .types import Root, Type, element_root, promote
+from .types import Type, promote
 
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
 
@@ -34,40 +34,25 @@ def expressions(
 ) -> list[pl.Expr]:
     """The program's outputs as Polars expressions over a frame of its inputs.
 
+    A step stands in the expressions as often as it is used: `polars_stages.compile_stages` makes
+    columns of steps that are used more than once, and of what is made of the elements of lists.
+
     Args:
-        program: what to make of each row.
+        program: what to make of each row; it computes nothing of the elements of lists.
         verbs: what each verb is in Polars, where it is not what `VERBS` says.
         made_before: inputs that such expressions have made, and are taken as they are: of data
             NaN is null, of what was computed it is not.
     """
-    made = _compile(program, VERBS if verbs is None else verbs, made_before)
-    return [made[step].alias(column.name) for column, step in program.outputs]
-
-
-def _compile(
-    program: Program, verbs: Mapping[str, Compile], made_before: Collection[str]
-) -> list[pl.Expr]:
-    """Each step as a Polars expression, in order, so that depth costs no recursion."""
+    verbs = VERBS if verbs is None else verbs
     made: list[pl.Expr] = []
-    # A step over the elements of a list, as Polars' list.eval wants it; a constant is the same in both.
-    elements: list[pl.Expr] = []
-    roots: list[Root] = []
-    for number, step in enumerate(program.steps):
+    for step in program.steps:  # in order, so that depth costs no recursion
         types = [program.steps[o].type for o in step.operands]
-        own = None if step.verb == "constant" else number
-        root = element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own)
-        roots.append(root)
-        if root is not None and root != number:
-            elements.append(verbs[step.verb](step, types, [elements[o] for o in step.operands]))
-            made.append(made[root].list.eval(elements[number]))
+        if step.verb == "source" and step.parameters["name"] in made_before:
+            made.append(pl.col(step.parameters["name"]))
         else:
             operands = [made[o] for o in step.operands]
-            if step.verb == "source" and step.parameters["name"] in made_before:
-                made.append(pl.col(step.parameters["name"]))
-            else:
-                made.append(step_expression(program, step, types, operands, verbs))
-            elements.append(made[number] if root is None else pl.element())
-    return made
+            made.append(step_expression(program, step, types, operands, verbs))
+    return [made[step].alias(column.name) for column, step in program.outputs]
 
 
 def step_expression(

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import polars as pl
-
-from .polars import VERBS, Compile, expressions
+from .polars import VERBS, Compile
 from .polars_buckets import bucketize_by_search
 from .polars_gpu_verbs import divide, gather, log1p, lookup, modulo
-from .polars_stages import Stages, compile_stages
 from .program import Program, Step
 
 # Said in other Polars expressions, which run on the GPU.
@@ -27,9 +24,6 @@ REEXPRESSED: Mapping[str, Compile] = {
 }
 VERBS_ON_GPU: Mapping[str, Compile] = {**VERBS, **REEXPRESSED}
 
-# Those that name an operand more than once. cuDF computes it as often, so it becomes a column first.
-_REPEATING = {"bucketize", "gather", "hash", "log1p", "lookup", "maximum", "minimum", "modulo"}
-
 # Done on the host, between two queries that run on the GPU.
 ON_HOST: Mapping[str, str] = {
     "source": "Lists of the data are read on the GPU and taken apart into elements and lengths.",
@@ -39,30 +33,6 @@ ON_HOST: Mapping[str, str] = {
     "list_slice": "Lists are put together, cut, and taken apart again.",
     "list_pad": "Lists are put together, padded, and taken apart again.",
 }
-
-
-def expressions_on_gpu(program: Program) -> list[pl.Expr]:
-    """The outputs of a program that is one query, as expressions that cuDF runs."""
-    return expressions(program, VERBS_ON_GPU)
-
-
-def stages_on_gpu(program: Program) -> Stages:
-    """A program that is one query for cuDF, in the stages that `run_stages` puts together.
-
-    Args:
-        program: what to make of each row.
-
-    Example:
-        >>> from workflow import Workflow, ops
-        >>> from workflow.expressions.polars_stages import run_stages
-        >>> ids = {"userId": [7, 7, 9]}
-        >>> query = stages_on_gpu(Workflow(["userId"] >> ops.Categorify()).fit(ids).program)
-        >>> run_stages(pl.LazyFrame(ids), query).collect()["userId"].to_list()
-        [3, 3, 4]
-    """
-    repeated = {o for step in program.steps if step.verb in _REPEATING for o in step.operands}
-    kept = {o for o in repeated if program.steps[o].verb not in ("source", "constant")}
-    return compile_stages(program, VERBS_ON_GPU, kept)
 
 
 def is_one_query(program: Program) -> bool:

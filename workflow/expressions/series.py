@@ -89,6 +89,18 @@ def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
     return _from_arrow(pa.LargeListArray.from_arrays(ends, elements.to_arrow()))
 
 
+def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
+    """Elements as lists of the lengths that other lists have, which are not null.
+
+    Example:
+        >>> relisted(pl.Series([1, 2, 3]), pl.Series([["a"], [], ["b", "c"]])).to_list()
+        [[1], [], [2, 3]]
+    """
+    lengths = lists.list.len().to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return to_lists(elements, offsets).alias(elements.name)
+
+
 def _from_arrow(array: pa.Array) -> pl.Series:
     # In a record batch: for an array by itself Polars imports pyarrow.compute, which loads slowly.
     import pyarrow as pa  # noqa: PLC0415
