@@ -25,7 +25,7 @@ env: $(STAMP)  ## Create .venv with exact, hashed versions
 $(STAMP): requirements/cpu.txt pyproject.toml
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/cpu.txt
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
