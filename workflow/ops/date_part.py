@@ -41,13 +41,21 @@ class _Calendar:
         return self._time // (_DAY // self._unit)
 
     @cached_property
-    def _shifted(self) -> Expression:
-        """Days since 1 March of the year 0."""
-        return self.days + 719_468
+    def _since_march(self) -> Expression:
+        """Days since a 1 March that begins an era, fewer than two eras.
+
+        The days are reduced first, since adding the 719,468 days from 1 March of the year 0 to
+        1970 would wrap round at the end of int64.
+        """
+        return self.days % 146_097 + 719_468 % 146_097
+
+    @cached_property
+    def _era(self) -> Expression:
+        return self.days // 146_097 + 719_468 // 146_097 + self._since_march // 146_097
 
     @cached_property
     def _day_of_era(self) -> Expression:
-        return self._shifted % 146_097
+        return self._since_march % 146_097
 
     @cached_property
     def _year_of_era(self) -> Expression:
@@ -68,7 +76,7 @@ class _Calendar:
     @cached_property
     def year(self) -> Expression:
         """The year."""
-        year = self._shifted // 146_097 * 400 + self._year_of_era
+        year = self._era * 400 + self._year_of_era
         return year + (self._months > 9).cast("int64")
 
     @cached_property
@@ -97,7 +105,7 @@ _PARTS: Mapping[str, tuple[Callable[[_Calendar], Expression], tuple[int, int] | 
     "month": (lambda c: c.month, (1, 12)),
     "day": (lambda c: c.day, (1, 31)),
     "dayofyear": (lambda c: c.dayofyear, (1, 366)),
-    "weekday": (lambda c: (c.days + 3) % 7, (0, 6)),
+    "weekday": (lambda c: (c.days % 7 + 3) % 7, (0, 6)),
     "hour": (lambda c: c.of_day(3_600 * _SECOND, 24), (0, 23)),
     "minute": (lambda c: c.of_day(60 * _SECOND, 60), (0, 59)),
     "second": (lambda c: c.of_day(_SECOND, 60), (0, 59)),
@@ -110,7 +118,8 @@ class DatePart(Operator):
 
     Columns of dates and times are read as microseconds since 1970-01-01 UTC, so hours are hours of
     UTC. The calendar is the Gregorian one, also before it was introduced. Null stays null. Of a
-    list each element is taken apart. The parts but for the year have a `cardinality`.
+    list each element is taken apart. The parts but for the year have a `cardinality`; a year that
+    int32 does not hold is the nearest that it does.
 
     Args:
         parts: of "year", "quarter" (1 to 4), "month" (1 to 12), "day" (1 to 31), "dayofyear" (1 to
@@ -149,7 +158,11 @@ class DatePart(Operator):
             Example(cls(list(_PARTS)), micros),
             Example(cls(["weekday", "hour", "dayofyear"], unit="s"), seconds),
             Example(cls(["second", "month"], unit="ms"), micros),
-            Example(cls(["day", "hour"], unit="D"), {"at": [0, -141_428, 19_782, None]}),
+            Example(
+                cls(["year", "weekday", "day", "hour"], unit="D"),
+                {"at": [0, -141_428, 19_782, None]},
+                {"at": [2**63 - 1, -(2**63)]},
+            ),
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
