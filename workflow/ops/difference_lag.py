@@ -23,8 +23,8 @@ class DifferenceLag(WindowOperator):
 
     Makes `<column>_difference_lag_<shift>`, float32, computed in float64; the columns stand beside
     all others of the same rows. Rows count in the order of the data, through all of its files:
-    sort by time first. Where a partition has no such row, or either value is null, it is null.
-    It takes numbers and booleans.
+    sort by time first. Where a partition has no such row, either value is null, or both are the
+    same infinity, it is null. It takes numbers and booleans.
 
     Other rows are not there in a server, so what is made of this cannot be exported.
 

@@ -44,9 +44,10 @@ class Groupby(FrameOperator):
     Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" and
     "nunique" (of values that are not null, int32), "sum" (int64, of uint64 uint64, of floats
     float64; beyond the dtype whole numbers wrap round), "mean", "std", "var" (ddof 1), "median"
-    (float32), "min", "max". Strings and booleans have no sum and none of its kind; lists have
-    "first", "last" and "count" (of rows) only. What is a value of the column ("list", "first",
-    "last", "min", "max") keeps its tags and properties.
+    (float32), "min", "max". What infinities leave without a number, such as the sum of both and the
+    median between -inf and another value, is null. Strings and booleans have no sum and none of its
+    kind; lists have "first", "last" and "count" (of rows) only. What is a value of the column
+    ("list", "first", "last", "min", "max") keeps its tags and properties.
 
     Rows are not grouped in a server, so a workflow with this on the way to a served column cannot
     be exported.
@@ -147,7 +148,9 @@ class Groupby(FrameOperator):
         dtype = "int32" if aggregate in _COUNTS else "float32"
         dtype = _sum_dtype(column) if aggregate == "sum" else dtype
         tags = add_tags(tags_of(column), (Tags.CONTINUOUS,))
-        return ColumnSchema(name, dtype, nullable=aggregate in _REAL, tags=tags)
+        # A sum of infinities may be NaN, which a column of floats has as null.
+        nullable = aggregate in _REAL or dtype == "float64"
+        return ColumnSchema(name, dtype, nullable=nullable, tags=tags)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Where there are variances."""
