@@ -49,7 +49,9 @@ class Categorify(Operator):
         max_size: the largest cardinality, the ids before the vocabulary included; 0 is no limit.
             With a `freq_threshold` too, first rare values are left out, then the rarest of the
             others. `num_buckets + 2` leaves no vocabulary: every value is hashed.
-        num_buckets: values that are not in the vocabulary share so many ids, by a hash.
+        num_buckets: values that are not in the vocabulary share so many ids, by the hash of
+            `HashBucket`; a combination by that of the sum of its values' hashes, as `HashedCross`
+            adds them up, but without its nulls.
         vocabs: vocabularies by name, which are then not learnt: a list, an array, a series, or the
             path of a parquet file. Ids follow the given order, `freq_threshold` does not apply.
         encode_type: what a group of columns is: "joint" or "combo".

@@ -1,0 +1,18 @@
+"""DropLowCardinality: ids of Categorify that have enough of them, and columns that have none."""
+
+import categorify
+
+
+def fit(table, columns, settings):
+    """Of `ids` Categorify made ids; the others have no cardinality."""
+    ids, others = columns["ids"], columns["others"]
+    state = categorify.fit(table, ids, {})
+    least = settings.get("min_cardinality", 5)
+    sizes = categorify.facts(state)
+    return state, [n for n in ids if sizes[n]["cardinality"] >= least], others
+
+
+def transform(state, table):
+    ids, kept, others = state
+    made = categorify.transform(ids, table)
+    return {n: made[n] for n in kept} | {n: (table.dtypes[n], table[n]) for n in others}

@@ -1,0 +1,46 @@
+"""HashBucket: the documented hash, in whole numbers of Python.
+
+Source: the docstring of workflow/expressions/hashing.py.
+"""
+
+from tables import per_element
+
+WORD = 2**64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+BASE = 0xD1342543DE82EF95
+
+
+def finalised(bits):
+    """The finaliser of SplitMix64, variant 13."""
+    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9 & WORD
+    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB & WORD
+    return bits ^ (bits >> 31)
+
+
+def hash_of(value, seed=0):
+    """The hash of a whole number, a boolean or a text."""
+    if isinstance(value, str):
+        data = value.encode()
+        value = len(data) + sum(b * pow(BASE, i + 1, 2**64) for i, b in enumerate(data))
+    offset = finalised((seed + 1) * GOLDEN & WORD)
+    return finalised(int(value) + offset & WORD) >> 1
+
+
+def fit(table, columns, settings):
+    given = settings["num_buckets"]
+    return {name: given[name] if isinstance(given, dict) else given for name in columns}
+
+
+def transform(buckets, table):
+    made = {}
+    for name, count in buckets.items():
+
+        def bucket(value, count=count):
+            return 0 if value is None else hash_of(value) % count
+
+        made[name] = ("int32", per_element(table, name, bucket))
+    return made
+
+
+def facts(buckets):
+    return {name: {"cardinality": count} for name, count in buckets.items()}
