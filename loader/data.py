@@ -21,6 +21,7 @@ from loader.files import (
     read_schema,
 )
 from loader.layout import Layout, Names
+from workflow.dataset import DataFile
 from workflow.dtypes import DTYPES
 from workflow.schema import Schema
 
@@ -32,7 +33,7 @@ FRAME_PART_ROWS = 1_000_000
 class ParquetData:
     """Files, and the schema that goes with them, if any."""
 
-    files: Sequence[str]
+    files: Sequence[DataFile]
     schema: Schema | None
 
     def describe(self, names: Names, *, skip_bad: bool) -> Source:

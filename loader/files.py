@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import glob
-import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loader.errors import LoaderError
-from workflow.data import SCHEMA_FILE
-from workflow.dtypes import DTYPES, SchemaError
+from workflow.dataset import DataFile, data_files, published
+from workflow.dtypes import DTYPES
+from workflow.errors import WorkflowError
 from workflow.schema import Schema
 
 _ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
@@ -101,92 +99,81 @@ class Source:
     skipped: Skipped | None = None
 
 
-def find_files(paths: Any) -> list[str]:
+def find_files(paths: Any) -> list[DataFile]:
     """The parquet files that a path, folder, glob pattern or a list of those names.
 
     Files of a pattern or folder are sorted by name; a list keeps its order.
+    See `workflow.dataset.data_files` for data sets and names that are passed over.
 
     Args:
         paths: str or `os.PathLike`, or an iterable of them.
 
     Raises:
-        LoaderError: when a path names no file.
+        LoaderError: a path names no file, or a transform into a folder has not ended.
 
     Example:
-        >>> find_files("train/*.parquet")  # doctest: +SKIP
+        >>> [str(file.path) for file in find_files("train/*.parquet")]  # doctest: +SKIP
         ['train/part_0.parquet', 'train/part_1.parquet']
     """
     if isinstance(paths, (str, os.PathLike)):
-        return _files_of(str(paths))
+        return _files_of(paths)
     found = list(paths) if isinstance(paths, (list, tuple, set, Iterator)) else None
     if found is None or not all(isinstance(path, (str, os.PathLike)) for path in found):
         raise LoaderError(
             "Expected a path, a folder, a glob pattern, a list of those or a Polars frame. "
             f"Received: {type(paths).__name__}. Other frames go through polars.DataFrame(...)."
         )
-    files = [file for path in found for file in _files_of(str(path))]
+    files = [file for path in found for file in _files_of(path)]
     if not files:
         raise LoaderError("Expected at least one parquet file. Received: an empty list of paths.")
     return files
 
 
-def _files_of(path: str) -> list[str]:
-    if Path(path).is_dir():
-        files = sorted(str(file) for file in Path(path).rglob("*.parquet"))
-    elif Path(path).is_file():
-        files = [path]
-    else:
-        files = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - takes absolute patterns too
-    if not files:
-        raise LoaderError(
-            f"No parquet file matches {path!r}. "
-            "Expected a file, a folder with *.parquet files or a glob pattern, of this machine's "
-            "file system."
-        )
-    return files
+def _files_of(path: str | os.PathLike[str]) -> list[DataFile]:
+    try:
+        return data_files(path)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
 
 
-def read_schema(files: Sequence[str]) -> Schema | None:
+def read_schema(files: Sequence[DataFile]) -> Schema | None:
     """The schema that a workflow wrote beside the first file, or None.
 
     Raises:
         LoaderError: when `_schema.json` is there and cannot be understood.
     """
-    path = Path(files[0]).parent / SCHEMA_FILE
-    if not path.is_file():
-        return None
     try:
-        data = json.loads(path.read_text())
-        known = isinstance(data, dict) and data.get("format") == 1
-        return Schema.from_json(data["columns"] if known and "columns" in data else None)
-    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError) as error:
-        raise LoaderError(
-            f"Expected the schema of format 1 that a workflow writes, in {path}. "
-            f"Received: {error} Write the data anew, or pass schema=."
-        ) from error
+        manifest = published(files[0].path.parent)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
+    return None if manifest is None else manifest.schema
 
 
-def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool = False) -> Source:
+def read_footers(
+    files: Sequence[DataFile], columns: Sequence[str], *, skip_bad: bool = False
+) -> Source:
     """Read the footers of all files and hold every file to the first one's column types.
 
     Args:
-        files: paths, in the order in which they are read.
+        files: in the order in which they are read.
         columns: names of the wanted columns.
         skip_bad: leave files out that cannot be read or differ from the first one that can, with a
             warning, instead of raising.
 
     Raises:
-        LoaderError: a file that is not parquet or was cut off, a column that a file lacks, a
-            type that no tensor can hold, or a type that differs between files.
+        LoaderError: a file that is not parquet, was cut off or is not the one that was published,
+            a column that a file lacks, a type that no tensor can hold, or a type that differs
+            between files.
     """
     types: dict[str, ColumnType] = {}
     groups: list[RowGroup] = []
     skipped = Skipped() if skip_bad else None
-    for file in files:
+    for listed in files:
+        file = str(listed.path)
         try:
-            footer = _read_footer(file)
+            footer = _read_footer(listed)
             found = _types_of(file, footer.schema.to_arrow_schema(), columns)
-            _check_drift(file, found, files, types)
+            _check_drift(file, found, str(files[0].path), types)
         except LoaderError as error:
             if skipped is None:
                 raise
@@ -197,21 +184,27 @@ def read_footers(files: Sequence[str], columns: Sequence[str], *, skip_bad: bool
     if not types:
         raise LoaderError(
             f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
-            f"such as {files[0]}. Their warnings tell why."
+            f"such as {files[0].path}. Their warnings tell why."
         )
     return Source(types, groups, skipped)
 
 
-def _read_footer(file: str) -> Any:
+def _read_footer(file: DataFile) -> Any:
     try:
-        return pq.read_metadata(file)
+        file.expect_size()
+        footer = pq.read_metadata(file.path)
+        file.expect_rows(footer.num_rows)
+    except WorkflowError as error:
+        raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
     except (pa.ArrowException, OSError) as error:
-        size = Path(file).stat().st_size if Path(file).exists() else None
+        path = file.path
+        size = path.stat().st_size if path.exists() else None
         received = "no such file" if size is None else f"{size} bytes: {str(error).rstrip('.')}"
         raise LoaderError(
-            f"Expected a complete parquet file at {file}. Received: {received}. "
+            f"Expected a complete parquet file at {path}. Received: {received}. "
             'Write the file again, or leave it out with on_bad_files="skip".'
         ) from error
+    return footer
 
 
 def _types_of(file: str, schema: Any, columns: Sequence[str]) -> dict[str, ColumnType]:
@@ -238,12 +231,12 @@ def _column_type(file: str, name: str, arrow_type: Any) -> ColumnType:
 
 
 def _check_drift(
-    file: str, found: dict[str, ColumnType], files: Sequence[str], types: dict[str, ColumnType]
+    file: str, found: dict[str, ColumnType], first: str, types: dict[str, ColumnType]
 ) -> None:
     for name, expected in types.items():
         if found[name] != expected:
             raise LoaderError(
-                f"Expected column {name!r} as {expected} in {file}, as in {files[0]}. "
+                f"Expected column {name!r} as {expected} in {file}, as in {first}. "
                 f"Received: {found[name]}. Write all files with one schema."
             )
 

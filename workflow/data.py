@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -12,16 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from .dtypes import SchemaError
+from .dataset import DataFile, data_files, published
 from .errors import WorkflowError
-from .expressions.arrays import FormatError, read_json
 from .frames import read_frame
 from .parquet import ParquetTable, data_errors
 from .parquet_file import ParquetFile
 from .schema import Schema
-
-# Of a name that pandas and pyarrow pass over when they read the folder.
-SCHEMA_FILE = "_schema.json"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Source:
         if paths is None:
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
-        files = ParquetTable([ParquetFile.read(file) for file in parquet_files(paths)])
+        files = ParquetTable([_read(file) for file in parquet_files(paths)])
         return cls(files.scan(), files.conflicts, files, schema=_schema_beside(data))
 
     @property
@@ -160,32 +155,25 @@ def _paths(data: Any) -> list[Any] | None:
 
 def _schema_beside(data: Any) -> Schema | None:
     """The schema that `transform_to_parquet` wrote into a folder of parquet, if there is one."""
-    if not isinstance(data, str | os.PathLike) or not (path := Path(data) / SCHEMA_FILE).is_file():
-        return None
-    try:
-        document = read_json(path)
-        return Schema.from_json(document["columns"])
-    except (FormatError, SchemaError, KeyError, TypeError) as error:
-        raise WorkflowError(f"{path} is no schema of a data set: {error}") from error
+    manifest = published(Path(data)) if isinstance(data, str | os.PathLike) else None
+    return None if manifest is None else manifest.schema
 
 
-def parquet_files(paths: Any) -> list[Path]:
+def parquet_files(paths: Any) -> list[DataFile]:
     """The files that a path, a folder, a glob or a list of these names, in order.
 
     Raises:
-        WorkflowError: one of them matches no file.
+        WorkflowError: one of them matches no file, or is no data set; see `data_files`.
     """
     if isinstance(paths, list | tuple) and paths:
         return [file for path in paths for file in parquet_files(path)]
     if not isinstance(paths, str | os.PathLike):
         raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
-    path = Path(paths)
-    if path.is_dir():
-        found = sorted(path.glob("*.parquet"))
-    elif path.is_file():
-        found = [path]
-    else:
-        found = sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207 - absolute patterns too
-    if not found:
-        raise WorkflowError(f"No parquet file matches {str(paths)!r}.")
-    return found
+    return data_files(paths)
+
+
+def _read(file: DataFile) -> ParquetFile:
+    file.expect_size()
+    footer = ParquetFile.read(file.path)
+    file.expect_rows(sum(footer.groups))
+    return footer

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import polars as pl
 
-from .data import SCHEMA_FILE
+from .dataset_run import run_into
 from .engine import rows_on_gpu
 from .errors import WorkflowError
 from .gpu import RowsOnGpu
@@ -59,6 +57,25 @@ class ParquetSink:
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise WorkflowError(f"Expected a seed from 0. Received: {self.seed!r}.")
 
+    def expect_outside(self, data: Any) -> None:
+        """Refuse a folder inside the data, which would then be read with the data.
+
+        Args:
+            data: what `Workflow.fit` takes.
+
+        Raises:
+            WorkflowError: it lies inside a folder that the data names.
+        """
+        for path in data if isinstance(data, list | tuple) else [data]:
+            if not isinstance(path, str | os.PathLike) or not Path(path).is_dir():
+                continue
+            if self.folder.resolve().is_relative_to(Path(path).resolve()):
+                raise WorkflowError(
+                    f"Expected a folder outside of the data, which is {str(path)!r} with all folders "
+                    f"inside. Received: {self.folder}. Write beside it, or name the data by a "
+                    "pattern such as folder/*.parquet."
+                )
+
     def write(self, frames: Iterable[pl.DataFrame], schema: Schema) -> list[Path]:
         """Write `part-00000.parquet` and so on, and `_schema.json`.
 
@@ -67,10 +84,10 @@ class ParquetSink:
             schema: of the frames.
 
         Raises:
-            WorkflowError: the folder holds parquet files already.
+            WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with self._scratch() as scratch:
-            return self._publish(self._write_frames(frames, scratch), schema)
+        with run_into(self.folder) as run:
+            return run.publish(self._write_frames(frames, run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
         """Write the same of files that the workers of a cluster have written, rows in order.
@@ -80,19 +97,17 @@ class ParquetSink:
             schema: of the files.
 
         Raises:
-            WorkflowError: the folder holds parquet files already.
+            WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with self._scratch() as scratch:
-            # Who may write to the folder may do so there: workers may run as other users.
-            scratch.chmod(self.folder.stat().st_mode)
-            written = write(scratch)
+        with run_into(self.folder) as run:
+            written = write(run.scratch)
             if self.seed is not None:
                 # The same rows in the same frames as on one machine, so the same order.
-                ordered = scratch / "ordered"
+                ordered = run.scratch / "ordered"
                 ordered.mkdir()
                 written = [path.rename(ordered / path.name) for path in written]
-                written = self._write_frames(map(pl.read_parquet, written), scratch)
-            return self._publish(written, schema)
+                written = self._write_frames(map(pl.read_parquet, written), run.scratch)
+            return run.publish(written, schema)
 
     def write_file(self, frame: pl.DataFrame, scratch: Path, number: int) -> Path:
         """Write the rows of the file of a number into a folder."""
@@ -109,13 +124,13 @@ class ParquetSink:
             schema: of the queries.
 
         Raises:
-            WorkflowError: the folder holds parquet files already.
+            WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with self._scratch() as scratch, rows_on_gpu() as make:
-            write = partial(self._write_query, scratch, make)
+        with run_into(self.folder) as run, rows_on_gpu() as make:
+            write = partial(self._write_query, run.scratch, make)
             # One query's files are written while the next one is computed.
             written = in_order(write, enumerate(queries), 2)
-            return self._publish([path for paths in written for path in paths], schema)
+            return run.publish([path for paths in written for path in paths], schema)
 
     @property
     def may_write_on_gpu(self) -> bool:
@@ -130,24 +145,6 @@ class ParquetSink:
     def rows_per_query(self) -> int:
         """The rows of several whole files, so that what a query takes to begin counts little."""
         return max(1, ROWS_ON_GPU // self.rows_per_file) * self.rows_per_file
-
-    def _publish(self, written: Sequence[Path], schema: Schema) -> list[Path]:
-        document = {"format": 1, "columns": schema.to_json()}
-        (self.folder / SCHEMA_FILE).write_text(json.dumps(document, indent=1))
-        return [part.rename(self.folder / part.name) for part in written]
-
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """A folder to write to, so that a failure leaves nothing half done."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise WorkflowError(f"{self.folder} is a file. Write to a folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if any(self.folder.glob("*.parquet")):
-            raise WorkflowError(
-                f"{self.folder} holds parquet files already. Remove them, or write to another folder."
-            )
-        with tempfile.TemporaryDirectory(prefix=".parts-", dir=self.folder) as scratch:
-            yield Path(scratch)
 
     def _write_frames(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
         files = cut(frames, self.rows_per_file)

@@ -198,7 +198,9 @@ class Workflow(FittedGraph, Drawn):
 
         Args:
             data: what `fit` takes.
-            folder: where the files go; made if missing, and it must hold no parquet yet.
+            folder: where the files go; made if missing, and it must hold no parquet yet. They
+                are there together with `_schema.json`, which names them, or not at all; what a
+                killed run left is removed.
             rows_per_file: the rows of a file; the last one may have fewer.
             compression: "snappy", "zstd", "lz4" or "uncompressed".
             shuffle: put the rows into a random order, over all files; every order is equally
@@ -214,7 +216,7 @@ class Workflow(FittedGraph, Drawn):
 
         Raises:
             WorkflowError: the data is not what `fit` has seen, a setting makes no sense, or the
-                folder holds parquet files already.
+                folder holds parquet files already, lies inside the data, or is being written to.
 
         Example:
             >>> import tempfile
@@ -227,6 +229,7 @@ class Workflow(FittedGraph, Drawn):
             [[3, 3], [4]]
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
+        sink.expect_outside(data)
         return write_outputs(self, sink, Source.of(data), engine, client)
 
     def fit_transform_to_parquet(
@@ -244,6 +247,7 @@ class Workflow(FittedGraph, Drawn):
     ) -> list[Path]:
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
+        sink.expect_outside(data)
         source = self._training_source(data, schema, engine)
         self._fit(source, schema, engine, client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):

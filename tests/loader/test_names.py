@@ -1,11 +1,10 @@
 """Which columns a loader takes: as named, as tagged, or as feature columns say."""
 
-import json
-
 import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
+from workflow.dataset import DataFile, Manifest
 from workflow.schema import ColumnSchema, Schema, Tags
 
 TAGGED = Schema(
@@ -30,16 +29,19 @@ def test_tags_of_a_given_schema(folder):
 
 
 def test_tags_of_the_schema_beside_the_files(ratings, tmp_path):
-    ratings.write_parquet(tmp_path / "0.parquet")
-    content = {"format": 1, "columns": TAGGED.to_json()}
-    (tmp_path / "_schema.json").write_text(json.dumps(content))
+    file = tmp_path / "0.parquet"
+    ratings.write_parquet(file)
+    manifest = Manifest(TAGGED, (DataFile(file, ratings.height, file.stat().st_size),))
+    (tmp_path / "_schema.json").write_bytes(manifest.to_text())
     for paths in (tmp_path, str(tmp_path / "*.parquet"), [tmp_path / "0.parquet"]):
         assert columns(KerasSequenceLoader(paths, 10)) == (["userId", "genres", "price"], "int8")
     named = KerasSequenceLoader(tmp_path, 10, cat_names=["movieId"])
     assert columns(named) == (["movieId"], "int8")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 2, "columns": []}', '{"format": 1}'])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"format": 2, "columns": [], "files": {}}', '{"format": 1}']
+)
 def test_a_schema_file_that_makes_no_sense(ratings, tmp_path, content):
     ratings.write_parquet(tmp_path / "0.parquet")
     (tmp_path / "_schema.json").write_text(content)

@@ -27,6 +27,8 @@ def client(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
     random = np.random.default_rng(0)
     for number in range(11):
         frame = pl.DataFrame(
@@ -37,8 +39,8 @@ def folder(tmp_path):
                 "rating": random.integers(1, 6, 500).astype(float),
             }
         )
-        frame.write_parquet(tmp_path / f"{number:02}.parquet")
-    return tmp_path
+        frame.write_parquet(folder / f"{number:02}.parquet")
+    return folder
 
 
 def make():

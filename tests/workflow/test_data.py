@@ -49,7 +49,8 @@ def test_pandas_is_taken_with_its_nulls():
 
 def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
     ratings.write_parquet(tmp_path / "a[1].parquet")
-    assert parquet_files(tmp_path / "a[1].parquet") == [tmp_path / "a[1].parquet"]
+    [file] = parquet_files(tmp_path / "a[1].parquet")
+    assert file.path == tmp_path / "a[1].parquet"
     assert as_lazy_frame(str(tmp_path / "a[1].parquet")).collect().equals(ratings)
 
 
@@ -123,8 +124,12 @@ def test_parquet_has_the_rows_in_order_and_a_schema(tmp_path):
     assert [pl.read_parquet(file).height for file in files] == [3000, 3000, 3000, 1000]
     assert pl.read_parquet(files).equals(workflow.transform(rows).collect())
     document = json.loads((tmp_path / "out" / "_schema.json").read_text())
-    assert document["format"] == 1
+    assert document["format"] == 2
     assert Schema.from_json(document["columns"]) == workflow.output_schema
+    assert document["files"] == {
+        file.name: {"rows": rows, "bytes": file.stat().st_size}
+        for file, rows in zip(files, [3000, 3000, 3000, 1000], strict=True)
+    }
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
         "_schema.json",
         *(f.name for f in files),

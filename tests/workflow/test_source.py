@@ -128,7 +128,7 @@ def test_a_file_that_arrives_during_fit_is_read_by_no_operator(prices, between):
     for use in (
         lambda: phases().fit(prices).transform(sorted(prices.glob("[012].parquet"))).collect(),
         lambda: phases().fit_transform(prices).collect(),
-        lambda: pl.read_parquet(phases().fit_transform_to_parquet(prices, prices / "out")),
+        lambda: pl.read_parquet(phases().fit_transform_to_parquet(prices, prices.with_name("out"))),
     ):
         between.append(lambda: late.write_parquet(prices / "9.parquet"))
         made = use()
@@ -149,7 +149,7 @@ def test_a_file_that_changes_during_fit_is_named(prices, between, change, receiv
     for number, use in enumerate(
         (
             lambda: phases().fit(prices),
-            lambda: phases().fit_transform_to_parquet(prices, prices / "out"),
+            lambda: phases().fit_transform_to_parquet(prices, prices.with_name("out")),
         )
     ):
         between.append(lambda number=number: change(prices / f"{number}.parquet"))
