@@ -27,8 +27,9 @@ class HashedCross(Operator):
     The columns stand in groups on the left, and each group makes one column: `[["a", "b"]]` makes
     `a_X_b`. Where none stands in a group, as in `["a", "b"]`, all of them are crossed. The values
     are hashed as `HashBucket` hashes them, each with its place in the group, so that (1, 2) and
-    (2, 1) are two combinations, and so are (1, 1) and (2, 2). A null is a value of its own. The id is the sum of the hashes, in which a place (0, 1, ...) is the seed and a null
-    is -1, as an int64 that wraps round, modulo `num_buckets`, which is the column's `cardinality`.
+    (2, 1) are two combinations, and so are (1, 1) and (2, 2). A null is a value of its own. The id
+    is the sum of the hashes, in which a place (0, 1, ...) is the seed and a null is -1, as an int64
+    that wraps round, modulo `num_buckets`, which is the column's `cardinality`.
 
     A model with hashed strings cannot be served with the runtimes `onnx` and `fused_onnx`, since
     ONNX has no operator for the bytes of a string.
