@@ -87,7 +87,7 @@ class EnsembleClient:
 
         Values are converted only where nothing is lost; otherwise the error names the column. In
         pandas NaN, NA and None are null, in Polars null, in lists None. Dates and times become
-        microseconds since 1970-01-01 UTC where the model takes those. Columns that the model does
+        microseconds since 1970-01-01 where the model takes those. Columns that the model does
         not take are left out. A table with more rows than the model takes at once is sent in
         parts, one after another.
 

@@ -54,7 +54,7 @@ class Contract:
     @cached_property
     def plain_groups(self) -> tuple[Group, ...]:
         """The inputs that are looked at together."""
-        return groups_of(self.inputs)
+        return groups_of(column for column in self.inputs if not column.time)
 
     @cached_property
     def row(self) -> RowReader:

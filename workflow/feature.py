@@ -30,7 +30,7 @@ class Feature:
             name: the feature's name.
             expression: how it is computed.
             like: a column whose tags, and properties but for facts about values, it inherits.
-            changes: `tags` to add, `properties` to set.
+            changes: `tags` to add, `properties` to set, and `time` where the values are times.
         """
         type_ = expression.type
         tags = add_tags(like.tags if like else (), changes.get("tags", ()))
@@ -38,7 +38,15 @@ class Feature:
         properties |= changes.get("properties", {})
         return cls(
             expression,
-            ColumnSchema(name, type_.dtype, type_.is_list, type_.nullable, tags, properties),
+            ColumnSchema(
+                name,
+                type_.dtype,
+                type_.is_list,
+                type_.nullable,
+                tags,
+                properties,
+                changes.get("time", ""),
+            ),
         )
 
 

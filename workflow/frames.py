@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -79,8 +81,24 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
     return _read(
         "the dict",
         list(columns),
-        lambda names: pl.DataFrame({name: columns[name] for name in names}),
+        lambda names: pl.DataFrame({name: _values(columns[name]) for name in names}),
     )
+
+
+def _values(values: Any) -> Any:
+    """Python's times as Polars has them; of numpy's in a list it would take any unit for another.
+
+    Raises:
+        TypeError: there are times with a zone and without, of which Polars would drop the zone.
+    """
+    if not isinstance(values, list | tuple):
+        return values
+    if any(isinstance(value, np.datetime64) for value in values):
+        array = np.array([np.datetime64("NaT") if v is None else v for v in values])
+        return array.astype("datetime64[us]") if array.dtype.str[4:-1] in "smh" else array
+    if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
+        raise TypeError("it holds times with a zone and without")
+    return values
 
 
 def _of_pandas(frame: Any) -> Frame:

@@ -16,8 +16,9 @@ from .frames import polars_errors
 from .graph import Node
 from .parquet import inner_type
 from .resolution import columns_read
-from .schema import ColumnSchema, Schema
+from .schema import ColumnSchema, Schema, are_alike_times
 from .selection import listed
+from .times import remedy
 
 
 def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> Schema:
@@ -66,7 +67,8 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     """Data held to what `fit` has seen: each column of the same kind, of any width.
 
     Whole numbers may be floats, as pandas makes them of integers beside nulls, NaN being null;
-    and floats may be whole numbers.
+    and floats may be whole numbers. Dates are dates, times without a zone are such times of any
+    unit, and times with one have any zone: the moment counts.
 
     Raises:
         WorkflowError: a column is missing or of another kind, or a float of a column of integers
@@ -77,7 +79,9 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     missing = [name for name in inputs if name not in have]
     if missing:
         raise WorkflowError(
-            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}."
+            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}. "
+            "Where new data have none, as a label, transform them with "
+            f"workflow.remove_inputs([{', '.join(map(repr, missing))}])."
         )
     for column in inputs.columns:
         _expect_kind(column, have[column.name])
@@ -162,15 +166,18 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
         return
     try:
         have = column_schema(column.name, received)
-        same = {have.info.kind, column.info.kind} <= {"int", "uint", "float"}
-        same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
     except SchemaError:
-        same = False
-    # Numbers may be the microseconds of a column of dates, but dates are no numbers of the user's own.
-    if not same or have.is_time > column.is_time:
-        raise WorkflowError(
-            f"Expected column {column.name!r} as {column}, as in fit. Received: {received}."
-        )
+        raise _unlike(column, str(received)) from None
+    same = {have.info.kind, column.info.kind} <= {"int", "uint", "float"}
+    same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
+    if not same or not are_alike_times(column.time, have.time):
+        of_times = have.time and str(have.with_(nullable=False))
+        raise _unlike(column, of_times or str(received), remedy(column.time, have.time, have.dtype))
+
+
+def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:
+    text = f"Expected column {column.name!r} as {column}, as in fit. Received: {received}. {advice}"
+    return WorkflowError(text.rstrip())
 
 
 def _expect_whole(column: ColumnSchema, frame: pl.LazyFrame, most: int) -> None:

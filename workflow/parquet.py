@@ -19,6 +19,7 @@ from .errors import WorkflowError
 from .expressions.series import column_schema, polars_dtype
 from .frames import first_line
 from .parquet_file import ParquetFile
+from .schema import NAIVE, are_alike_times
 
 # Reads that are under way when one of them fails: as many as there are threads that read, and more.
 RECENT = 16
@@ -286,10 +287,11 @@ def _common_scalar(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
         a, b = column_schema("", one), column_schema("", other)
     except SchemaError:
         return None
-    if a.is_list or b.is_list or a.is_time != b.is_time:
+    if a.is_list or b.is_list or not are_alike_times(a.time, b.time):
         return None
-    if a.is_time:
-        return pl.Datetime("us")
+    if a.time:
+        # What is of no one zone is in UTC.
+        return pl.Datetime("us", None if a.time == NAIVE else a.time if a.time == b.time else "UTC")
     return polars_dtype(a.dtype) if a.dtype == b.dtype else _common_number(a.dtype, b.dtype)
 
 

@@ -30,6 +30,37 @@ class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
     LIST = "list"
 
 
+# What `ColumnSchema.time` says besides the names of time zones.
+DATE, NAIVE = "date", "naive"
+
+
+def time_name(time: str) -> str:
+    """A kind of time as people write it.
+
+    Args:
+        time: as `ColumnSchema.time` has it.
+
+    Example:
+        >>> time_name("date"), time_name("naive"), time_name("Asia/Tokyo")
+        ('date', 'datetime[us]', 'datetime[us, Asia/Tokyo]')
+    """
+    return {"": "", DATE: DATE, NAIVE: "datetime[us]"}.get(time, f"datetime[us, {time}]")
+
+
+def are_alike_times(one: str, other: str) -> bool:
+    """Whether two kinds of time can be compared: those of any two zones can, being moments.
+
+    Args:
+        one: as `ColumnSchema.time` has it; "" where there are no times.
+        other: the same.
+
+    Example:
+        >>> are_alike_times("UTC", "Asia/Tokyo"), are_alike_times("UTC", "naive")
+        (True, False)
+    """
+    return one == other or {one, other}.isdisjoint({"", DATE, NAIVE})
+
+
 @dataclass(frozen=True)
 class ColumnSchema:
     """A column: its name, element type and shape, and what is known of its values.
@@ -41,8 +72,11 @@ class ColumnSchema:
         nullable: whether a row (for a list column: an element) may be null.
         tags: values of `Tags`, or the user's own words.
         properties: JSON-able facts: `cardinality` (rows that an embedding table needs),
-            `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}), and
-            `time_unit` "us" where int64 counts microseconds since 1970-01-01 UTC.
+            `embedding_size`, `domain` ({"min", "max"}) and `value_count` ({"min", "max"}).
+        time: where int64 counts the microseconds since 1970-01-01 of dates or times, of which
+            kind these are: "date", "naive" (a time of no zone, counted as if it were UTC's), or
+            the name of a time zone, such as "Europe/Berlin" (counted from 1970-01-01 UTC,
+            whatever the zone). "" where there are no times.
 
     Example:
         >>> ColumnSchema("genres", "int64", is_list=True).dtype
@@ -55,17 +89,20 @@ class ColumnSchema:
     nullable: bool = True
     tags: tuple[str, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
+    time: str = ""
 
     def __post_init__(self) -> None:
         _expect_name(self.name)
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
+        if self.dtype != "int64":  # Times that were cast are numbers.
+            object.__setattr__(self, "time", "")
         tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in self.tags)
         object.__setattr__(self, "tags", tuple(dict.fromkeys(tags)))
 
     @property
     def is_time(self) -> bool:
-        """Whether the column holds dates or times, as microseconds since 1970-01-01 UTC."""
-        return bool(self.dtype == "int64" and self.properties.get("time_unit") == "us")
+        """Whether the column holds dates or times."""
+        return bool(self.time)
 
     @property
     def info(self) -> DType:
@@ -89,6 +126,7 @@ class ColumnSchema:
             "nullable": self.nullable,
             "tags": list(self.tags),
             "properties": dict(self.properties),
+            "time": self.time,
         }
 
     @classmethod
@@ -105,6 +143,7 @@ class ColumnSchema:
             "nullable": bool,
             "tags": list,
             "properties": dict,
+            "time": str,
         }
         if not isinstance(data, dict) or data.keys() != wanted.keys():
             raise SchemaError(
@@ -122,9 +161,9 @@ class ColumnSchema:
         return cls(**{**data, "tags": tuple(data["tags"])})
 
     def __str__(self) -> str:
-        """The type as people write it, for example `list[int64]?`."""
-        kind = f"list[{self.dtype}]" if self.is_list else self.dtype
-        return kind + ("?" if self.nullable else "")
+        """The type as people write it, for example `list[int64]?` or `datetime[us, UTC]`."""
+        element = time_name(self.time) or self.dtype
+        return (f"list[{element}]" if self.is_list else element) + ("?" if self.nullable else "")
 
 
 class Schema(Mapping[str, ColumnSchema]):

@@ -39,7 +39,7 @@ OWN = frozenset(
     for tag in (Tags.USER_ID, Tags.ITEM_ID, Tags.TARGET, Tags.TIME, Tags.CATEGORICAL, Tags.LIST)
 )
 # Properties that say something of the values, and end with them.
-FACTS = frozenset({"cardinality", "domain", "embedding_size", "time_unit"})
+FACTS = frozenset({"cardinality", "domain", "embedding_size"})
 
 
 def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ import numpy as np
 
 from .dtypes import DTYPES, SchemaError, dtype_of
 from .expressions.column import Array, Column
-from .schema import ColumnSchema
+from .schema import ColumnSchema, time_name
 
 NULL_STRING = b"\xff"
 VALUES, NNZS = "__values", "__nnzs"
@@ -52,8 +52,8 @@ class WireColumn:
         nullable: whether null can be sent, in the encoding that `null_code` names.
         nnzs_dtype: for "flat" and "padded", the dtype of the row lengths.
         width: the columns of a "fixed" list; of a "padded" one None where each request chooses.
-        is_time: whether the values are microseconds since 1970-01-01 UTC, so that a client can
-            be given dates.
+        time: of which kind the dates or times are, whose microseconds since 1970-01-01 the values
+            count: "date", "naive" or the name of a time zone, see `ColumnSchema`. "" for none.
 
     Example:
         >>> WireColumn("genres", "int64", "flat").tensors
@@ -66,7 +66,7 @@ class WireColumn:
     nullable: bool = False
     nnzs_dtype: str = "int64"
     width: int | None = None
-    is_time: bool = False
+    time: str = ""
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
@@ -88,6 +88,11 @@ class WireColumn:
             raise SchemaError(
                 f"Column {self.name!r} is bool, which has no code for null. Cast it to int8."
             )
+
+    @property
+    def element(self) -> str:
+        """The type of the elements as people write it: a dtype, or "datetime[us]" and the like."""
+        return time_name(self.time) or self.dtype
 
     @property
     def tensors(self) -> dict[str, str]:
@@ -128,7 +133,7 @@ def _is_width(width: Any, layout: str) -> bool:
 def wire_column(column: ColumnSchema, nullable: bool) -> WireColumn:
     """The wire form of a schema's column."""
     layout = "flat" if column.is_list else "scalar"
-    return WireColumn(column.name, column.dtype, layout, nullable, is_time=column.is_time)
+    return WireColumn(column.name, column.dtype, layout, nullable, time=column.time)
 
 
 def null_code(dtype: str) -> Any:

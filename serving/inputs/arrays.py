@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from serving.inputs.cast import cast, refused
-from serving.inputs.times import from_datetimes, from_python
+from serving.inputs.times import from_datetimes, from_values
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
 from workflow.wire import WireColumn
@@ -19,7 +19,8 @@ ROW_TYPES = (list, tuple, np.ndarray)
 def from_array(column: WireColumn, data: Array) -> Column:
     """A column from an array: (N,) or (N, 1) for scalars, (N, k) for lists of length k.
 
-    Object arrays are read as lists of Python values. A masked value is null.
+    Object arrays are read as lists of Python values. A masked value is null, and so is a NaN among
+    integers.
 
     Raises:
         DtypeError: another shape, or values that the column cannot hold.
@@ -35,21 +36,31 @@ def from_array(column: WireColumn, data: Array) -> Column:
     if isinstance(data, np.ma.MaskedArray):
         valid = ~np.broadcast_to(data.mask, data.shape).reshape(-1)
     values = np.asarray(data).reshape(-1)
-    if column.is_time and values.dtype.kind == "M":
-        values, present = from_datetimes(values)
-        valid = present if valid is None or present is None else valid & present
-    elif values.dtype.kind in "SU":
+    lengths = np.full(len(data), data.shape[1], np.int64) if is_list else None
+    if column.time and values.dtype.kind == "M":
+        values, present = from_datetimes(column, values)
+        return Column(values, _both(valid, present), lengths)
+    if values.dtype.kind in "SU":
         values = from_list(WireColumn(column.name, column.dtype), values.tolist()).array
     elif values.dtype.kind not in "biuf":
         raise refused(column, values.dtype, "Convert the column first.")
-    lengths = np.full(len(data), data.shape[1], np.int64) if is_list else None
+    elif values.dtype.kind == "f" and DTYPES[column.dtype].is_integer:
+        nan = np.isnan(values)
+        valid = _both(valid, ~nan if nan.any() else None)
     return Column(cast(column, values, valid), valid, lengths)
+
+
+def _both(one: Array | None, other: Array | None) -> Array | None:
+    """Where values are present, by two masks; None where all are."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one & other
 
 
 def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
     """A column from Python values: numbers, strings or None, and for a list column rows of them.
 
-    A NaN among integers is null: that is how pandas and numpy write it.
+    A NaN among integers, strings or times is null: that is how pandas and numpy write it.
 
     Raises:
         DtypeError: rows where scalars are expected or the other way round, or values that the
@@ -66,17 +77,23 @@ def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
         if not isinstance(items, ROW_TYPES):
             raise refused(column, f"{items!r} in row {row}", "Send a list for each row, or None.")
         lengths[row] = len(items)
-        elements.extend(items.tolist() if isinstance(items, np.ndarray) else items)
+        elements.extend(_python(items) if isinstance(items, np.ndarray) else items)
     values, valid = _flat(column, elements)
     return Column(values, valid, lengths)
 
 
+def _python(items: Array) -> Iterable[Any]:
+    """The elements of an array as Python's own; times stay numpy's, which would make integers of some."""
+    return items if items.dtype.kind in "mM" else items.tolist()
+
+
 def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]:
     """Values of one dtype, zero or "" where null, and where they are not null."""
-    whole = column.dtype not in ("string", "float32", "float64")
-    plain = map(from_python, data) if column.is_time else data
-    values = [value.item() if isinstance(value, np.generic) else value for value in plain]
-    present = [value is not None and not (whole and _is_nan(value)) for value in values]
+    if column.time:
+        return from_values(column, data)
+    is_float = DTYPES[column.dtype].kind == "float"
+    values = [value.item() if _is_plain(value) else value for value in data]
+    present = [value is not None and (is_float or not _is_nan(value)) for value in values]
     valid = None if all(present) else np.array(present, bool)
     zero = "" if column.dtype == "string" else 0
     filled = [value if here else zero for value, here in zip(values, present, strict=True)]
@@ -88,6 +105,11 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
     if float not in kinds:
         return _integers(column, filled), valid
     return _floats(column, filled), valid
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is numpy's, and no time, of which `item` would make an integer."""
+    return isinstance(value, np.generic) and value.dtype.kind not in "mM"
 
 
 def _is_nan(value: Any) -> bool:

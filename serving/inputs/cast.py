@@ -8,6 +8,7 @@ import numpy as np
 
 from serving.errors import DtypeError
 from workflow.expressions.column import Array
+from workflow.times import remedy
 from workflow.wire import WireColumn
 
 # Above this a whole number may have no float64 of its own.
@@ -17,7 +18,7 @@ EXACT_FLOAT64 = 2**53
 def refused(column: WireColumn, received: Any, advice: str = "") -> DtypeError:
     """The error for a column whose data cannot be sent, to be raised by the caller."""
     lists = "lists of " if column.is_list else ""
-    message = f"Column {column.name!r}: expected {lists}{column.dtype}. Received: {received}."
+    message = f"Column {column.name!r}: expected {lists}{column.element}. Received: {received}."
     return DtypeError("INVALID_INPUT", f"{message} {advice}".strip())
 
 
@@ -33,13 +34,20 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
         Shape (N,), the column's numpy dtype.
 
     Raises:
-        DtypeError: the dtype is of another kind, or a value does not fit.
+        DtypeError: the dtype is of another kind, as numbers are for times, or a value does not fit.
 
     Example:
         >>> cast(WireColumn("userId", "int32"), np.array([1, 2]), None).dtype
         dtype('int32')
     """
     target = np.dtype(object if column.dtype == "string" else column.dtype)
+    if column.time:
+        kind = "string" if values.dtype.kind == "O" else "int64"
+        raise refused(
+            column,
+            "strings" if kind == "string" else values.dtype,
+            remedy(column.time, "", kind),
+        )
     if values.dtype == target:
         return values
     real = values if valid is None else values[valid]

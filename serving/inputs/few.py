@@ -116,6 +116,8 @@ def _missing() -> frozenset[type]:
 
 def classes_of(column: WireColumn) -> frozenset[Any]:
     """The classes, as `class_of` gives them, whose values Python's own stand for."""
+    if column.time:
+        return frozenset()
     kind = DTYPES[column.dtype].kind
     same = _ALIKE.get(kind, (kind,))
     classes = (getattr(pl, info.polars) for info in DTYPES.values() if info.kind in same)

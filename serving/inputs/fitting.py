@@ -24,7 +24,7 @@ _NUMBERS = {int, float, type(None)}
 def fitting(column: WireColumn, values: Sequence[Any]) -> Sequence[Any] | None:
     """Values as the dtype of a column takes them, null as its code; None where one does not fit.
 
-    A NaN among integers is null: that is how pandas and numpy write it.
+    A NaN among integers is null: that is how pandas and numpy write it. Times are left to others.
 
     Args:
         column: a scalar column.
@@ -40,6 +40,8 @@ def fitting(column: WireColumn, values: Sequence[Any]) -> Sequence[Any] | None:
         >>> fitting(WireColumn("title", "string"), ["Jumanji"])
         [b'Jumanji']
     """
+    if column.time:
+        return None
     kinds, kind = set(map(type, values)), DTYPES[column.dtype].kind
     if kind == "string":
         return _texts(column, values, kinds)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from serving.inputs.arrays import from_list
 from serving.inputs.cast import cast, refused
+from serving.inputs.polars import from_polars
 from serving.inputs.times import from_datetimes
 from workflow.expressions.column import Column
 from workflow.wire import WireColumn
@@ -19,10 +21,14 @@ def from_pandas(column: WireColumn, series: pd.Series) -> Column:
         DtypeError: a dtype or value that the column cannot hold.
     """
     dtype = series.dtype
-    if column.is_time and dtype.kind == "M":
-        utc = series if isinstance(dtype, np.dtype) else series.dt.tz_convert(None)
-        values, valid = from_datetimes(utc.to_numpy())
-        return Column(values, valid)
+    if isinstance(dtype, pd.ArrowDtype):
+        # As training reads it: of Arrow's types there are more than pandas has words for.
+        return from_polars(column, pl.from_pandas(series))
+    if column.time and isinstance(dtype, pd.DatetimeTZDtype):
+        utc = series.dt.tz_convert(None).to_numpy()
+        return Column(*from_datetimes(column, utc, str(dtype.tz)))
+    if column.time and dtype.kind == "M":
+        return Column(*from_datetimes(column, series.to_numpy()))
     if dtype.kind in "Mm":
         raise refused(
             column, dtype, 'Send what the training table held, e.g. `.astype("int64") // 10**9`.'

@@ -7,14 +7,16 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from serving.inputs.cast import cast, refused
+from serving.inputs.times import expect_time
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
-from workflow.expressions.series import microseconds
+from workflow.expressions.series import column_schema, microseconds
+from workflow.schema import time_name
 from workflow.wire import WireColumn
 
 
 def from_polars(column: WireColumn, series: pl.Series) -> Column:
-    """A column from a Polars series; categoricals are sent as strings.
+    """A column from a Polars series; categoricals are sent as strings, NaN among integers is null.
 
     Raises:
         DtypeError: lists where scalars are expected or the other way round, or a dtype or value
@@ -42,8 +44,11 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
             series = series.cast(pl.String)
         except PolarsError:
             raise refused(column, f"{dtype} that is not UTF-8") from None
-    elif column.is_time and isinstance(dtype, (pl.Date, pl.Datetime)):
+    elif column.time and isinstance(dtype, (pl.Date, pl.Datetime)):
+        time = column_schema(column.name, dtype).time
+        expect_time(column, time, time_name(time))
         series = pl.select(microseconds(pl.lit(series))).to_series()
+        return _values(series)
     elif dtype.is_temporal():
         raise refused(
             column,
@@ -56,12 +61,19 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
         raise refused(column, dtype, "Convert the column first.")
     elif dtype in (pl.Int128, pl.UInt128):
         series = _of_64_bits(column, series)
-    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    elif dtype.is_float() and DTYPES[column.dtype].is_integer:
+        series = series.fill_nan(None)
     if series.dtype == pl.Null:
-        series = series.cast(getattr(pl, DTYPES[column.dtype].polars))
-    zero = "" if series.dtype == pl.String else False if series.dtype == pl.Boolean else 0
-    values = (series if valid is None else series.fill_null(zero)).to_numpy()
+        return _values(series.cast(getattr(pl, DTYPES[column.dtype].polars)))
+    values, valid = _values(series)
     return cast(column, values, valid), valid
+
+
+def _values(series: pl.Series) -> tuple[Array, Array | None]:
+    """The values of a series, zero or "" where null, and where they are not null."""
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    zero = "" if series.dtype == pl.String else False if series.dtype == pl.Boolean else 0
+    return (series if valid is None else series.fill_null(zero)).to_numpy(), valid
 
 
 def _of_64_bits(column: WireColumn, series: pl.Series) -> pl.Series:

@@ -149,8 +149,14 @@ class RowReader:
         return pick
 
 
-def _alike(column: WireColumn) -> tuple[bool, bool, str, bool]:
-    return column.is_list, column.dtype == "string", column.dtype, column.nullable
+def _alike(column: WireColumn) -> tuple[bool, bool, str, bool, bool]:
+    return (
+        column.is_list,
+        column.dtype == "string",
+        column.dtype,
+        column.nullable,
+        bool(column.time),
+    )
 
 
 def _parts(columns: Iterable[WireColumn]) -> list[_Part]:

@@ -1,40 +1,110 @@
-"""Dates and times as a model takes them: microseconds since 1970-01-01 UTC, int64."""
+"""Dates and times as a model takes them: microseconds since 1970-01-01, int64.
+
+The rule is that of training: a date is a date, a time without a zone is such a time, and of a time
+with a zone the moment counts. Anything else would be another time than was meant.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
+from serving.inputs.cast import refused
 from workflow.expressions.column import Array
+from workflow.schema import DATE, NAIVE, are_alike_times, time_name
+from workflow.times import remedy
+from workflow.wire import WireColumn
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KINDS = {"D": DATE, **dict.fromkeys(("h", "m", "s", "ms", "us", "ns"), NAIVE)}
 
 
-def from_datetimes(values: Array) -> tuple[Array, Array | None]:
-    """An array of `datetime64` of any unit in UTC as microseconds, and where it is not NaT.
+def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[Array, Array | None]:
+    """An array of `datetime64` as microseconds, and where it is not NaT; nanoseconds are cut off.
+
+    Args:
+        column: what is expected.
+        values: shape (N,).
+        time: of which kind they are, where the dtype does not say it: the name of a zone, of
+            times in UTC.
+
+    Raises:
+        DtypeError: the column holds times of another kind.
 
     Example:
-        >>> from_datetimes(np.array(["1970-01-02", "NaT"], "datetime64[D]"))[1].tolist()
+        >>> days = np.array(["1970-01-02", "NaT"], "datetime64[D]")
+        >>> from_datetimes(WireColumn("day", "int64", time="date"), days)[1].tolist()
         [True, False]
     """
+    time = time or _KINDS.get(np.datetime_data(values.dtype)[0], "")
+    expect_time(column, time, time_name(time) or str(values.dtype))
     valid = ~np.isnat(values)
     return values.astype("datetime64[us]").astype(np.int64), None if valid.all() else valid
 
 
-def from_python(value: Any) -> Any:
-    """A date or time of Python or numpy as microseconds, anything else as it is; without a zone it is UTC.
+def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array | None]:
+    """Dates or times of Python, numpy or pandas as microseconds, and where they are not missing.
+
+    Raises:
+        DtypeError: one of them is none, or of another kind than the column's.
 
     Example:
-        >>> from_python(date(1970, 1, 2))
-        86400000000
+        >>> from_values(WireColumn("day", "int64", time="date"), [date(1970, 1, 2)])[0].tolist()
+        [86400000000]
     """
+    made = np.zeros(len(values), np.int64)
+    valid = np.ones(len(values), bool)
+    for row, value in enumerate(values):
+        if _is_missing(value):
+            valid[row] = False
+        else:
+            made[row] = _microseconds(column, value, row)
+    return made, None if valid.all() else valid
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or pandas' NA, which is not imported for the question."""
+    if isinstance(value, (float, datetime, np.datetime64)):
+        return bool(value != value)  # noqa: PLR0124
+    return value is None or type(value).__name__ == "NAType"
+
+
+def _microseconds(column: WireColumn, value: Any, row: int) -> int:
+    time = _time_of(value)
+    place = "element" if column.is_list else "row"
+    expect_time(
+        column, time, f"{value!r:.80} ({time_name(time) or type(value).__name__}) in {place} {row}"
+    )
     if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else value.astype("datetime64[us]").astype(np.int64)
+        return int(value.astype("datetime64[us]").astype(np.int64))
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
-    if isinstance(value, date):
-        return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
-    return value
+    return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
+
+
+def _time_of(value: Any) -> str:
+    """The kind of a date or time; that of one with a zone is UTC, since the moment counts."""
+    if isinstance(value, np.datetime64):
+        return _KINDS.get(np.datetime_data(value.dtype)[0], "")
+    if isinstance(value, datetime):
+        return NAIVE if value.tzinfo is None else "UTC"
+    return DATE if isinstance(value, date) else ""
+
+
+def expect_time(column: WireColumn, time: str, received: str) -> None:
+    """Refuse times that are not of the kind of the column's.
+
+    Args:
+        column: what is expected; of times.
+        time: of which kind they are, "" where they are none.
+        received: what they are, for the message.
+
+    Raises:
+        DtypeError: says how to make them such times.
+    """
+    if not time or not are_alike_times(column.time, time):
+        raise refused(column, received, remedy(column.time, time))

@@ -37,9 +37,7 @@ columns_of = st.integers(0, 3).flatmap(
 
 
 def contract(dtypes, nullable):
-    columns = [
-        WireColumn(f"c{n}", d, nullable=n in nullable, is_time=False) for n, d in enumerate(dtypes)
-    ]
+    columns = [WireColumn(f"c{n}", d, nullable=n in nullable) for n, d in enumerate(dtypes)]
     return Contract(tuple(columns), (), (), "", {})
 
 
@@ -194,9 +192,13 @@ def test_nulls_and_whole_floats_of_many_columns(rows, make):
     np.testing.assert_array_equal(request["c2"][:3], np.float32([[0.5], [np.nan], [1.0]]))
 
 
-def test_a_nan_of_polars_is_no_null():
-    with pytest.raises(ClientError, match="Received: float64 with the value nan"):
-        to_requests(contract(["int64"], {0}), pl.DataFrame({"c0": [1.0, float("nan")]}))
+@pytest.mark.parametrize("make", [pl.DataFrame, dict])
+def test_a_nan_among_integers_is_null_as_in_training(make):
+    table = make({"c0": np.array([1.0, float("nan")])})
+    (request,) = to_requests(contract(["int64"], {0}), table)
+    assert request["c0"].tolist() == [[1], [-(2**63)]]
+    with pytest.raises(ClientError, match="Column 'c0' holds a null"):
+        to_requests(contract(["int64"], set()), table)
 
 
 def test_large_whole_numbers_beside_floats_keep_their_digits():
@@ -213,7 +215,7 @@ def test_a_name_that_a_frame_has_twice_is_an_error():
 
 def test_times_are_not_numbers():
     moments = [dt.datetime(1970, 1, 2)]  # noqa: DTZ001 - as a table holds them
-    inputs = (WireColumn("id", "int64"), WireColumn("when", "int64", is_time=True))
+    inputs = (WireColumn("id", "int64"), WireColumn("when", "int64", time="naive"))
     frame = pl.DataFrame({"id": [7], "when": pl.Series(moments, dtype=pl.Datetime("ms"))})
     (request,) = to_requests(Contract(inputs, (), (), "", {}), frame)
     assert request["when"].tolist() == [[86_400_000_000]]

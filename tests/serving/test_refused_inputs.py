@@ -22,7 +22,6 @@ REFUSED = [
     ("int64", pl.Series([2**64, -1]), "int64. Received: Int128 with a value out of range"),
     ("bool", [0, 2], "value 2, out of range"),
     ("int64", np.array([1.5]), "float64 with the value 1.5. Convert the column to int64"),
-    ("int64", np.array([np.nan]), "float64 with the value nan"),
     ("int64", np.array([np.inf]), "float64 with the value inf"),
     ("int64", np.array([2.0**60]), "float64 with the value 1.15"),
     ("int32", np.array([2.0**31]), "value 2147483648, out of range"),

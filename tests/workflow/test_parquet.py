@@ -12,6 +12,7 @@ from workflow import Workflow, WorkflowError, ops
 from workflow.parquet import common_type
 
 IDS = ["userId"] >> ops.Categorify()
+TOKYO = pl.Datetime("us", "Asia/Tokyo")
 
 
 @pytest.fixture
@@ -76,7 +77,12 @@ def test_a_link_to_nowhere_is_named(two):
         (pl.String(), pl.Int64(), None),
         (pl.String(), pl.Categorical(), pl.String()),
         (pl.Null(), pl.String(), pl.String()),
-        (pl.Date(), pl.Datetime("ns", "UTC"), pl.Datetime("us")),
+        (pl.Datetime("ms"), pl.Datetime("ns"), pl.Datetime("us")),
+        (pl.Datetime("ms", "Asia/Tokyo"), pl.Datetime("ns", "Asia/Tokyo"), TOKYO),
+        (TOKYO, pl.Datetime("us", "Europe/Rome"), pl.Datetime("us", "UTC")),
+        (pl.Datetime("us"), TOKYO, None),
+        (pl.Date(), pl.Datetime("us"), None),
+        (pl.List(pl.Date), pl.List(TOKYO), None),
         (pl.Datetime("us"), pl.Int64(), None),
         (pl.List(pl.Int8), pl.List(pl.Int16), pl.List(pl.Int16)),
         (pl.List(pl.Null), pl.List(pl.String), pl.List(pl.String)),

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from workflow.dtypes import DTYPES, SchemaError
-from workflow.schema import ColumnSchema, Schema
+from workflow.schema import DATE, NAIVE, ColumnSchema, Schema
 
 from .column import Array, Column, Strings
 
@@ -35,8 +35,8 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
     if inner in (pl.Categorical, pl.Enum):
         return ColumnSchema(name, "string", is_list=inner is not dtype)
     if inner == pl.Date or isinstance(inner, pl.Datetime):
-        properties = {"time_unit": "us"}
-        return ColumnSchema(name, "int64", is_list=inner is not dtype, properties=properties)
+        time = inner.time_zone or NAIVE if isinstance(inner, pl.Datetime) else DATE
+        return ColumnSchema(name, "int64", is_list=inner is not dtype, time=time)
     raise SchemaError(
         f"Expected column {name!r} as numbers, booleans, strings, dates, or lists of them. "
         f"Received: {dtype}. Cast it before it enters the workflow."
@@ -44,13 +44,30 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
 
 
 def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:
-    """Dates and times of any unit and time zone as microseconds since 1970-01-01 UTC.
+    """Dates and times of any unit as microseconds since 1970-01-01, those with a zone since UTC's.
 
-    Integers are such already and stay what they are.
+    What is shorter than a microsecond is cut off, downwards. Integers stay what they are.
     """
     if is_list:
         return values.cast(pl.List(pl.Datetime("us"))).cast(pl.List(pl.Int64))
     return values.cast(pl.Datetime("us")).cast(pl.Int64)
+
+
+def as_times(values: pl.Expr, time: str, *, is_list: bool = False) -> pl.Expr:
+    """The dates or times that `microseconds` gives, of its result; numbers where there are none.
+
+    Args:
+        values: int64.
+        time: of which kind they are, as `ColumnSchema` has it.
+        is_list: whether they are lists of these.
+    """
+    if not time:
+        return values
+    dtype = pl.Datetime("us", None if time in (DATE, NAIVE) else time)
+    made = values.cast(pl.List(dtype) if is_list else dtype)
+    if time == DATE:
+        made = made.cast(pl.List(pl.Date) if is_list else pl.Date)
+    return made
 
 
 def to_series(column: Column, name: str = "") -> pl.Series:

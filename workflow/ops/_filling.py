@@ -24,7 +24,7 @@ def filled_column(
         WorkflowError: there is a column of the indicator's name.
     """
     schema = feature.schema
-    made = {schema.name: Feature.of(schema.name, value, schema)}
+    made = {schema.name: Feature.of(schema.name, value, schema, time=schema.time)}
     if indicator:
         name = f"{schema.name}_filled"
         require(name not in columns, f"Column {name!r} exists. Rename it.")

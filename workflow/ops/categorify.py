@@ -13,11 +13,12 @@ import polars as pl
 from workflow.checks import expect_known, expect_state, per_column, require
 from workflow.config import IntegerDType
 from workflow.expressions.column import Column
-from workflow.expressions.series import to_column, to_series
+from workflow.expressions.series import column_schema, to_column
 from workflow.feature import Feature, Features
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
 
+from ._times import series_of, time_state
 from ._vocabulary.counts import chosen, counts, merged_counts
 from ._vocabulary.given import given_vocabulary
 from ._vocabulary.grouping import member_names, remaining, vocabularies_of
@@ -168,7 +169,9 @@ class Categorify(Operator):
         for vocabulary in vocabularies:
             name = vocabulary.name
             if name in self._given:
-                state[f"{GIVEN}.{name}"] = to_column(self._given[name], compact_strings=True)
+                keys = f"{GIVEN}.{name}"
+                state[keys] = to_column(self._given[name], compact_strings=True)
+                state |= time_state({keys: column_schema(name, self._given[name].dtype).time})
             else:
                 least = per_column(self.freq_threshold, name, 0)
                 state |= vocabulary.learnt(chosen(partials[name], least, self._most(name)))
@@ -211,14 +214,17 @@ class Categorify(Operator):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Categorify:
         """The operator, with the vocabularies that were given, so that it can be fitted again."""
-        given = {n.removeprefix(f"{GIVEN}."): c for n, c in state.items() if n.startswith(GIVEN)}
-        return cls(vocabs={name: to_series(keys) for name, keys in given.items()}, **config)
+        given = [name for name in state if name.startswith(f"{GIVEN}.")]
+        vocabs = {name.removeprefix(f"{GIVEN}."): series_of(name, state) for name in given}
+        return cls(vocabs=vocabs, **config)
 
-    def meanings(self, output: str, columns: Iterable[str], state: State) -> pl.DataFrame:
+    def meanings(self, output: str, columns: Features, state: State) -> pl.DataFrame:
         """What each id of an output column stands for; see `Workflow.reverse_mapping`."""
         vocabularies = self._vocabularies(columns, state)
         vocabulary = next(v for v in vocabularies if output in v.outputs)
-        return meanings(vocabulary, self._ids(vocabulary, state)[0], state)
+        times = {name: columns[name].schema.time for name in vocabulary.columns}
+        times.setdefault(vocabulary.name, times[vocabulary.columns[0]])
+        return meanings(vocabulary, self._ids(vocabulary, state)[0], state, times)
 
     @property
     def _given(self) -> Mapping[str, pl.Series]:

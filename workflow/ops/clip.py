@@ -61,7 +61,10 @@ class Clip(Operator):
         expect_numbers(self, columns)
         return {
             name: Feature.of(
-                name, feature.expression.clip(self.min_value, self.max_value), feature.schema
+                name,
+                feature.expression.clip(self.min_value, self.max_value),
+                feature.schema,
+                time=feature.schema.time,
             )
             for name, feature in columns.items()
         }

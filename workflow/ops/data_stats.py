@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,11 +12,11 @@ import polars as pl
 
 from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
-from workflow.expressions.series import to_column
+from workflow.expressions.series import as_times, to_column
 from workflow.feature import Features
 from workflow.operator import Example, Operator, Partials, State
 from workflow.operator_node import OperatorNode
-from workflow.schema import ColumnSchema, Schema
+from workflow.schema import ColumnSchema, Schema, time_name
 
 if TYPE_CHECKING:
     from workflow.workflow import Workflow
@@ -28,19 +29,21 @@ class Statistics:
     """What DataStats has learnt of a column; of a list column, of the elements of its rows.
 
     Attributes:
-        dtype: the column's dtype.
+        dtype: the column's dtype, "date" or "datetime[us]" and the like where it holds times.
         cardinality: the number of distinct values, null not counted; None for floats.
-        min: the least value; of strings, the least length in characters. None without a value.
+        min: the least value, a date or datetime of times; of strings, the least length in
+            characters. None without a value.
         max: the greatest value, or length.
-        mean: of values, or of lengths; None without a value.
+        mean: of values, or of lengths, and of times in microseconds since 1970-01-01; None
+            without a value.
         std: their standard deviation (ddof 1); None with fewer than two values.
         per_nan: how many of a hundred values are null or NaN.
     """
 
     dtype: str
     cardinality: int | None
-    min: float | None
-    max: float | None
+    min: float | date | None
+    max: float | date | None
     mean: float | None
     std: float | None
     per_nan: float
@@ -94,7 +97,7 @@ class DataStats(Operator):
             if isinstance(node, OperatorNode) and isinstance(node.operator, DataStats):
                 state = workflow.states[number]
                 for name, feature in workflow.made[node].columns.items():
-                    found[name] = _statistics(name, feature.schema.dtype, state)
+                    found[name] = _statistics(feature.schema, state)
         require(
             bool(found), "The workflow has no DataStats: ['age'] >> ops.DataStats() learns them."
         )
@@ -230,15 +233,17 @@ def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _statistics(name: str, dtype: str, state: State) -> Statistics:
-    least, greatest = state[f"{RANGE}{name}"].array.tolist() or (None, None)
-    moments = state[f"{MOMENTS}{name}"]
+def _statistics(column: ColumnSchema, state: State) -> Statistics:
+    ends = pl.Series(state[f"{RANGE}{column.name}"].array)
+    known = pl.select(as_times(pl.lit(ends), column.time)).to_series()
+    least, greatest = known.to_list() or (None, None)
+    moments = state[f"{MOMENTS}{column.name}"]
     valid = [True] * len(_MOMENTS) if moments.valid is None else moments.valid.tolist()
     have = zip(moments.array.tolist(), valid, strict=True)
     rows, values, cardinality, mean, std = (n if known else None for n, known in have)
     missing = (rows or 0) - (values or 0)
     return Statistics(
-        dtype,
+        time_name(column.time) or column.dtype,
         None if cardinality is None else int(cardinality),
         least,
         greatest,

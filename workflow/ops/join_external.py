@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 import polars as pl
 
 from workflow.checks import require
 from workflow.data import Source
-from workflow.expressions.series import column_schema, to_column, to_series
+from workflow.expressions.series import column_schema, microseconds, to_column
 from workflow.feature import Feature, Features
 from workflow.inputs import with_integers
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import ColumnSchema, Schema
+from workflow.times import unlike_times
+
+from ._times import TIME, series_of, time_of, time_state
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,11 @@ class JoinExternal(Operator):
 
     A key that the table does not have, or null, gives null, and an empty list in a list column.
     The input columns stay. Keys of integers may come as floats, as pandas makes them beside a
-    missing one.
+    missing one. Keys that are times are found where both are of one kind: dates, times without a
+    zone, or times with any zone, of which the moment counts.
+
+    Raises:
+        WorkflowError: keys of times of unlike kinds, or of times and numbers.
 
     Example:
         >>> movies = pl.DataFrame({"movieId": [1, 2], "genres": [["Comedy"], []]})
@@ -66,11 +74,18 @@ class JoinExternal(Operator):
             "title": ["a", "b", None, "é"],
         }
         shops = {"name": ["n", "s", "s"], "open": [True, False, None]}
+        moments = [datetime(2024, 7, n, 12, tzinfo=UTC) for n in (1, 2)]
+        days = {
+            "day": [date(2024, 7, 1), date(2024, 7, 2)],
+            "noon": moments,
+            "noons": [moments, []],
+        }
         keys = {"movie": [20, 10, 99, None, 2**40], "extra": [1.0, 2.0, None, 4.0, 5.0]}
         small = {"movie": pl.Series([20, 10, 99, None], dtype=pl.Int16)}
         return [
             Example(cls(movies, on="movie"), keys, {"movie": [-1], "extra": [0.0]}),
             Example(cls(movies, on="movie", columns_ext=["movie", "genres"]), small),
+            Example(cls(days, on="noon"), {"noon": [moments[1], None, moments[0]]}),
             Example(
                 cls(shops, on="shop", on_ext="name", drop_duplicates_ext=True),
                 {"shop": ["s", None, "n", "zz"]},
@@ -89,7 +104,7 @@ class JoinExternal(Operator):
         """Nothing to merge."""
         return partials
 
-    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002 - partials
         """The table's columns, the key as `key`, the others as `column.<name>`."""
         source = Source.of(self.df_ext)
         types, have = source.frame.collect_schema(), source.names
@@ -100,11 +115,15 @@ class JoinExternal(Operator):
                 name in have,
                 f"The external table has no column {name!r}. It has: {', '.join(have)}.",
             )
-        for name in (key, *names):
-            if name in types:
-                column_schema(name, types[name])  # refuses structs and the like by their names
+        # Refuses structs and the like by their names.
+        schema = Schema(column_schema(name, types[name]) for name in (key, *names) if name in types)
         with source.errors("The external table cannot be read"):
             table = source.select([key, *names]).frame.collect()
+        unlike = unlike_times(
+            f"the key {key!r} of the external table", columns[self.on], schema[key]
+        )
+        require(not unlike, unlike)
+        table = table.select(_numbers(column) for column in schema.columns)
         if table.schema[key].is_float():  # as pandas makes integers beside a missing one
             integers = Schema([ColumnSchema(key, "int64")])
             table = with_integers(table.lazy(), integers).collect()
@@ -118,10 +137,9 @@ class JoinExternal(Operator):
             f"for example {twice.head(1).to_list()}. Set drop_duplicates_ext=True to keep the first row of each.",
         )
         table = table.with_columns(map(_nan_to_null, table.get_columns()))
-        state = {"key": to_column(table[key], compact_strings=True)}
-        return state | {
-            f"column.{name}": to_column(table[name], compact_strings=True) for name in names
-        }
+        parts = {"key": key, **{f"column.{name}": name for name in names}}
+        state = {part: to_column(table[name], compact_strings=True) for part, name in parts.items()}
+        return state | time_state({part: schema[name].time for part, name in parts.items()})
 
     def lower(self, columns: Features, state: State) -> Features:
         """The input columns and, by the key's row in the table, the table's."""
@@ -132,14 +150,14 @@ class JoinExternal(Operator):
         )
         row = columns[self.on].expression.lookup(state["key"])
         joined = dict(columns)
-        for key, table in state.items():
+        for key, table in _tables(state).items():
             if key != "key":
                 name = key.removeprefix("column.")
                 require(
                     name not in columns,
                     f"Column {name!r} is in the data and in the external table. Drop one.",
                 )
-                joined[name] = Feature.of(name, row.gather(table))
+                joined[name] = Feature.of(name, row.gather(table), time=time_of(key, state))
         return joined
 
     @classmethod
@@ -147,11 +165,22 @@ class JoinExternal(Operator):
         """The operator, its table made of the state, so that it can be fitted again."""
         _expect_table(state)
         key = config["on_ext"] or config["on"]
-        names = {k: key if k == "key" else k.removeprefix("column.") for k in state}
+        names = {k: key if k == "key" else k.removeprefix("column.") for k in _tables(state)}
         require(len(set(names.values())) == len(names), "The saved table has a column twice.")
         return cls(
-            pl.DataFrame([to_series(column, names[k]) for k, column in state.items()]), **config
+            pl.DataFrame([series_of(k, state).alias(name) for k, name in names.items()]), **config
         )
+
+
+def _tables(state: State) -> State:
+    return {name: column for name, column in state.items() if not name.startswith(TIME)}
+
+
+def _numbers(column: ColumnSchema) -> pl.Expr:
+    """A column as it is served: times as what they count, of which two may be one."""
+    value = pl.col(column.name)
+    made = microseconds(value, is_list=column.is_list) if column.time else value
+    return made.alias(column.name)
 
 
 def _nan_to_null(series: pl.Series) -> pl.Series:
@@ -163,8 +192,10 @@ def _nan_to_null(series: pl.Series) -> pl.Series:
 
 
 def _expect_table(state: State) -> None:
-    named = all(name == "key" or name.startswith("column.") for name in state)
+    tables = _tables(state)
+    named = all(name == "key" or name.startswith("column.") for name in tables)
+    known = tables.keys() >= {name.removeprefix(TIME) for name in state.keys() - tables.keys()}
     require(
-        named and "key" in state and len({column.rows for column in state.values()}) == 1,
+        named and known and "key" in state and len({c.rows for c in tables.values()}) == 1,
         f"Expected the state of a table, its key and columns of as many rows. Received: {', '.join(state)}.",
     )

@@ -36,7 +36,7 @@ class JoinGroupby(Operator):
     Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
     infinities of these do not count. `count` is the number of rows, int32; `sum`, `mean`, `std`
     and `var` (ddof 1, null for fewer than two values) are float32, computed in float64; `min` and
-    `max` keep the column's dtype.
+    `max`, which are all that there is of dates and times, keep the column's dtype.
 
     Args:
         cont_cols: the columns to describe: names, or a node of the graph.
@@ -103,6 +103,11 @@ class JoinGroupby(Operator):
             require(
                 column.info.kind != "string" and not column.is_list,
                 f"JoinGroupby describes numbers and booleans. Received: column {name!r}, {column}.",
+            )
+            require(
+                not column.time or {"min", "max", "count"}.issuperset(self.stats),
+                f"JoinGroupby makes min and max of times. Received: {', '.join(self.stats)} of column "
+                f"{name!r}, {column}.",
             )
         wanted = [pl.len().cast(pl.Int64).alias("rows")]
         wanted += [e for n in range(len(described)) for e in _moments(n)]

@@ -107,7 +107,9 @@ class ListSlice(Operator):
             made = self._padded(name, made)
         before = {k: v for k, v in like.properties.items() if k != "value_count"}
         facts = self._values(like) | self._lengths(like.properties)
-        return Feature.of(name, made, like.with_(properties=before), properties=facts)
+        return Feature.of(
+            name, made, like.with_(properties=before), properties=facts, time=like.time
+        )
 
     def _padded(self, name: str, lists: Expression) -> Expression:
         made = lists.list_pad(self._length or 0, self._filling(lists.type.kind))
@@ -128,7 +130,7 @@ class ListSlice(Operator):
     def _values(self, like: ColumnSchema) -> dict[str, Any]:
         """What is known of the elements: ids stay ids, and need an embedding of as many rows."""
         facts = {name: value for name, value in like.properties.items() if name in FACTS}
-        if not self.pad or "time_unit" in facts:
+        if not self.pad:
             return facts
         filling, rows = self._filling(like.info.kind), facts.get("cardinality", 0)
         if isinstance(filling, str) or not 0 <= filling < rows:

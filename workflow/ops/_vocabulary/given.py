@@ -36,8 +36,10 @@ def given_vocabulary(name: str, values: Any) -> pl.Series:
         raise WorkflowError(f"The vocabulary of {name!r}: {error}") from error
     require(
         column.info.kind != "float" and not column.is_list,
-        f"The vocabulary of {name!r} needs integers, booleans or strings. Received: {series.dtype}.",
+        f"The vocabulary of {name!r} needs integers, booleans, strings or times. Received: {series.dtype}.",
     )
+    if isinstance(series.dtype, pl.Datetime):  # two may be one moment as they are served
+        series = series.cast(pl.Datetime("us", series.dtype.time_zone))
     require(
         not series.has_nulls(),
         f"The vocabulary of {name!r} holds a null, which has an id of its own. Leave it out.",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
+from workflow.expressions.series import as_times
 from workflow.operator import State
 
 from .vocabulary import PADDING, Ids, Vocabulary
@@ -12,12 +15,21 @@ from .vocabulary import PADDING, Ids, Vocabulary
 KINDS = pl.Enum(["padding", "null", "out of vocabulary", "value"])
 
 
-def meanings(vocabulary: Vocabulary, ids: Ids, state: State) -> pl.DataFrame:
+def meanings(
+    vocabulary: Vocabulary, ids: Ids, state: State, times: Mapping[str, str]
+) -> pl.DataFrame:
     """The columns `id`, `kind` and `value`, a row for each id in ascending order.
 
     The value is null where the kind is not "value"; that of a combination is a struct.
+
+    Args:
+        vocabulary: what has the ids.
+        ids: where they lie.
+        state: what was learnt.
+        times: which of its columns are times, of which kind.
     """
     table = vocabulary.table(state)
+    table = table.with_columns(as_times(pl.col(name), times[name]) for name in table.columns)
     values = table.to_series() if table.width == 1 else table.to_struct()
     reserved = ["padding", "null"] + ["out of vocabulary"] * ids.buckets
     kinds = pl.Series(reserved, dtype=KINDS).extend_constant("value", ids.values)

@@ -18,7 +18,9 @@ from workflow.expressions.series import column_schema, polars_dtype, to_column, 
 from workflow.expressions.tree import where
 from workflow.feature import Feature, Features
 from workflow.operator import State
-from workflow.schema import ColumnSchema, Schema
+from workflow.ops._times import TIME
+from workflow.schema import ColumnSchema, Schema, are_alike_times
+from workflow.times import unlike_times
 
 PADDING = 0
 # Where the state of a vocabulary is: learnt from data, or given by the user.
@@ -141,7 +143,10 @@ class SharedVocabulary(Vocabulary):
 
     def _dtype(self, columns: Schema) -> str | None:
         """The dtype that holds the values of all columns; there is none for int64 and uint64."""
-        have = {column.dtype: column.info for column in self._schemas(columns)}
+        first, *others = self._schemas(columns)
+        if not all(are_alike_times(first.time, column.time) for column in others):
+            return None
+        have = {column.dtype: column.info for column in (first, *others)}
         if len(have) > 1 and all(info.is_integer for info in have.values()):
             wide = np.result_type(*(info.numpy for info in have.values()))
             return wide.name if wide.kind in "iu" else None
@@ -170,11 +175,14 @@ class SharedVocabulary(Vocabulary):
             f"The vocabulary of {self.name!r} holds {have.dtype}, and the column is {want}. "
             "Give values of the column's type.",
         )
+        unlike = unlike_times(f"the vocabulary of {self.name!r}", want, have)
+        require(not unlike, unlike)
 
     def state_names(self, state: State) -> list[str]:
-        """Its keys, which are learnt or given."""
+        """Its keys, which are learnt or given, and of which kind those are that are given times."""
         given = f"{GIVEN}.{self.name}"
-        return [given if given in state else f"{LEARNT}.{self.name}"]
+        keys = given if given in state else f"{LEARNT}.{self.name}"
+        return [keys, *([f"{TIME}{keys}"] if f"{TIME}{keys}" in state else [])]
 
     def _keys(self, state: State) -> Column:
         return state[self.state_names(state)[0]]

@@ -1,0 +1,62 @@
+"""Tables of dates and times in a state, which holds their microseconds and of which kind they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from workflow.checks import require
+from workflow.expressions.column import Column, Strings
+from workflow.expressions.series import as_times, to_series
+from workflow.operator import State
+from workflow.schema import DATE, NAIVE
+
+from ._zones import expect_zone
+
+TIME = "time."
+
+
+def time_state(times: Mapping[str, str]) -> dict[str, Column]:
+    """The kinds of times, beside the tables of these names; of tables of others there is nothing.
+
+    Args:
+        times: as `ColumnSchema.time` has them.
+    """
+    return {f"{TIME}{name}": Column(Strings.of([time])) for name, time in times.items() if time}
+
+
+def time_of(name: str, state: State) -> str:
+    """The kind of the times in a table of a state, as `ColumnSchema.time` has it.
+
+    Raises:
+        WorkflowError: the state says something else, as that of a file may.
+    """
+    column = state.get(f"{TIME}{name}")
+    if column is None:
+        return ""
+    require(
+        isinstance(column.values, Strings) and column.rows == 1 and column.valid is None,
+        f"Expected the kind of the times of {name!r}. Received: {column.values!r:.200}.",
+    )
+    time = str(column.array[0])
+    if time not in (DATE, NAIVE):
+        expect_zone(time)
+    table = state.get(name)
+    require(
+        table is not None and table.array.dtype == np.int64,
+        f"Expected the times of {name!r} as int64.",
+    )
+    return time
+
+
+def series_of(name: str, state: State) -> pl.Series:
+    """A table of a state as a series, microseconds as the times that they are.
+
+    Raises:
+        WorkflowError: the state says no kind of times.
+    """
+    series = to_series(state[name])
+    time = time_of(name, state)
+    return pl.select(as_times(pl.lit(series), time, is_list=series.dtype == pl.List)).to_series()

@@ -1,0 +1,95 @@
+"""Time zones as tables of offsets, so that a server needs no database of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from workflow.checks import require
+from workflow.errors import WorkflowError
+from workflow.expressions.column import Array
+
+Offsets = Sequence[Sequence[int]]
+
+_DAY = 86_400
+# Before 1840 clocks were set by the sun, and Polars knows the rules of zones up to 2100.
+_YEARS = ("1840-01-01", "2101-01-01")
+# No offset of any zone has held for less than six days.
+_STEP = _DAY
+# Beyond the years that a time of int64 microseconds can have.
+_FAR = 2**44
+
+
+@lru_cache(maxsize=64)
+def offsets_of(zone: str) -> Offsets:
+    """The offsets of a time zone from UTC, as Polars has them.
+
+    Args:
+        zone: its name.
+
+    Returns:
+        Seconds since 1970-01-01 UTC and the offset in seconds that holds from there, ascending.
+
+    Raises:
+        WorkflowError: there is no such zone.
+
+    Example:
+        >>> offsets_of("Asia/Kolkata")[-1]
+        [-764145000, 19800]
+    """
+    expect_zone(zone)
+    first, last = np.array(_YEARS, "datetime64[s]").astype(np.int64).tolist()
+    moments = np.arange(first, last, _STEP)
+    offsets = _offsets(moments, zone)
+    change = np.flatnonzero(offsets[1:] != offsets[:-1])
+    # The second from which an offset holds lies after `before`, and not after `since`.
+    before, since, held = moments[change], moments[change + 1], offsets[change + 1]
+    while np.any(since - before > 1):
+        middle = (before + since) // 2
+        is_new = _offsets(middle, zone) == held
+        before, since = np.where(is_new, before, middle), np.where(is_new, middle, since)
+    starts = [first, *since.tolist()]
+    return [list(pair) for pair in zip(starts, [int(offsets[0]), *held.tolist()], strict=True)]
+
+
+def _offsets(moments: Array, zone: str) -> Array:
+    utc = pl.Series(moments * 1_000).cast(pl.Datetime("ms", "UTC"))
+    local = utc.dt.convert_time_zone(zone).dt.replace_time_zone(None)
+    made: Array = local.cast(pl.Int64).to_numpy() // 1_000 - moments
+    return made
+
+
+def expect_zone(zone: str) -> None:
+    """Refuse what is not the name of a time zone.
+
+    Raises:
+        WorkflowError: Polars knows no such zone.
+    """
+    try:
+        pl.Series([0]).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone)
+    except pl.exceptions.PolarsError:
+        raise WorkflowError(
+            'Expected the name of a time zone, such as "America/New_York" or "UTC". '
+            f"Received: {zone!r:.100}."
+        ) from None
+
+
+def expect_offsets(zone: str, offsets: Offsets) -> None:
+    """Refuse what no offsets of a time zone are, as those of a file may be.
+
+    Raises:
+        WorkflowError: they do not ascend, or are of a day and more.
+    """
+    pairs = bool(offsets) and all(len(pair) == 2 for pair in offsets)
+    starts = [pair[0] for pair in offsets] if pairs else []
+    require(
+        pairs
+        and all(one < other for one, other in pairwise(starts))
+        and all(abs(since) < _FAR and abs(offset) < _DAY for since, offset in offsets),
+        "DatePart takes zone_offsets as [[second since 1970-01-01 UTC, offset in seconds], ...], "
+        f"ascending, of less than a day. Received: {offsets!r:.200} for {zone!r}.",
+    )
