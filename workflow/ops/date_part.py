@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from workflow.checks import require
+from workflow.expressions.column import Column
 from workflow.expressions.tree import Expression, where
 from workflow.feature import Feature, Features
 from workflow.operator import Example, Operator, State
-from workflow.schema import Tags
+from workflow.schema import DATE, NAIVE, ColumnSchema, Tags
+
+from ._zones import expect_offsets, offsets_of
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
@@ -116,26 +123,38 @@ _PARTS: Mapping[str, tuple[Callable[[_Calendar], Expression], tuple[int, int] | 
 class DatePart(Operator):
     """Take dates and times apart: `<column>_<part>`, int32, for each part.
 
-    Columns of dates and times are read as microseconds since 1970-01-01 UTC, so hours are hours of
-    UTC. The calendar is the Gregorian one, also before it was introduced. Null stays null. Of a
-    list each element is taken apart. The parts but for the year have a `cardinality`; a year that
-    int32 does not hold is the nearest that it does.
+    Times with a zone have the hours of that zone, as in Polars and pandas, or of `time_zone`; new
+    data may have another zone, the parts stay those of the zone that was fitted. Times without a
+    zone have the hours that they show. The calendar is the Gregorian one, also before it was
+    introduced. Null stays null. Of a list each element is taken apart. The parts but for the year
+    have a `cardinality`; a year that int32 does not hold is the nearest that it does.
 
     Args:
         parts: of "year", "quarter" (1 to 4), "month" (1 to 12), "day" (1 to 31), "dayofyear" (1 to
             366), "weekday" (0 is Monday, as in Python), "hour", "minute" and "second".
         unit: what a column of integers counts since 1970-01-01 UTC: "s", "ms", "us" or "D", days.
+            Columns of dates and times know it.
+        time_zone: the zone of the parts, such as "America/New_York"; by default that of the
+            column, and UTC for integers. Summer time is Polars' until 2100; after that it is
+            standard time all year.
+        zone_offsets: the offsets of zones from UTC, in seconds, each with the second since
+            1970-01-01 UTC from which it holds: `{"Asia/Tokyo": [[0, 32400]]}`. By default they are
+            those of Polars; a saved workflow holds those that it was fitted with.
 
     Raises:
-        WorkflowError: an unknown part or unit, a column that holds neither times nor integers, or
-            a column of dates with another unit than "us".
+        WorkflowError: an unknown part, unit or zone; a column that holds neither times nor
+            integers; integers without a unit, or times with one; a time zone for dates or for
+            times without a zone, of which nobody knows what moment they are.
 
     Example:
         >>> rated = ["timestamp"] >> DatePart(["weekday", "hour"], unit="s")
+        >>> local = ["departure"] >> DatePart(["hour"], time_zone="America/New_York")
     """
 
     parts: Sequence[str] = ("year", "month", "day", "weekday")
-    unit: str = "us"
+    unit: str | None = None
+    time_zone: str | None = None
+    zone_offsets: Mapping[str, Sequence[Sequence[int]]] | None = None
 
     def _check_settings(self) -> None:
         known = bool(self.parts) and all(part in _PARTS for part in self.parts)
@@ -144,18 +163,33 @@ class DatePart(Operator):
             f"DatePart takes a list of {', '.join(_PARTS)}, each once. Received: {self.parts!r}.",
         )
         require(
-            self.unit in UNITS,
+            self.unit is None or self.unit in UNITS,
             f"DatePart takes unit as one of {', '.join(UNITS)}. Received: {self.unit!r}.",
         )
+        require(
+            self.unit != "D" or self.time_zone is None,
+            f'DatePart takes no time_zone with unit "D": days have none. Received: {self.time_zone!r}.',
+        )
+        for zone, offsets in (self.zone_offsets or {}).items():
+            expect_offsets(zone, offsets)
+        if self.time_zone is not None:
+            self._offsets(self.time_zone)
 
     @classmethod
     def examples(cls) -> list[Example]:
         """Times of each unit, before 1970, on leap days and at the ends of int64, and lists."""
         micros = {"at": [0, -1, 951_782_400_000_000, None, 1_709_251_199_999_999]}
         seconds = {"at": [[1_709_164_800, None], [], None, [-2_203_891_201]]}
+        # An hour of which there are two, and the second before the hour that there is not.
+        edges = [1_730_611_800, 1_730_615_400, None, 1_710_053_999, 1_710_054_000, -5_000_000_000]
+        aware = {
+            "at": pl.from_epoch(pl.Series(edges))
+            .dt.replace_time_zone("UTC")
+            .dt.convert_time_zone("America/New_York")
+        }
         return [
-            Example(cls(), micros, {"at": [2**63 - 1, -(2**63)]}),
-            Example(cls(list(_PARTS)), micros),
+            Example(cls(unit="us"), micros, {"at": [2**63 - 1, -(2**63)]}),
+            Example(cls(list(_PARTS), unit="us"), micros),
             Example(cls(["weekday", "hour", "dayofyear"], unit="s"), seconds),
             Example(cls(["second", "month"], unit="ms"), micros),
             Example(
@@ -163,6 +197,10 @@ class DatePart(Operator):
                 {"at": [0, -141_428, 19_782, None]},
                 {"at": [2**63 - 1, -(2**63)]},
             ),
+            Example(cls(["hour", "day"], "s", "America/New_York"), {"at": edges}),
+            Example(cls(["hour", "minute"], "s", "Asia/Kolkata"), seconds),
+            Example(cls(["hour"], "us", "Etc/GMT+3"), micros),
+            Example(cls(list(_PARTS)), aware),
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
@@ -170,25 +208,72 @@ class DatePart(Operator):
         made: Features = {}
         for name, feature in columns.items():
             self._expect_times(feature)
-            time = feature.expression.cast("int64")
-            calendar = _Calendar(time, UNITS[self.unit])
+            calendar = _Calendar(self._local(feature), self._unit)
             for part in self.parts:
                 function, limits = _PARTS[part]
                 value = function(calendar).cast("int32")
                 made[f"{name}_{part}"] = _feature(f"{name}_{part}", value, feature, limits)
         return made
 
+    def to_config(self, columns: Features) -> dict[str, Any]:
+        """The settings, and the offsets of the zones that they and the columns have."""
+        zones = {zone for feature in columns.values() if (zone := self._zone(feature.schema))}
+        offsets = {zone: self._offsets(zone) for zone in sorted(zones)}
+        return {**super().to_config(columns), "zone_offsets": offsets or None}
+
+    def _local(self, feature: Feature) -> Expression:
+        """What a clock in the zone shows, in the unit since 1970-01-01."""
+        time, zone = feature.expression.cast("int64"), self._zone(feature.schema)
+        if zone is None:
+            return time
+        starts, offsets = np.array(self._offsets(zone), np.int64).T * (_SECOND // self._unit)
+        if len(offsets) == 1:
+            return time + int(offsets[0])
+        # The first offset holds since ever.
+        period = time.bucketize(Column(starts[1:].copy()))
+        return time + period.gather(Column(offsets.copy())).fill_null(0)
+
+    @property
+    def _unit(self) -> int:
+        """In microseconds."""
+        return UNITS[self.unit or "us"]
+
+    def _zone(self, column: ColumnSchema) -> str | None:
+        """The zone whose hours are wanted, where it is not that in which the column counts."""
+        own = None if column.time in ("", DATE, NAIVE) else column.time
+        zone = self.time_zone or own
+        return None if zone == "UTC" else zone
+
+    def _offsets(self, zone: str) -> Sequence[Sequence[int]]:
+        return (self.zone_offsets or {}).get(zone) or offsets_of(zone)
+
     def _expect_times(self, feature: Feature) -> None:
         column = feature.schema
+        advice = (
+            " Parse it first, with .str.to_datetime() in Polars."
+            if column.dtype == "string"
+            else ""
+        )
         require(
             column.info.is_integer,
             "DatePart needs dates, times or integers that count from 1970-01-01. "
-            f"Received: column {column.name!r}, {column}.",
+            f"Received: column {column.name!r}, {column}.{advice}",
         )
         require(
-            not column.is_time or self.unit == "us",
-            f"Column {column.name!r} holds dates, which are read in microseconds. "
-            f"Leave unit at 'us'. Received: {self.unit!r}.",
+            bool(column.time) or self.unit is not None,
+            f"DatePart needs unit, which is {', '.join(map(repr, UNITS))}: what the integers of column "
+            f"{column.name!r} count since 1970-01-01. Received: {column}.",
+        )
+        require(
+            not column.time or self.unit is None,
+            f"DatePart takes unit for integers alone, and column {column.name!r} is {column}. "
+            f"Leave it out. Received: {self.unit!r}.",
+        )
+        require(
+            column.time not in (DATE, NAIVE) or self.time_zone is None,
+            f"DatePart finds the hours of {self.time_zone!r} for times of which the zone is known. "
+            f"Received: column {column.name!r}, {column}. Give it the zone that its hours are of, with "
+            ".dt.replace_time_zone(zone) in Polars, or leave time_zone out.",
         )
 
 
