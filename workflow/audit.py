@@ -9,7 +9,7 @@ from .config import check_config, fits
 from .expressions.arrays import FormatError
 from .operator import OPERATORS, State
 
-FORMAT = 1
+FORMAT = 2
 # How many parents a kind of node has, where that is not one; an operator's others are dependencies.
 _PARENTS = {"select": (0, 0), "concat": (1, 2**31), "operator": (1, 2**31)}
 _KINDS = {
@@ -27,22 +27,24 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
 
     Args:
         document: what `workflow.json` holds.
-        states: what `state.safetensors` holds, by the number of the node.
+        states: what the file of the state holds, by the number of the node.
 
     Raises:
         FormatError: a key is missing or unknown, a node, an operator or a setting is not what it
             should be, or a state belongs to no operator.
 
     Example:
-        >>> audit({"format": 1, "nodes": []}, {})
+        >>> audit({"format": 2, "nodes": []}, {})
         Traceback (most recent call last):
             ...
-        workflow.expressions.arrays.FormatError: expected format, inputs, nodes and output_dtypes and nothing else.
+        workflow.expressions.arrays.FormatError: expected format, inputs, nodes, output_dtypes and state ...
     """
-    keys = {"format", "inputs", "nodes", "output_dtypes"}
-    _audit_format(document)
+    keys = {"format", "inputs", "nodes", "output_dtypes", "state"}
+    audit_format(document)
     if document.keys() != keys:
-        raise FormatError("expected format, inputs, nodes and output_dtypes and nothing else.")
+        raise FormatError(
+            "expected format, inputs, nodes, output_dtypes and state and nothing else."
+        )
     if not isinstance(document["nodes"], list) or not document["nodes"]:
         raise FormatError("expected a list of nodes.")
     if not fits(document["output_dtypes"], Mapping[str, str]):
@@ -54,7 +56,12 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
         raise FormatError("there is state for nodes that are no operators.")
 
 
-def _audit_format(document: Any) -> None:
+def audit_format(document: Any) -> None:
+    """Check the format of a document before anything else in it.
+
+    Raises:
+        FormatError: it is another, newer or none.
+    """
     found = document.get("format") if isinstance(document, dict) else None
     if type(found) is int and found > FORMAT:
         raise FormatError(

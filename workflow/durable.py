@@ -6,10 +6,12 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+PARTIAL = ".partial"
 # What file systems without such locks answer; NFS locks files, and no folder.
 _NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
@@ -31,12 +33,14 @@ def make_folder(folder: Path) -> None:
         sync(path.parent)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file by one rename: killed at any moment, the path holds the old or the new content.
+def partial_of(path: Path) -> Path:
+    """A new name beside a path, for what is to be renamed to it; a kill may leave a file there."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
-    A file `<name>.partial` beside it may be left by a kill; the next call overwrites it.
-    """
-    partial = path.with_name(f"{path.name}.partial")
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file by one rename: killed at any moment, the path holds the old or the new content."""
+    partial = partial_of(path)
     try:
         partial.write_bytes(content)
         sync(partial)

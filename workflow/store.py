@@ -1,4 +1,4 @@
-"""A fitted workflow on disk: `workflow.json` and `state.safetensors`.
+"""A fitted workflow on disk: `workflow.json` and the file of the state that it names.
 
 Reading, auditing and constructing are three steps: the files are parsed into plain values,
 every value is checked, and only then is an operator made. Nothing in a file names code.
@@ -6,25 +6,15 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .audit import FORMAT, audit
+from .audit import FORMAT, audit, audit_format
 from .columns import picked
 from .dtypes import SchemaError
 from .errors import WorkflowError, WorkflowFormatError
-from .expressions.arrays import (
-    FormatError,
-    column_to_arrays,
-    columns_from_arrays,
-    read_arrays,
-    read_json,
-    write_arrays,
-    write_json,
-)
+from .expressions.arrays import FormatError, column_to_arrays, columns_from_arrays
 from .expressions.column import Column
 from .expressions.types import ExpressionError
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
@@ -32,16 +22,14 @@ from .operator import OPERATORS, Operator, State
 from .operator_node import OperatorNode
 from .resolution import Resolution
 from .rows import Resolved
+from .saved_files import expect_saved, read_document, read_state, write_files
 from .schema import Schema
-from .selection import Selection, listed, to_nested
+from .selection import Selection, to_nested
 from .workflow import Workflow
-
-FILES = WORKFLOW_FILE, STATE_FILE = "workflow.json", "state.safetensors"
-NVTABULAR_FILE = "workflow.pkl"
 
 
 def save_workflow(workflow: Workflow, folder: Path) -> None:
-    """Write a fitted workflow into a folder, which appears complete or not at all.
+    """Write a fitted workflow into a folder, whose old one is replaced by one rename.
 
     Raises:
         WorkflowError: the workflow is not fitted, the folder holds something else, or it cannot
@@ -52,46 +40,18 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
         >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
         >>> save_workflow(workflow, Path("saved"))
         >>> sorted(file.name for file in Path("saved").iterdir())
-        ['state.safetensors', 'workflow.json']
+        ['state-....safetensors', 'workflow.json']
     """
     document, arrays = _describe(workflow), _state_arrays(workflow.states)
     try:
         folder = folder.resolve()
-        _expect_own(folder)
-        _write(folder, document, arrays)
+        write_files(folder, document, arrays)
     except FormatError as error:
         raise WorkflowError(f"The workflow cannot be saved: {error}") from error
     except OSError as error:
         raise WorkflowError(
             f"The workflow cannot be saved into {str(folder)!r:.200}: {error.strerror or error}."
         ) from error
-
-
-def _write(folder: Path, document: dict[str, Any], arrays: Mapping[str, Any]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        staging = Path(scratch) / "new"
-        staging.mkdir()
-        write_json(staging / WORKFLOW_FILE, document, indent=1)
-        write_arrays(staging / STATE_FILE, arrays)
-        if folder.exists():
-            # A folder cannot be renamed over another, so the old one steps aside, whole.
-            folder.rename(Path(scratch) / "old")
-        staging.rename(folder)
-
-
-def _expect_own(folder: Path) -> None:
-    """Refuse to put a workflow where something else is."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise WorkflowError(f"{folder} is a file. A workflow is saved into a folder of its own.")
-    others = [e.name for e in folder.iterdir() if e.name not in FILES or not e.is_file()]
-    if others:
-        raise WorkflowError(
-            f"{folder} holds other files: {listed(sorted(others), most=5)}. "
-            "Save the workflow into a folder of its own."
-        )
 
 
 def _describe(workflow: Workflow) -> dict[str, Any]:
@@ -147,9 +107,10 @@ def load_workflow(folder: Path) -> Workflow:
         0.0
     """
     try:
-        _expect_saved(folder)
-        document = read_json(folder / WORKFLOW_FILE)
-        states = _read_states(folder / STATE_FILE)
+        expect_saved(folder)
+        document = read_document(folder)
+        audit_format(document)
+        states = _read_states(folder, document)
         audit(document, states)
         return _construct(document, states)
     except WorkflowFormatError:
@@ -164,32 +125,13 @@ def load_workflow(folder: Path) -> Workflow:
         ) from error
 
 
-def _expect_saved(folder: Path) -> None:
-    """Say what is missing where a folder is no saved workflow at all."""
-    if not folder.is_dir():
-        what = "is a file" if folder.is_file() else "does not exist"
-        raise WorkflowFormatError(
-            f"Expected the folder of a saved workflow. Received: {str(folder)!r:.200}, which {what}."
-        )
-    if (folder / NVTABULAR_FILE).exists():
-        raise WorkflowFormatError(
-            f"{folder} holds a pickled workflow of NVTabular, which can run any code when it is read. "
-            "Write it anew with these operators, and fit it."
-        )
-    missing = [name for name in FILES if not os.path.lexists(folder / name)]
-    if missing:
-        raise WorkflowFormatError(
-            f"{folder} is no saved workflow: it has no {' and no '.join(missing)}. "
-            "Copy the whole folder that save wrote."
-        )
-
-
-def _read_states(path: Path) -> dict[int, dict[str, Column]]:
+def _read_states(folder: Path, document: Mapping[str, Any]) -> dict[int, dict[str, Column]]:
     states: dict[int, dict[str, Column]] = {}
-    for name, column in columns_from_arrays(read_arrays(path), str(path)).items():
+    arrays = read_state(folder, document)
+    for name, column in columns_from_arrays(arrays, f"the state in {folder}").items():
         number, _, key = name.partition(".")
         if len(number) > 9 or not number.isdecimal() or str(int(number)) != number:
-            raise FormatError(f"{path}: {name!r:.100} names no node.")
+            raise FormatError(f"the state in {folder}: {name!r:.100} names no node.")
         states.setdefault(int(number), {})[key] = column
     return states
 

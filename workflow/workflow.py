@@ -316,7 +316,7 @@ class Workflow(FittedGraph, Drawn):
         return reverse_mapping(self, output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted workflow as `workflow.json` and `state.safetensors`: data, never code.
+        """Write the fitted workflow as `workflow.json` and the state that it names: data, never code.
 
         Args:
             folder: made if missing; a workflow that is there already is replaced.

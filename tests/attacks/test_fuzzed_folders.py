@@ -6,13 +6,14 @@ import contextlib
 import copy
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spoiling import STATE, Attack, document_of, spoil
 
 from workflow import Workflow, WorkflowFormatError
 from workflow.expressions.arrays import FormatError
@@ -43,9 +44,16 @@ JSON_VALUES = st.recursive(
 
 
 @pytest.fixture
-def spoilt(good_folder, tmp_path) -> Path:
-    shutil.copytree(good_folder, tmp_path / "spoilt")
-    return tmp_path / "spoilt"
+def load_spoilt(good_folder, tmp_path) -> Callable[[Attack], None]:
+    """Spoil a copy of a good workflow with its sums put right, and load it."""
+
+    def load(attack: Attack) -> None:
+        shutil.rmtree(tmp_path / "spoilt", ignore_errors=True)
+        shutil.copytree(good_folder, tmp_path / "spoilt")
+        spoil(tmp_path / "spoilt", attack)
+        load_workflow(tmp_path / "spoilt")
+
+    return load
 
 
 @pytest.fixture
@@ -104,13 +112,14 @@ def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     return changed
 
 
-@pytest.mark.parametrize("name", ["workflow.json", "state.safetensors"])
+@pytest.mark.parametrize("name", ["workflow.json", STATE])
 @FUZZ
 @given(data=st.data())
-def test_damaged_bytes_of_a_workflow(spoilt, name, data):
-    with kept(spoilt / name) as raw:
-        (spoilt / name).write_bytes(damaged(data.draw, raw))
-        load_workflow(spoilt)
+def test_damaged_bytes_of_a_workflow(load_spoilt, name, data):
+    def attack(folder: Path) -> None:
+        (folder / name).write_bytes(damaged(data.draw, (folder / name).read_bytes()))
+
+    load_spoilt(attack)
 
 
 @pytest.mark.parametrize("name", ["program.json", "program.safetensors"])
@@ -124,13 +133,14 @@ def test_damaged_bytes_of_a_program(spoilt_program, name, data):
 
 @FUZZ
 @given(data=st.data())
-def test_any_value_in_the_place_of_another_in_a_workflow(spoilt, data):
-    with kept(spoilt / "workflow.json") as raw:
-        document = json.loads(raw)
+def test_any_value_in_the_place_of_another_in_a_workflow(load_spoilt, data):
+    def attack(folder: Path) -> None:
+        document = document_of(folder)
         place = data.draw(st.sampled_from(list(places(document))))
         changed = with_value(document, place, data.draw(JSON_VALUES))
-        (spoilt / "workflow.json").write_text(json.dumps(changed))
-        load_workflow(spoilt)
+        (folder / "workflow.json").write_text(json.dumps(changed))
+
+    load_spoilt(attack)
 
 
 @FUZZ

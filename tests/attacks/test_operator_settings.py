@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from spoiling import STATE, spoil
 
 from workflow import Workflow, WorkflowError, WorkflowFormatError
 from workflow.expressions.arrays import read_arrays, write_arrays
@@ -79,7 +80,7 @@ def operator_of(document: Any) -> dict[str, Any]:
 def with_config(path: Path, document: Any, config: dict[str, Any]) -> Workflow | None:
     changed = json.loads(json.dumps(document))
     operator_of(changed)["config"] = config
-    path.write_text(json.dumps(changed))
+    spoil(path.parent, lambda folder: (folder / path.name).write_text(json.dumps(changed)) and None)
     return load(path.parent)
 
 
@@ -116,12 +117,13 @@ def spoilt(held: dict[str, np.ndarray]) -> Iterator[tuple[str, dict[str, np.ndar
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_state_of_another_kind_is_refused(example: Example, tmp_path):
-    path = save(example, tmp_path / "saved").with_name("state.safetensors")
+    folder = save(example, tmp_path / "saved").parent
+    (path,) = folder.glob("state-*")
     held = {name: array.copy() for name, array in read_arrays(path).items()}
     if not held:
         return
     for what, arrays in spoilt(held):
-        write_arrays(path, arrays)
-        loaded = load(path.parent)
+        spoil(folder, lambda saved, arrays=arrays: write_arrays(saved / STATE, arrays))
+        loaded = load(folder)
         must_refuse = "two dimensions" in what or "more" in what
         assert not (loaded and must_refuse), what

@@ -14,7 +14,7 @@ import pytest
 from hostile_documents import DOCUMENTS
 from hostile_programs import PROGRAMS
 from hostile_states import STATES
-from spoiling import Attack
+from spoiling import Attack, spoil
 
 WORKFLOWS = DOCUMENTS | STATES
 Reports = dict[str, dict[str, Any]]
@@ -26,7 +26,7 @@ def spoil_and_load(kind: str, good: Path, attacks: Mapping[str, Attack], where: 
     for number, attack in enumerate(attacks.values()):
         folders.append(where / str(number))
         shutil.copytree(good, folders[-1])
-        attack(folders[-1])
+        spoil(folders[-1], attack) if kind == "workflow" else attack(folders[-1])
     script = Path(__file__).with_name("load_watched.py")
     command = [sys.executable, script, kind, good, *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -51,6 +51,7 @@ def program_reports(good_program, tmp_path_factory) -> Reports:
 def assert_refused(report: dict[str, Any]) -> None:
     assert report["outcome"] == "refused", f"{report['outcome']}: {report['message'][:500]}"
     assert 0 < len(report["message"]) < 1500, "a message is no copy of the file"
+    assert "of the sum" not in report["message"], "the sums are right, and what they are of is not"
     # Processor time, of which a busy machine takes no more than an idle one.
     assert report["seconds"] < 1
     assert report["megabytes"] < 200

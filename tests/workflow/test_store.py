@@ -11,6 +11,7 @@ import pytest
 
 from workflow import Workflow, WorkflowError, WorkflowFormatError, ops
 from workflow.expressions import arrays
+from workflow.sealed import sealed, unsealed
 
 
 def test_a_loaded_workflow_is_the_saved_one(fitted, ratings, tmp_path):
@@ -37,9 +38,9 @@ def test_saving_holds_two_files_and_no_code(fitted, tmp_path):
     fitted.save(tmp_path / "deep" / "saved")
     assert {p.name for p in (tmp_path / "deep").iterdir()} == {"saved"}
     files = {p.name for p in (tmp_path / "deep" / "saved").iterdir()}
-    assert files == {"workflow.json", "state.safetensors"}
     text = (tmp_path / "deep" / "saved" / "workflow.json").read_text()
-    assert json.loads(text)["format"] == 1
+    assert files == {"workflow.json", f"state-{json.loads(text)['state'][:16]}.safetensors"}
+    assert json.loads(text)["format"] == 2
     assert "lambda" not in text
     assert "workflow.ops" not in text
 
@@ -59,7 +60,7 @@ def test_a_save_that_fails_leaves_the_old_one(fitted, ratings, tmp_path, monkeyp
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("workflow.store.write_arrays", full)
+    monkeypatch.setattr("workflow.saved_files.write_arrays", full)
     with pytest.raises(WorkflowError, match=r"cannot be saved into '.*saved': No space left"):
         fitted.fit(ratings[:1]).save(tmp_path / "saved")
     assert {p.name: p.read_bytes() for p in (tmp_path / "saved").iterdir()} == before
@@ -91,8 +92,8 @@ def test_an_empty_working_folder_can_be_saved_into(fitted, tmp_path, monkeypatch
     assert (tmp_path / "here" / "workflow.json").is_file()
 
 
-def half(name):
-    return lambda saved: (saved / name).unlink()
+def half(pattern):
+    return lambda saved: [path.unlink() for path in saved.glob(pattern)]
 
 
 def of_nvtabular(saved):
@@ -100,8 +101,8 @@ def of_nvtabular(saved):
 
 
 def newer(saved):
-    document = json.loads((saved / "workflow.json").read_text())
-    (saved / "workflow.json").write_text(json.dumps({**document, "format": 2, "more": []}))
+    document = unsealed((saved / "workflow.json").read_bytes(), "")
+    (saved / "workflow.json").write_bytes(sealed({**document, "format": 3, "more": []}))
 
 
 def as_folder(saved):
@@ -114,9 +115,9 @@ def as_folder(saved):
     [
         (shutil.rmtree, "Received: .*saved', which does not exist"),
         (half("workflow.json"), r"no saved workflow: it has no workflow\.json\."),
-        (half("state.safetensors"), r"it has no state\.safetensors\. Copy the whole folder"),
+        (half("state-*"), r"it has no state-[0-9a-f]{16}\.safetensors\. Copy the whole folder"),
         (of_nvtabular, "pickled workflow of NVTabular"),
-        (newer, "of format 2, which a newer version wrote; this one reads format 1"),
+        (newer, "of format 3, which a newer version wrote; this one reads format 2"),
         (as_folder, r"workflow\.json: expected a file"),
     ],
 )

@@ -53,7 +53,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> N
         position = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    _expect_size(path, len(text))
+    expect_json_size(path, len(text))
     with open(path, "wb") as file:  # noqa: PTH123 - no pathlib needed for one open
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
@@ -76,7 +76,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
             raise FormatError(
                 f"{path}: the header's length {length} does not fit a file of {size} bytes."
             )
-        _expect_size(path, length)
+        expect_json_size(path, length)
         header = parse_json(file.read(length), str(path))
     if not isinstance(header, dict):
         raise FormatError(f"{path}: expected a JSON object as the header.")
@@ -153,7 +153,12 @@ def expect_file(path: str | os.PathLike[str]) -> None:
         raise FormatError(f"{path}: expected a file, which is not a link.")
 
 
-def _expect_size(path: Any, size: int) -> None:
+def expect_json_size(path: Any, size: int) -> None:
+    """Hold JSON to a size that can be parsed in bounded memory.
+
+    Raises:
+        FormatError: it is larger.
+    """
     if size > MAX_JSON_BYTES:
         raise FormatError(f"{path}: {size} bytes of JSON, and {MAX_JSON_BYTES} are allowed.")
 
@@ -162,7 +167,7 @@ def write_json(path: str | os.PathLike[str], document: Any, indent: int | None =
     """Write a JSON document of at most `MAX_JSON_BYTES`."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(document, allow_nan=False, indent=indent, separators=separators).encode()
-    _expect_size(path, len(text))
+    expect_json_size(path, len(text))
     with open(path, "wb") as file:  # noqa: PTH123
         file.write(text)
 
@@ -174,7 +179,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         FormatError: the file is missing, too large or not JSON.
     """
     expect_file(path)
-    _expect_size(path, os.path.getsize(path))  # noqa: PTH202
+    expect_json_size(path, os.path.getsize(path))  # noqa: PTH202
     with open(path, "rb") as file:  # noqa: PTH123
         return parse_json(file.read(MAX_JSON_BYTES), str(path))
 
