@@ -49,6 +49,16 @@ def test_a_row_says_yes_no_or_in_part_and_yes_names_a_test(number, cells):
     assert not TEST.sub("", shown).replace("<br>", "").strip(), "nothing but tests is named"
 
 
+def test_every_reference_and_data_set_is_named():
+    section = PAGE.read_text().partition("## What the tests hold it to")[2]
+    named = {path for path, _ in TEST.findall(section)}
+    for folder in ("reference", "real_data"):
+        files = {
+            str(file.relative_to(ROOT)) for file in (ROOT / "tests" / folder).glob("test_*.py")
+        }
+        assert files <= named, folder
+
+
 @pytest.mark.parametrize(("path", "name"), sorted(set(TEST.findall(PAGE.read_text()))))
 def test_a_named_test_exists(path, name):
     assert (ROOT / path).is_file(), f"no file {path}"

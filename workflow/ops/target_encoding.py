@@ -47,8 +47,8 @@ class TargetEncoding(OutOfFoldOperator):
         target_mean: the mean to draw towards, for one target; by default it is learnt.
         kfold: the number of folds; 1 encodes from all rows, the row itself included.
         fold_seed: another seed puts the rows into other folds: a row's fold is the hash of its
-            number in the data, from 0, with this seed, modulo `kfold`. `fit_transform` evaluates a lazy frame once, so that a
-            row has one number, however the frame orders its rows.
+            number in the data, from 0, with this seed, modulo `kfold`. `fit_transform` evaluates a
+            lazy frame once, so that a row has one number, however the frame orders its rows.
         p_smooth: how many rows of the mean are added to each category.
         out_col: the names of the outputs, in the order of groups and in each of targets; by
             default `TE_<columns>_<target>`.
