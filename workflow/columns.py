@@ -84,12 +84,19 @@ def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> R
     """
     columns, groups = made.columns, picked(selection, made, where)
     names = names_of(groups)
+    if keep and selection.subgroups and (nested := [g for g in made.groups if len(g) > 1]):
+        raise WorkflowError(
+            f"Expected columns that stand alone, to make one group of them. Received: the group "
+            f"{', '.join(nested[0])} in {where}. Groups are one level deep: name the columns of each, "
+            "as in node[['a', 'b'], ['a', 'c']]."
+        )
     if keep:
         # Groups that were made before stay, where no new ones are chosen.
         chosen = any(len(group) > 1 for group in groups)
+        lost = () if chosen else made.lost
         groups = groups if chosen else made.grouped(names)
     else:
         dropped = set(names)
         names = [name for name in columns if name not in dropped]
-        groups = made.grouped(names)
-    return Resolved({name: columns[name] for name in names}, groups, made.rows)
+        groups, lost = made.grouped(names), made.lost
+    return Resolved({name: columns[name] for name in names}, groups, made.rows, lost)

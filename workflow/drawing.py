@@ -102,6 +102,7 @@ def _choice(selection: Selection) -> str:
         *groups,
         *(f"tag {tag}" for tag in selection.tags),
         *(["*"] if selection.every else []),
+        *map(str, selection.subgroups),
     ]
     return f"[{in_one_line([Item(text) for text in texts], _CHOICE_CELLS)}]"
 

@@ -42,10 +42,10 @@ class Node(Selectable):
         return OperatorNode(self, operator)
 
     def __add__(self, other: Any) -> ConcatNode:
-        return _sum(self, as_node(other))
+        return _sum(self, _as_addend(other))
 
     def __radd__(self, other: Any) -> ConcatNode:
-        return _sum(as_node(other), self)
+        return _sum(_as_addend(other), self)
 
     def __sub__(self, names: Any) -> SubsetNode:
         return SubsetNode(self, as_selection(names), keep=False)
@@ -72,7 +72,10 @@ class ColumnSelector(Node):
             Categorify with combined columns.
         tags: every column that carries one of these tags in the schema of the data, which is
             `_schema.json` beside the parquet files, or what `fit(data, schema=...)` is given.
-        subgroups: further groups, as NVTabular writes them.
+        subgroups: further groups, as NVTabular writes them: lists of names, or selectors.
+
+    A selector in the list, and in a group, stands for what it chooses: a selector in the list is a
+    group of its own, as a list is.
 
     Which columns "*" and tags choose is settled when the workflow is fitted.
 
@@ -83,11 +86,13 @@ class ColumnSelector(Node):
     """
 
     def __init__(
-        self, names: Any = (), tags: Any = (), subgroups: Iterable[Iterable[str]] = ()
+        self, names: Any = (), tags: Any = (), subgroups: Iterable[Any] | ColumnSelector = ()
     ) -> None:
         super().__init__()
         self.selection = (
-            names if isinstance(names, Selection) else Selection.of(names, tags, subgroups)
+            names
+            if isinstance(names, Selection)
+            else Selection.of(_choices(names), tags, _choices(subgroups))
         )
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
@@ -115,6 +120,7 @@ class ConcatNode(Node):
             join([parent.label for parent in self.parents], inputs),
             tuple(groups),
             rows_of("+", inputs),
+            tuple(dict.fromkeys(lost for made in inputs for lost in made.lost)),
         )
 
     @property
@@ -184,10 +190,12 @@ def _sum(*nodes: Node) -> ConcatNode:
 
 
 def as_node(value: Any) -> Node:
-    """A node of a name, of a list of names and nodes, or the node itself.
+    """A node of what stands left of `>>`: a name, a list of names and nodes, or the node itself.
+
+    Within a list, a list is a group, and so are the columns of a node.
 
     Raises:
-        WorkflowError: anything else.
+        WorkflowError: anything else, or groups within groups.
 
     Example:
         >>> as_node([["userId", "genre"], "price"])
@@ -195,19 +203,100 @@ def as_node(value: Any) -> Node:
     """
     if isinstance(value, Node):
         return value
+    items = _listed(value)
+    if not _holds_node(items):
+        return ColumnSelector(items)
+    members = [_together(item) if isinstance(item, Node) else _member(item) for item in items]
+    return members[0] if len(members) == 1 else ConcatNode(*members)
+
+
+def as_columns(value: Any) -> Node:
+    """A node of what is a set of columns, however they are grouped: outputs and dependencies.
+
+    Raises:
+        WorkflowError: it is no name, no list of names and nodes, and no node.
+
+    Example:
+        >>> as_columns(["price", ColumnSelector("userId")]).parents
+        ([price], [userId])
+    """
+    if isinstance(value, Node):
+        return value
+    items = _listed(value)
+    return ConcatNode(*map(as_columns, items)) if _holds_node(items) else ColumnSelector(items)
+
+
+def _as_addend(value: Any) -> Node:
+    """A node of what stands beside `+`, where a list with a node in it is one group, as in NVTabular."""
+    if isinstance(value, list | tuple) and any(isinstance(item, Node) for item in value):
+        return _group(value)
+    return as_node(value)
+
+
+def _listed(value: Any) -> list[Any]:
     if isinstance(value, str):
-        return ColumnSelector(value)
-    if isinstance(value, Iterable):
-        items = list(value)
-        if items and not any(isinstance(item, Node) for item in items):
-            return ColumnSelector(items)
-        if items and all(isinstance(item, str | list | tuple | Node) for item in items):
-            return ConcatNode(*(i if isinstance(i, Node) else ColumnSelector([i]) for i in items))
+        return [value]
+    items = list(value) if isinstance(value, Iterable) else []
+    if items and all(isinstance(item, str | list | tuple | Node) for item in items):
+        return items
     alone = f"the operator {value.label} alone" if isinstance(value, Operator) else repr(value)
     raise WorkflowError(
         "Expected a column name, a list of them, or a node such as ['userId'] >> ops.Categorify(). "
         f"Received: {alone}."
     )
+
+
+def _holds_node(items: Iterable[Any]) -> bool:
+    """Whether a node is among some items, or in a list among them."""
+    return any(
+        isinstance(item, Node) or (isinstance(item, list | tuple) and _holds_node(item))
+        for item in items
+    )
+
+
+def _member(item: Any) -> Node:
+    return (
+        _group(item)
+        if _holds_node([item]) and not isinstance(item, str)
+        else ColumnSelector([item])
+    )
+
+
+def _group(items: Sequence[Any]) -> Node:
+    """The columns of names and nodes as one group."""
+    nodes = []
+    for item in items:
+        if not isinstance(item, str | Node):
+            raise _nested(item)
+        nodes.append(as_columns(item))
+    return _together(nodes[0] if len(nodes) == 1 else ConcatNode(*nodes))
+
+
+def _together(node: Node) -> Node:
+    """The columns of a node as one group; what is known to be grouped already is refused at once."""
+    for part in (node, *(node.parents if isinstance(node, ConcatNode) else ())):
+        if isinstance(part, ColumnSelector | SubsetNode) and part.selection.has_groups:
+            raise _nested(part)
+    return SubsetNode(node, Selection.as_one_group(), keep=True)
+
+
+def _nested(item: Any) -> WorkflowError:
+    return WorkflowError(
+        "Expected a group as a list of names and of nodes without groups, one level deep, such as "
+        f"[[node, 'a'], 'b']. Received: {item!s:.200} within a group."
+    )
+
+
+def _choices(value: Any) -> Any:
+    """What a user gives a selector, with the choices of other selectors in place of these."""
+    if isinstance(value, ColumnSelector):
+        return value.selection
+    if isinstance(value, Node):
+        raise WorkflowError(
+            f"Expected column names or a ColumnSelector. Received: the node {value}. "
+            "Put nodes side by side with +, or into a list as a group."
+        )
+    return [_choices(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def as_selection(value: Any) -> Selection:
@@ -220,10 +309,5 @@ def as_selection(value: Any) -> Selection:
         >>> as_selection(["userId", "price"]).groups
         (('userId',), ('price',))
     """
-    if isinstance(value, ColumnSelector):
-        return value.selection
-    if isinstance(value, Node):
-        raise WorkflowError(
-            f"Expected column names or a ColumnSelector. Received: the node {value}."
-        )
-    return Selection.of(value)
+    chosen = _choices(value)
+    return chosen if isinstance(chosen, Selection) else Selection.of(chosen)

@@ -12,11 +12,11 @@ from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.program import Program
 from .expressions.types import ExpressionError
-from .feature import Features, Inputs
+from .feature import Features, Groups, Inputs
 from .frame_operator import FrameOperator, WindowOperator
-from .graph import Node, as_node
+from .graph import Node, as_columns
 from .operator import Operator, State
-from .rows import Origin, Resolved, RowSet, rows_of, schema_of
+from .rows import Lost, Origin, Resolved, RowSet, rows_of, schema_of
 from .selection import listed, regroup
 
 
@@ -54,7 +54,7 @@ class OperatorNode(Node):
 
     Example:
         >>> from workflow import ops
-        >>> OperatorNode(as_node("price"), ops.FillMissing(0))
+        >>> OperatorNode(as_columns("price"), ops.FillMissing(0))
         FillMissing
     """
 
@@ -76,6 +76,12 @@ class OperatorNode(Node):
             WorkflowError: the inputs have different rows, or columns of one name.
         """
         own, *others = inputs
+        if self.operator.takes_groups and own.lost:
+            group, label = own.lost[0]
+            raise WorkflowError(
+                f"{self.label}: the group {', '.join(group)} did not pass through {label}, which makes "
+                f"other columns of it. Group the columns that it makes: node[[['a', 'b'], 'c']] >> {self.label}."
+            )
         columns = join([parent.label for parent in self.parents], inputs)
         inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
         return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
@@ -93,8 +99,23 @@ class OperatorNode(Node):
                 columns = rows.windowed(operator, bound.columns)
             else:
                 columns = operator.lower(bound.columns, state)
-        groups = () if operator.takes_groups else inputs[0].groups
-        return Resolved(columns, regroup(groups, columns), rows)
+        groups, lost = ((), ()) if operator.takes_groups else self._passed_on(inputs[0], columns)
+        return Resolved(columns, regroup(groups, columns), rows, lost)
+
+    def _passed_on(self, before: Resolved, columns: Features) -> tuple[Groups, Lost]:
+        """The groups of the input columns, by the names that these have now, and those that end here."""
+        if all(len(group) == 1 for group in before.groups):
+            return before.groups, before.lost
+        old_names = {id(feature.expression): name for name, feature in before.columns.items()}
+        names = {name: name for name in columns}
+        for name, feature in columns.items():
+            old = old_names.get(id(feature.expression), name)
+            if old not in columns or columns[old].expression is not feature.expression:
+                names[old] = name
+        whole = [group for group in before.groups if names.keys() >= set(group)]
+        ended = [(g, self.label) for g in before.groups if len(g) > 1 and g not in whole]
+        groups = tuple(tuple(names[name] for name in group) for group in whole)
+        return groups, (*before.lost, *ended)
 
     @contextmanager
     def errors(self, columns: Features) -> Iterator[None]:
@@ -145,4 +166,4 @@ def as_operator(value: Any) -> Operator:
 
 def _dependencies(operator: Operator) -> list[Node]:
     given = None if operator.depends_on is None else getattr(operator, operator.depends_on)
-    return [] if given is None or given == [] else [as_node(given)]
+    return [] if given is None or given == [] else [as_columns(given)]

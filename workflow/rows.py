@@ -19,6 +19,8 @@ from .operator import Operator
 from .schema import ColumnSchema, Schema
 from .selection import regroup
 
+# Groups of columns, each with the operator that made other columns of its own.
+Lost = tuple[tuple[tuple[str, ...], str], ...]
 Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
 
 
@@ -181,11 +183,13 @@ class Resolved:
         columns: its columns, as expressions over the sources of their rows.
         groups: how they are grouped, every column in one at least.
         rows: the rows that the columns have values for.
+        lost: groups that ended on the way, with the operator that made other columns of theirs.
     """
 
     columns: Features
     groups: Groups
     rows: RowSet
+    lost: Lost = ()
 
     def grouped(self, names: Collection[str]) -> Groups:
         """Some of the columns as they are grouped here; a group that loses one falls apart."""

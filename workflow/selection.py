@@ -22,24 +22,29 @@ class Selection:
             group of one.
         tags: every column with one of these too.
         every: all columns too.
+        subgroups: choices of which each makes one group, where the columns decide what is in it.
 
     Example:
         >>> Selection.of([["a", "b"], "c"]).groups
         (('a', 'b'), ('c',))
+        >>> Selection.of([["a", "*"]]).pick({"a": (), "b": (), "c": ()}, "the data")
+        (('a', 'b', 'c'),)
     """
 
     groups: Groups = ()
     tags: tuple[str, ...] = ()
     every: bool = False
+    subgroups: tuple[Selection, ...] = ()
 
     @classmethod
     def of(cls, names: Any = (), tags: Any = (), subgroups: Any = ()) -> Selection:
         """The choice that a user wrote.
 
         Args:
-            names: a name, or a list of names and of lists of names; "*" is every column.
+            names: a name, or a list of names, of lists of names and of choices, of which each that
+                is no name is a group; "*" is every column, also in a group.
             tags: a tag or a list of them.
-            subgroups: further groups, a list of lists of names.
+            subgroups: further groups: a choice, or a list of choices and of lists of names.
 
         Raises:
             WorkflowError: something else, or groups within groups.
@@ -47,12 +52,19 @@ class Selection:
         items = _items(names) + [
             [group] if isinstance(group, str) else group for group in _items(subgroups)
         ]
-        named = [item for item in items if item != EVERY]
-        groups = tuple(dict.fromkeys(_group(item) for item in named))
+        named = [item for item in items if not _is_every(item)]
         chosen = tuple(str(tag.value if isinstance(tag, Tags) else tag) for tag in _items(tags))
-        if not (groups or chosen or len(named) < len(items)):
+        if not (named or chosen or len(named) < len(items)):
             raise WorkflowError(f"Expected column names. Received: {names!r}.")
-        return cls(groups, chosen, len(named) < len(items))
+        parsed = [_flat(item) for item in named]
+        groups = dict.fromkeys(tuple(names_of(s.groups)) for s in parsed if not s.is_dynamic)
+        dynamic = tuple(selection for selection in parsed if selection.is_dynamic)
+        return cls(tuple(groups), chosen, len(named) < len(items), dynamic)
+
+    @classmethod
+    def as_one_group(cls) -> Selection:
+        """All columns, and these as one group."""
+        return cls(subgroups=(cls(every=True),))
 
     @classmethod
     def of_saved(cls, names: list[Any]) -> Selection:
@@ -66,7 +78,12 @@ class Selection:
     @property
     def is_dynamic(self) -> bool:
         """Whether the columns decide what is chosen."""
-        return self.every or bool(self.tags)
+        return self.every or bool(self.tags or self.subgroups)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether some columns are to stand together."""
+        return bool(self.subgroups) or any(len(group) > 1 for group in self.groups)
 
     def pick(self, columns: Mapping[str, Collection[str]], where: str) -> Groups:
         """The groups that are chosen of some columns.
@@ -85,7 +102,7 @@ class Selection:
             )
         tagged = [
             (name,)
-            for name, tags in (columns.items() if self.is_dynamic else ())
+            for name, tags in (columns.items() if self.every or self.tags else ())
             if self.every or not self._without(tags)
         ]
         if self.tags and not tagged:
@@ -93,14 +110,19 @@ class Selection:
             raise WorkflowError(
                 f"No column in {where} is tagged {' or '.join(self.tags)}. It has: {listed(have) or 'none'}."
             )
-        return tuple(dict.fromkeys([*self.groups, *tagged]))
+        together = [tuple(names_of(group.pick(columns, where))) for group in self.subgroups]
+        return tuple(dict.fromkeys([*self.groups, *tagged, *together]))
 
     def _without(self, tags: Collection[str]) -> bool:
         return not any(tag in tags for tag in self.tags)
 
     def __str__(self) -> str:
         tags = [f"tag {tag}" for tag in self.tags] + ([EVERY] if self.every else [])
-        return "[" + ", ".join([*map(_group_text, self.groups), *tags]) + "]"
+        return (
+            "["
+            + ", ".join([*map(_group_text, self.groups), *tags, *map(str, self.subgroups)])
+            + "]"
+        )
 
 
 def names_of(groups: Groups) -> list[str]:
@@ -168,11 +190,36 @@ def to_nested(groups: Groups) -> list[Any]:
 
 
 def _items(value: Any) -> list[Any]:
-    if isinstance(value, str):
+    if isinstance(value, str | Selection):
         return [value]
     if not isinstance(value, Iterable):
         raise WorkflowError(f"Expected column names. Received: {value!r}.")
     return list(value)
+
+
+def _is_every(item: Any) -> bool:
+    return isinstance(item, str) and item == EVERY
+
+
+def _flat(item: Any) -> Selection:
+    """What a user wrote of one group: a choice without groups of its own."""
+    if isinstance(item, Selection):
+        parts = [item]
+    elif isinstance(item, list | tuple):
+        parts = [part if isinstance(part, Selection) else _single(part, item) for part in item]
+    else:
+        parts = [_single(item, item)]
+    if not parts or any(part.has_groups for part in parts):
+        raise _too_deep(item)
+    groups = dict.fromkeys(group for part in parts for group in part.groups)
+    tags = dict.fromkeys(tag for part in parts for tag in part.tags)
+    return Selection(tuple(groups), tuple(tags), any(part.every for part in parts))
+
+
+def _single(name: Any, item: Any) -> Selection:
+    if not isinstance(name, str):
+        raise _too_deep(item)
+    return Selection(every=True) if name == EVERY else Selection(((name,),))
 
 
 def _group(item: Any) -> tuple[str, ...]:
@@ -182,10 +229,14 @@ def _group(item: Any) -> tuple[str, ...]:
         or not names
         or not all(isinstance(n, str) for n in names)
     ):
-        raise WorkflowError(
-            f"Expected a column name, or a group of them as in [['a', 'b'], 'c'], one level deep. Received: {item!r}."
-        )
+        raise _too_deep(item)
     return tuple(dict.fromkeys(names))
+
+
+def _too_deep(item: Any) -> WorkflowError:
+    return WorkflowError(
+        f"Expected a column name, or a group of them as in [['a', 'b'], 'c'], one level deep. Received: {item!s:.200}."
+    )
 
 
 def _group_text(group: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from .evaluate_once import evaluate_once
 from .fit import fit_graph, learner
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
-from .graph import Node, as_node
+from .graph import Node, as_columns
 from .inputs import expect_schema, read_schema
 from .out_of_fold import transform_out_of_fold
 from .outputs import lazy_outputs, write_outputs
@@ -48,7 +48,7 @@ class Workflow(FittedGraph, Drawn):
     """
 
     def __init__(self, output: Node | str | Iterable[Any]) -> None:
-        super().__init__(topological(as_node(output)))
+        super().__init__(topological(as_columns(output)))
         subgraphs(self.nodes)
 
     def fit(
