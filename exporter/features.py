@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from exporter.errors import ExportError
 from exporter.lists import cut_widths, expect_widths
+from exporter.narrow_inputs import input_dtypes, narrow_inputs
 from exporter.nulls import settle_nulls
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.dtypes import DTYPES, dtype_of
+from workflow.exact_dtypes import inexact
 from workflow.expressions.program import Program, build
 from workflow.schema import ColumnSchema, Schema, Tags
 from workflow.wire import NNZS, VALUES, WireColumn, wire_column
@@ -69,8 +69,8 @@ def select_features(
         sparse_max: the width of lists that the network takes as one input each.
 
     Raises:
-        ExportError: the network takes what the workflow does not make, or a label; or a dtype or
-            a null that cannot be served.
+        ExportError: the network takes what the workflow does not make, or a label; or a dtype that
+            does not hold a column's values, or a null that cannot be served.
     """
     schema = workflow.output_schema
     labels = _labels(workflow, label_columns)
@@ -89,6 +89,8 @@ def select_features(
         expression = own if own.type.dtype == made.dtype else own.cast(made.dtype)
         columns.append((made.with_(dtype=wire.dtype), expression))
     program = settle_nulls(build(columns, workflow.input_schema))
+    taken = ((expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted)
+    program = narrow_inputs(program, input_dtypes(taken))
     _expect_no_label_input(program, labels)
     return Features(
         program=program,
@@ -186,7 +188,7 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
 
 
 def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
-    have, want = made.info, DTYPES[wire.dtype]
+    want = DTYPES[wire.dtype]
     if made.is_list != wire.is_list:
         name = made.name
         kind, other = "a list", "one value a row"
@@ -197,15 +199,8 @@ def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
             f"Column {name!r} is {kind} in the workflow and {other} in the network. "
             f"Give the network {advice}, or change the workflow."
         )
-    if (have.kind == "string") != (want.kind == "string") or (
-        have.kind == "float" and want.kind != "float"
-    ):
+    if reason := inexact(made, want):
         raise ExportError(
-            f"Column {made.name!r} is {have.name} in the workflow and {want.name} in the network. "
+            f"Column {made.name!r} {reason}. Received: an input of the network of {want.name}. "
             "Change the workflow or the keras.Input, so that both say the same."
-        )
-    largest = made.properties.get("domain", {}).get("max")
-    if largest is not None and want.is_integer and largest > np.iinfo(want.numpy).max:
-        raise ExportError(
-            f"Ids of {made.name!r} go up to {largest}, and the network takes {want.name}."
         )

@@ -21,6 +21,7 @@ from loader.files import Source
 from loader.gpu.packing import Packing, carries
 from loader.host_blocks import HostBlocks
 from loader.layout import Layout
+from loader.memory import configure_as_environment_asks
 from loader.prefetch import Wait, wait_without_limit
 from loader.tensors import HostTransport, Transport
 
@@ -71,6 +72,7 @@ def open_device(
         LoaderError: there is no such device, it cannot take this data, or a limit below 0.
     """
     check_timeout(decode_timeout)
+    configure_as_environment_asks()
     if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
         # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
         # that shuffled, one waiting to be cut into blocks, the last rows of the one before, a block

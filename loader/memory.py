@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from typing import Any
 
 import tensorflow as tf
 
 from loader.errors import LoaderError
+
+
+class AlreadyClaimedError(LoaderError):
+    """TensorFlow has claimed the memory of its GPUs, which is then as it is."""
 
 
 def configure_tensorflow(
@@ -20,7 +25,8 @@ def configure_tensorflow(
 
     Args:
         memory_allocation: a fraction of the memory that is free now when below 1, MB from 1 on.
-            Default: the environment variable `TF_MEMORY_ALLOCATION`, else 0.5.
+            Default: the environment variable `TF_MEMORY_ALLOCATION`, else 0.5. The first loader of
+            a process calls this function where the variable is set.
         device: the number of the GPU. Default: the environment variable `TF_VISIBLE_DEVICE`,
             else 0.
 
@@ -49,11 +55,30 @@ def configure_tensorflow(
         tf.config.set_visible_devices(gpus[number], "GPU")
         tf.config.set_logical_device_configuration(gpus[number], [limit])
     except RuntimeError as error:
-        raise LoaderError(
+        raise AlreadyClaimedError(
             "Expected to be called before TensorFlow uses the GPU. Received: a runtime that is "
             "already initialised and has claimed its memory. Call configure_tensorflow first."
         ) from error
     return megabytes
+
+
+def configure_as_environment_asks() -> None:
+    """Call `configure_tensorflow` where `TF_MEMORY_ALLOCATION` is set and nobody has called it.
+
+    NVTabular does so when it is imported; here a loader does when it is made.
+
+    Raises:
+        LoaderError: the variable is no number.
+    """
+    if "TF_MEMORY_ALLOCATION" not in os.environ:
+        return
+    gpus = tf.config.list_physical_devices("GPU")
+    if any(tf.config.get_logical_device_configuration(gpu) for gpu in gpus):
+        return
+    try:
+        configure_tensorflow()
+    except AlreadyClaimedError as error:
+        warnings.warn(f"TF_MEMORY_ALLOCATION has no effect. {error}", stacklevel=2)
 
 
 def _number(name: str, variable: str, value: Any, default: float) -> float:

@@ -44,9 +44,19 @@ class FittedGraph:
         self._program: Program | None = None
 
     def learn(self, input_schema: Schema, states: dict[int, State]) -> None:
-        """Take what the operators have learnt of some columns, in place of what they had before."""
+        """Take what the operators have learnt of some columns, in place of what they had before.
+
+        Raises:
+            WorkflowError: an output is not what a dtype was assigned to; nothing has changed then.
+        """
+        before = self.input_schema, self._states, self._made, self._program
         self.input_schema, self._states = input_schema, states
         self._made = self._program = None
+        try:
+            self.output_dtypes.expect_possible()
+        except WorkflowError:
+            self.input_schema, self._states, self._made, self._program = before
+            raise
 
     def restore(
         self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]

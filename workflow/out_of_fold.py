@@ -10,6 +10,7 @@ from .feature import Feature
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node
+from .narrowed_outputs import expect_narrowed
 from .operator import State
 from .operator_node import OperatorNode
 from .outputs import lazy_outputs
@@ -41,6 +42,7 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
             else:
                 resolution.resolve(node, state)
         output = resolution.made[nodes[-1]]
+        expect_narrowed(graph, output, frame)
         return output.rows.select(frame, graph.steps_of(output), engine)
 
 

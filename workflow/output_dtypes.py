@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .dtypes import dtype_of
 from .errors import WorkflowError
+from .exact_dtypes import inexact
 from .schema import ColumnSchema
 
 if TYPE_CHECKING:
@@ -42,17 +41,28 @@ class OutputDtypes(MutableMapping[str, str]):
 
     def __setitem__(self, name: str, dtype: Any) -> None:
         column, wanted = self._column(name), dtype_of(dtype)
-        if (column.info.kind == "string") != (wanted.kind == "string"):
-            raise WorkflowError(
-                f"Output {name!r} is {column.dtype} and cannot become {wanted.name}."
-            )
-        largest = column.properties.get("domain", {}).get("max", 0)
-        if wanted.is_integer and largest > np.iinfo(wanted.numpy).max:
-            raise WorkflowError(
-                f"Output {name!r} has values up to {largest}, which {wanted.name} does not hold."
-            )
+        if reason := inexact(column, wanted):
+            raise WorkflowError(f"Output {name!r} {reason}. Received: {wanted.name}.")
         self.assigned[name] = wanted.name
         self._graph.forget_program()
+
+    def expect_possible(self) -> None:
+        """Hold what is assigned to what the outputs are, after these have changed.
+
+        Raises:
+            WorkflowError: an output is gone, or has values that its dtype does not hold.
+        """
+        for name, dtype in self.assigned.items():
+            outputs = self._graph.outputs()
+            reason = "is no output any more"
+            if name in outputs:
+                reason = inexact(outputs[name].schema, dtype_of(dtype)) or ""
+            if reason:
+                raise WorkflowError(
+                    f"Output {name!r} {reason}. Received: workflow.output_dtypes[{name!r}] = {dtype!r}. "
+                    f"Assign another one, or `del workflow.output_dtypes[{name!r}]`, and fit again; "
+                    "what was learnt before stays."
+                )
 
     def __delitem__(self, name: str) -> None:
         self._column(name)

@@ -14,6 +14,7 @@ from .data import Source
 from .engine import is_gpu
 from .fitted import FittedGraph
 from .inputs import held_to
+from .narrowed_outputs import expect_narrowed
 from .sink import ParquetSink
 from .transform import rows_at_once, transform_on_gpu, transform_pieces, transform_stream
 
@@ -29,9 +30,16 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     Raises:
         WorkflowError: the data is not what the graph was fitted to.
     """
-    rows = graph.made[graph.nodes[-1]].rows
-    frame = held_to(source, rows.reads(graph.steps))
-    return rows.select(frame, graph.steps, engine)
+    frame = _read(graph, source)
+    return graph.made[graph.nodes[-1]].rows.select(frame, graph.steps, engine)
+
+
+def _read(graph: FittedGraph, source: Source) -> pl.LazyFrame:
+    """The data, held to what the graph was fitted to and to the dtypes that its outputs have."""
+    output = graph.made[graph.nodes[-1]]
+    frame = held_to(source, output.rows.reads(graph.steps))
+    expect_narrowed(graph, output, frame)
+    return frame
 
 
 def write_outputs(
@@ -68,7 +76,7 @@ def _write_on_cluster(
 ) -> list[Path]:
     # What cannot be is refused before the workers have anything to do.
     is_gpu(engine)
-    held_to(source, graph.program.inputs)
+    _read(graph, source)
     files = expect_shared(source, client)
 
     def write(scratch: Path) -> list[Path]:
@@ -91,13 +99,14 @@ def _queries(
         return None
     if held_to(source, graph.program.inputs) is not source.frame:
         return None
+    expect_narrowed(graph, graph.made[graph.nodes[-1]], source.frame)
     return transform_on_gpu(graph.program, files, sink.rows_per_query)
 
 
 def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.DataFrame]:
     """The outputs in frames of bounded size, rows in order."""
     rows = graph.made[graph.nodes[-1]].rows
-    frame = held_to(source, rows.reads(graph.steps))
+    frame = _read(graph, source)
     # What was read as other types is one query, which cannot be cut between row groups.
     can_be_cut = frame is source.frame if source.files else not source.is_query
     if _is_row_by_row(graph) and can_be_cut:

@@ -79,8 +79,9 @@ class Workflow(FittedGraph, Drawn):
             the workflow itself.
 
         Raises:
-            WorkflowError: a column is missing or of a type that an operator does not take, or
-                there is no row.
+            WorkflowError: a column is missing or of a type that an operator does not take, there
+                is no row, or an output has outgrown the dtype that was assigned to it; the
+                workflow then is what it was before.
         """
         self._fit(Source.of(data), schema, engine, client)
         return self

@@ -85,18 +85,18 @@ REFUSED = {
     "three columns for one": (lambda: (network(userId=("int64", 3)), fitted(IDS)), "has 3 columns"),
     "a float as an integer": (
         lambda: (network(price="int32"), fitted(PRICE)),
-        "float32 in the workflow and int32",
+        "float32, and int32 holds no fractions.*an input of the network of int32",
     ),
     "an integer as a string": (
         lambda: (network(userId="string", price="float32"), fitted(IDS + PRICE)),
-        "int64 in the workflow and string",
+        "int64 and cannot become string",
     ),
     "ids that do not fit": (
         lambda: (
             network(clicks="int8"),
             fitted(["clicks"] >> ops.Categorify(), {"clicks": range(300)}),
         ),
-        "go up to 302, and the network takes",
+        "values from 0 to 302, which int8 does not hold exactly; int16",
     ),
     "null whatever is sent": (
         lambda: (network(weight="float32"), fitted(joined())),

@@ -1,11 +1,19 @@
 """How much memory TensorFlow gets. The machine of these tests has no GPU."""
 
+import polars as pl
 import pytest
 import tensorflow as tf
 
-from loader import LoaderError, configure_tensorflow
+from loader import KerasSequenceLoader, LoaderError, configure_tensorflow
 from loader.arguments import Budget, rows_in_buffer
 from loader.files import RowGroup, Source
+
+
+def test_a_loader_reads_the_environment_when_it_is_made(monkeypatch, tmp_path):
+    pl.DataFrame({"x": [1, 2], "y": [0, 1]}).write_parquet(tmp_path / "a.parquet")
+    monkeypatch.setenv("TF_MEMORY_ALLOCATION", "half")
+    with pytest.raises(LoaderError, match=r"TF_MEMORY_ALLOCATION, as a number. Received: 'half'"):
+        KerasSequenceLoader(str(tmp_path), 2, ["y"], cat_names=["x"], cont_names=[])
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="claims a GPU's memory")

@@ -7,9 +7,9 @@ def fit(table, columns, settings):
     """Of `ids` Categorify made ids; the others have no cardinality."""
     ids, others = columns["ids"], columns["others"]
     state = categorify.fit(table, ids, {})
-    least = settings.get("min_cardinality", 5)
+    least = settings.get("min_cardinality", 4)
     sizes = categorify.facts(state)
-    return state, [n for n in ids if sizes[n]["cardinality"] >= least], others
+    return state, [n for n in ids if sizes[n]["cardinality"] - 1 >= least], others
 
 
 def transform(state, table):

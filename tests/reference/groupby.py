@@ -38,6 +38,9 @@ def transform(state, table):
             order = stable_reverse(
                 order, [[table[n][row] for n in by] for row in range(len(table))]
             )
+    # Of descending rows the first in ascending order is the last.
+    turned = bool(by) and not settings.get("ascending", True)
+    ends = {"first": "last", "last": "first"} if turned else {}
     groups = defaultdict(list)
     for row in order:
         groups[tuple(table[name][row] for name in keys)].append(row)
@@ -46,7 +49,12 @@ def transform(state, table):
     for name, aggregates in named.items():
         for aggregate in listed(aggregates):
             values = [
-                aggregated([table[name][row] for row in groups[key]], aggregate, table, name)
+                aggregated(
+                    [table[name][row] for row in groups[key]],
+                    ends.get(aggregate, aggregate),
+                    table,
+                    name,
+                )
                 for key in ordered
             ]
             dtype = dtype_of(aggregate, table.dtypes[name])

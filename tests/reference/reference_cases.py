@@ -145,7 +145,7 @@ CASES = [
     Case(
         "DropLowCardinality",
         {"ids": ["user", "city"], "others": ["wide"]},
-        {"min_cardinality": 12},
+        {"min_cardinality": 11},
     ),
     Case("Dropna", PLAIN),
     Case("Dropna", PLAIN, {"subset": "price"}),
@@ -205,7 +205,12 @@ CASES = [
     Case(
         "Groupby",
         ["large", "city", "small"],
-        {"groupby_cols": "city", "sort_cols": "small", "ascending": False},
+        {
+            "groupby_cols": "city",
+            "sort_cols": "small",
+            "aggs": ["list", "first", "last"],
+            "ascending": False,
+        },
     ),
     Case("HashBucket", COUNTABLE, {"num_buckets": 10}),
     Case("HashBucket", ["city", "items"], {"num_buckets": {"city": 1, "items": 2**31 - 1}}),

@@ -18,12 +18,12 @@ def stack(rows=3, vectors=4, width=5, seed=0):
 
 
 def products_by_hand(x, kind, kernel, self_interaction):
-    pairs = [(i, j) for i in range(x.shape[1]) for j in range(i + self_interaction)]
+    pairs = [(i, j) for i in range(x.shape[1]) for j in range(i + 1 - self_interaction, x.shape[1])]
     if kind is None:
         return np.array([[row[i] @ row[j] for i, j in pairs] for row in x])
     matrices = {
         "field_all": [kernel for _ in pairs],
-        "field_each": [kernel[i] for i, _ in pairs] if kind == "field_each" else None,
+        "field_each": [kernel[i].T for i, _ in pairs] if kind == "field_each" else None,
         "field_interaction": kernel,
     }[kind]
     forms = list(zip(pairs, matrices, strict=True))
@@ -41,6 +41,16 @@ def test_products_equal_a_loop_over_pairs(kind, self_interaction):
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     assert layer.compute_output_shape(x.shape) == tuple(result.shape)
     assert keras.layers.Dense(1)(result).shape == (3, 1)  # its static shape is the real one
+
+
+def test_the_matrix_of_the_last_field_makes_nothing_of_pairs_as_in_fibinet():
+    layer = DotProductInteraction("field_each")
+    x = tf.constant(stack(vectors=6))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x) ** 2)
+    norms = tf.norm(tf.reshape(tape.gradient(loss, layer.kernel), (6, -1)), axis=1).numpy()
+    assert norms[5] == 0
+    assert (norms[:5] > 0).all()
 
 
 @pytest.mark.parametrize("self_interaction", [False, True])

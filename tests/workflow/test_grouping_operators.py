@@ -85,7 +85,8 @@ def test_sessions_are_of_the_whole_data_and_in_order(tmp_path, ascending):
         rows = groups[key]
         times, values = [r["time"] for r in rows], known(rows, "rating")
         assert row["time_list"] == times
-        assert (row["time_first"], row["time_last"]) == (times[0], times[-1])
+        # As in NVTabular: the first of the rows in ascending order, however the lists are ordered.
+        assert (row["time_first"], row["time_last"]) == (min(times), max(times))
         assert (row["time_min"], row["time_max"]) == (min(times), max(times))
         assert row["rating_count"] == len(values)
         assert row["rating_nunique"] == len(set(values))
@@ -98,6 +99,21 @@ def test_sessions_are_of_the_whole_data_and_in_order(tmp_path, ascending):
         ]
         received = [row[f"rating_{aggregate}"] for aggregate in ("mean", "median", "std", "var")]
         assert received == [near(value) for value in expected]
+
+
+def test_first_and_last_of_descending_rows_are_those_of_nvtabular():
+    # nvtabular 23.08 answers [30, 20, 10], 10 and 30 here.
+    data = {"k": [1, 1, 1], "t": [1, 2, 3], "x": [10, 20, 30]}
+    aggs = {"x": ["list", "first", "last"]}
+    rows = ["k", "t", "x"] >> ops.Groupby("k", sort_cols="t", aggs=aggs, ascending=False)
+    made = Workflow(rows).fit(data).transform(data).collect()
+    assert made.row(0, named=True) == {"k": 1, "x_list": [30, 20, 10], "x_first": 10, "x_last": 30}
+
+
+def test_first_and_last_of_rows_that_are_not_sorted_are_those_of_the_data():
+    data = {"k": [1, 1, 1], "x": [20, 30, 10]}
+    rows = ["k", "x"] >> ops.Groupby("k", aggs=["first", "last"], ascending=False)
+    assert Workflow(rows).fit(data).transform(data).collect().row(0) == (1, 20, 10)
 
 
 def test_sum_of_narrow_integers_does_not_wrap():

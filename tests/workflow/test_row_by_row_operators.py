@@ -169,9 +169,16 @@ def test_crossed_columns_are_told_apart_by_their_order():
     assert crossed.transform(pairs).collect()["a_X_b"].to_list() == ids
 
 
-def test_columns_that_are_not_grouped_are_not_crossed():
+def test_columns_that_are_not_grouped_are_crossed_together():
+    rows = {"a": [1, 1, 2], "b": [2, 3, 2]}
+    together = made(ops.HashedCross(1000), rows)
+    grouped = Workflow([["a", "b"]] >> ops.HashedCross(1000)).fit(rows).transform(rows).collect()
+    assert together.equals(grouped)
+
+
+def test_one_column_alone_is_not_crossed():
     with pytest.raises(WorkflowError, match=r"\[\['a', 'b'\]\]"):
-        made(ops.HashedCross(10), {"a": [1], "b": [2]})
+        made(ops.HashedCross(10), {"a": [1]})
 
 
 @pytest.mark.parametrize("operator", [ops.HashBucket, ops.HashedCross])

@@ -211,6 +211,13 @@ def test_columns_of_few_categories_are_dropped_and_not_asked_for():
         Workflow(ids >> ops.DropLowCardinality(7)).fit(data)
 
 
+@pytest.mark.parametrize(("least", "kept"), [(4, ["c2"]), (3, ["c1", "c2"]), (0, ["c1", "c2"])])
+def test_cardinality_is_compared_by_the_largest_id_as_in_nvtabular(least, kept):
+    data = {"c1": ["v"] * 4, "c2": ["v", "w"] * 2}  # the largest ids are 3 and 4
+    node = list(data) >> ops.Categorify() >> ops.DropLowCardinality(least)
+    assert Workflow(node).fit(data).output_schema.names == kept
+
+
 # ColumnSimilarity
 
 

@@ -143,7 +143,7 @@ def test_output_dtype_that_cannot_be_is_refused(ratings):
 
 def test_output_dtype_too_narrow_for_the_ids_is_refused():
     workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": list(range(300))})
-    with pytest.raises(WorkflowError, match="values up to 302, which int8 does not hold"):
+    with pytest.raises(WorkflowError, match="values from 0 to 302, which int8 does not hold"):
         workflow.output_dtypes["userId"] = "int8"
     workflow.output_dtypes["userId"] = "uint16"
 

@@ -18,15 +18,15 @@ INTERACTIONS = (None, "field_all", "field_each", "field_interaction")
 class DotProductInteraction(keras.layers.Layer):
     """The dot product of each pair of vectors, as in DLRM, or a bilinear form of each pair.
 
-    Pairs (i, j) with i > j come in the order (1, 0), (2, 0), (2, 1), (3, 0), ...
+    Pairs (i, j) with i < j come in the order of NVTabular: (0, 1), (0, 2), ..., (1, 2), ...
 
     Sources: M. Naumov et al., Deep Learning Recommendation Model for Personalization and
     Recommendation Systems, 2019; for the bilinear forms T. Huang et al., FiBiNET, RecSys 2019.
 
     Args:
         interaction_type: None for the dot product v_i v_j; for the bilinear form v_i W v_j
-            "field_all" (one matrix W), "field_each" (one for each i) or "field_interaction" (one
-            for each pair).
+            "field_all" (one matrix W), "field_each" (v_j W_i v_i: a matrix for each i, of which the
+            last is used only with `self_interaction`) or "field_interaction" (one for each pair).
         self_interaction: whether pairs (i, i) count.
         kernel_initializer: a Keras initializer for the matrices.
         **kwargs: those of `keras.layers.Layer`.
@@ -69,7 +69,7 @@ class DotProductInteraction(keras.layers.Layer):
                 f"Received: {tuple(input_shape)}. Use DenseFeatures(..., aggregation='stack')."
             )
         _, vectors, width = input_shape
-        self._first, self._second = np.tril_indices(vectors, 0 if self.self_interaction else -1)
+        self._first, self._second = np.triu_indices(vectors, 0 if self.self_interaction else 1)
         if not len(self._first):
             # A dense layer over no columns would end the process, within oneDNN.
             raise TrainingError(
@@ -94,8 +94,8 @@ class DotProductInteraction(keras.layers.Layer):
             first = tf.gather(inputs, self._first, axis=1)
             second = tf.gather(inputs, self._second, axis=1)
             return tf.einsum("npd,pde,npe->np", first, kernel, second)
-        fields = "f" if self.interaction_type == "field_each" else ""
-        left = tf.einsum(f"nfd,{fields}de->nfe", inputs, kernel)
+        matrices = "fed" if self.interaction_type == "field_each" else "de"
+        left = tf.einsum(f"nfd,{matrices}->nfe", inputs, kernel)
         return _products(left, inputs, self._first, self._second)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, int]:

@@ -19,8 +19,9 @@ class DropLowCardinality(Operator):
     as Categorify sets it: its reserved ids are among them. A column that has none stays.
 
     Args:
-        min_cardinality: the least that a column needs to stay. What Categorify makes of a
-            constant column has 4: three reserved ids and one value.
+        min_cardinality: the least that a column's largest id must be for it to stay, which is its
+            cardinality less 1, as NVTabular compares it. The largest id that Categorify gives to a
+            constant column is 3, after three reserved ids.
 
     Raises:
         WorkflowError: no column stays.
@@ -30,7 +31,7 @@ class DropLowCardinality(Operator):
         >>> ids = ["country", "city"] >> ops.Categorify() >> DropLowCardinality()
     """
 
-    min_cardinality: int = 5
+    min_cardinality: int = 4
 
     def _check_settings(self) -> None:
         require(
@@ -46,17 +47,17 @@ class DropLowCardinality(Operator):
         rows = {"same": ["x", "x", None], "city": ["a", "b", None], "price": [1.5, None, 2.0]}
         return [
             Example(cls(), rows, left=[ids, "price"]),
-            Example(cls(6), rows, left=[ids, "price"]),
+            Example(cls(5), rows, left=[ids, "price"]),
             Example(cls(0), rows, left=[ids]),
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The columns that stay."""
         sizes = {name: f.schema.properties.get("cardinality") for name, f in columns.items()}
-        kept = [n for n, size in sizes.items() if size is None or size >= self.min_cardinality]
+        kept = [n for n, size in sizes.items() if size is None or size - 1 >= self.min_cardinality]
         have = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         require(
             bool(kept),
-            f"DropLowCardinality({self.min_cardinality}) leaves no column: {have}. Set a smaller one.",
+            f"DropLowCardinality({self.min_cardinality}) leaves no column: {have} ids. Set a smaller one.",
         )
         return {name: columns[name] for name in kept}

@@ -41,7 +41,9 @@ class Groupby(FrameOperator):
     Makes the keys, and `<column>_<aggregate>` for each other column. The rows are in the order of
     the keys, null last. Within a group rows are in the order of `sort_cols`, and else of the data.
 
-    Aggregates: "list" (nulls stay in it), "first", "last" (null where that row is), "count" and
+    Aggregates: "list" (nulls stay in it, in the order of the rows), "first" and "last" (of the rows
+    in ascending order of `sort_cols`, as in NVTabular, whatever `ascending` says: first is the
+    oldest event, last the newest; null where that row is), "count" and
     "nunique" (of values that are not null, int32), "sum" (int64, of uint64 uint64, of floats
     float64; beyond the dtype whole numbers wrap round), "mean", "std", "var" (ddof 1), "median"
     (float32), "min", "max". What infinities leave without a number, such as the sum of both and the
@@ -59,7 +61,8 @@ class Groupby(FrameOperator):
         aggs: one name or several for every column, or a mapping from column to name or names;
             columns that it leaves out are not in the output.
         name_sep: between column and aggregate in the outputs' names.
-        ascending: the order of `sort_cols`; nulls come first, and last when it is descending.
+        ascending: the order of `sort_cols` in lists; nulls come first, and last when it is
+            descending.
 
     Example:
         >>> sessions = ["session", "time", "item"] >> Groupby(
@@ -170,11 +173,18 @@ class Groupby(FrameOperator):
                 maintain_order=True,
             )
         made = [
-            _aggregate(columns[name], aggregate).alias(self._output(name, aggregate))
+            _aggregate(columns[name], self._end_of(aggregate)).alias(self._output(name, aggregate))
             for name, aggregate in self._chosen(columns)
         ]
         grouped = frame.group_by(keys, maintain_order=True).agg(made)
         return grouped.sort(keys, nulls_last=True, maintain_order=True)
+
+    def _end_of(self, aggregate: str) -> str:
+        """The end of the rows where an aggregate takes its value: of descending rows the other one."""
+        swapped = bool(self.sort_cols) and not self.ascending
+        return (
+            {"first": "last", "last": "first"}.get(aggregate, aggregate) if swapped else aggregate
+        )
 
     def _output(self, name: str, aggregate: str) -> str:
         return f"{name}{self.name_sep}{aggregate}"

@@ -25,10 +25,11 @@ class HashedCross(Operator):
     """Give each combination of the values of several columns one of `num_buckets` ids, int32.
 
     The columns stand in groups on the left, and each group makes one column: `[["a", "b"]]` makes
-    `a_X_b`. The values are hashed as `HashBucket` hashes them, each with its place in the group, so
-    that (1, 2) and (2, 1) are two combinations, and so are (1, 1) and (2, 2). A null is a value of
-    its own. The id is the sum of the hashes, in which a place (0, 1, ...) is the seed and a null
-    is -1, as an int64 that wraps round, modulo `num_buckets`, which is the column's `cardinality`.
+    `a_X_b`. Where none stands in a group, as in `["a", "b"]`, all of them are crossed. The values
+    are hashed as `HashBucket` hashes them, each with its place in the group, so that (1, 2) and
+    (2, 1) are two combinations, and so are (1, 1) and (2, 2). A null is a value of its own. The id
+    is the sum of the hashes, in which a place (0, 1, ...) is the seed and a null is -1, as an int64
+    that wraps round, modulo `num_buckets`, which is the column's `cardinality`.
 
     A model with hashed strings cannot be served with the runtimes `onnx` and `fused_onnx`, since
     ONNX has no operator for the bytes of a string.
@@ -69,7 +70,10 @@ class HashedCross(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """One column of ids for each group."""
-        groups = {"_X_".join(group): group for group in self.groups(columns)}
+        own = self.groups(columns)
+        if all(len(group) == 1 for group in own):
+            own = (tuple(name for (name,) in own),)
+        groups = {"_X_".join(group): group for group in own}
         named = self.num_buckets if isinstance(self.num_buckets, Mapping) else groups
         unknown = [name for name in named if name not in groups]
         require(

@@ -1,0 +1,92 @@
+"""Inputs of the dtype that the network takes of them, so that no value is cut on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from workflow.dtypes import DTYPES
+from workflow.expressions.program import Program, Step
+from workflow.expressions.verbs import VERBS
+from workflow.feature import Feature
+from workflow.schema import Schema
+
+
+def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
+    """Take a column of whole numbers that the network reads as it is in the network's own dtype.
+
+    An int64 input that is handed on as int32 would arrive as the nearest int32. As an int32 input
+    it cannot hold another value, on any runtime: the client refuses the value and names its row.
+
+    Args:
+        program: the preprocessing.
+        dtypes: the narrower dtype of each input that has one, by its name.
+
+    Returns:
+        the same steps over inputs that are narrower, widened again for all other readers.
+
+    Example:
+        >>> from workflow.expressions.program import build
+        >>> from workflow.rows import sources_of
+        >>> from workflow.schema import ColumnSchema
+        >>> data = Schema([ColumnSchema("age", "int64", nullable=False)])
+        >>> age = ColumnSchema("age", "int32", nullable=False)
+        >>> program = narrow_inputs(build([(age, sources_of(data)["age"])], data), {"age": "int32"})
+        >>> program.inputs, [step.verb for step in program.steps]
+        (Schema(age: int32), ['source'])
+    """
+    narrowed = {
+        number: dtypes[step.parameters["name"]]
+        for number, step in enumerate(program.steps)
+        if step.verb == "source" and step.parameters["name"] in dtypes
+    }
+    steps: list[Step] = []
+    places: list[int] = []
+    wide: dict[int, int] = {}
+
+    def widened(operand: int) -> int:
+        if operand not in narrowed:
+            return places[operand]
+        if operand not in wide:
+            steps.append(_cast(places[operand], steps, program.steps[operand].type.dtype))
+            wide[operand] = len(steps) - 1
+        return wide[operand]
+
+    for number, step in enumerate(program.steps):
+        if number in narrowed:
+            steps.append(replace(step, type=replace(step.type, dtype=narrowed[number])))
+        elif step.verb == "cast" and narrowed.get(step.operands[0]) == step.type.dtype:
+            places.append(places[step.operands[0]])
+            continue
+        else:
+            operands = tuple(widened(operand) for operand in step.operands)
+            steps.append(replace(step, operands=operands))
+        places.append(len(steps) - 1)
+    inputs = Schema(c.with_(dtype=dtypes.get(c.name, c.dtype)) for c in program.inputs.columns)
+    return Program(inputs, tuple(steps), tuple((c, places[s]) for c, s in program.outputs))
+
+
+def input_dtypes(outputs: Iterable[tuple[Feature, Sequence[str]]]) -> dict[str, str]:
+    """The inputs that reach the network as they are and narrower, with their narrowest dtype.
+
+    Args:
+        outputs: what the workflow makes of the network's columns, each with the dtypes that it is
+            cast to on the way.
+    """
+    found: dict[str, str] = {}
+    for feature, dtypes in outputs:
+        column = feature.schema
+        if feature.expression.verb == "source" and not column.is_time and column.info.is_integer:
+            name = feature.expression.parameters["name"]
+            for dtype in dtypes:
+                have, want = DTYPES[found.get(name, column.dtype)], DTYPES[dtype]
+                if want.is_integer and not np.can_cast(have.numpy, want.numpy):
+                    found[name] = dtype
+    return found
+
+
+def _cast(operand: int, steps: list[Step], dtype: str) -> Step:
+    type_ = VERBS["cast"].infer([steps[operand].type], {"dtype": dtype})
+    return Step("cast", (operand,), {"dtype": dtype}, type_)
