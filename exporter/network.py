@@ -15,11 +15,13 @@ import tensorflow as tf
 from exporter.errors import ExportError
 from exporter.servable import expect_servable, traced
 from training.errors import TrainingError
-from training.saved_model import network_function, network_state, write_saved_model
+from training.saved_model import network_function, network_state
 from training.signature import ModelSignature, TensorSpec, model_signature
 from workflow.dtypes import DTYPES
 
 SIGNATURE = "serving_default"
+# Of a SavedModel that takes other tensors from the step before than the network has inputs.
+ENSEMBLE_SIGNATURE = "ensemble"
 
 
 class Network(Protocol):
@@ -27,18 +29,17 @@ class Network(Protocol):
 
     Attributes:
         signature: its named inputs and outputs.
+        function: a concrete function of that signature.
     """
 
     signature: ModelSignature
+    function: Any
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name, in inference mode. Can be traced."""
 
     def state(self) -> Any:
         """What a SavedModel that calls it has to hold."""
-
-    def save(self, path: Path) -> None:
-        """Write it as a SavedModel of the signature `serving_default`."""
 
 
 class KerasNetwork:
@@ -53,7 +54,7 @@ class KerasNetwork:
         self._model = model
         self.signature = model_signature(model)
         self._function = network_function(model, self.signature)
-        self._traced = traced(self._function, self.signature)
+        self.function = traced(self._function, self.signature)
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name, in inference mode."""
@@ -62,10 +63,6 @@ class KerasNetwork:
     def state(self) -> Any:
         """Each of its variables once, and its tables."""
         return network_state(self._model)
-
-    def save(self, path: Path) -> None:
-        """Write it as a SavedModel."""
-        write_saved_model(self.state(), path, {SIGNATURE: self._traced})
 
 
 class SavedNetwork:
@@ -94,12 +91,10 @@ class SavedNetwork:
                 f"Expected the signature {SIGNATURE!r} in {path}. "
                 f"Received: {', '.join(signatures) or 'none'}. Save the model with that one."
             )
-        self._function = signatures[SIGNATURE]
-        expect_servable(self._function)
-        given, made = (
-            self._function.structured_input_signature[1],
-            self._function.structured_outputs,
-        )
+        self.function = signatures[SIGNATURE]
+        expect_servable(self.function)
+        given = self.function.structured_input_signature[1]
+        made = self.function.structured_outputs
         self.signature = ModelSignature(
             tuple(_spec("input", name, spec) for name, spec in given.items()),
             tuple(_spec("output", name, spec) for name, spec in made.items()),
@@ -125,17 +120,13 @@ class SavedNetwork:
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name."""
-        return dict(self._function(**{name: tensors[name] for name in self.input}))
+        return dict(self.function(**{name: tensors[name] for name in self.input}))
 
     def state(self) -> Any:
         """What was loaded."""
         module = tf.Module()
         module.loaded = self._loaded
         return module
-
-    def save(self, path: Path) -> None:
-        """Write it anew, since a server's loader finds no value of a Keras variable in a copy."""
-        write_saved_model(self.state(), path, {SIGNATURE: self._function})
 
 
 def _spec(side: str, name: str, tensor: Any) -> TensorSpec:

@@ -44,6 +44,9 @@ class ServingOptions:
             GPU where the server has one.
         preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
             CPU, in Python one process each.
+        pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
+            tensors, which is faster. Without it each has a tensor of its own name and dtype, so that
+            others can stand in for either step.
         response_cache: whether the server keeps answers for equal requests; it has to be started
             with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or a Triton of one's
             own with `--cache-config=local,size=...`).
@@ -74,6 +77,7 @@ class ServingOptions:
     network_instances: int = 1
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
+    pack: bool = True
     response_cache: bool = False
     warm_up: bool = True
     golden_rows: Any = field(default=None, repr=False, compare=False)
@@ -107,6 +111,7 @@ class ServingOptions:
         """The names of the options that mean something beside the others."""
         idle = {
             "preprocess_instances": self.is_fused,
+            "pack": self.is_fused,
             "golden_rows": not self.warm_up,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
         }
@@ -149,6 +154,8 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
             f'Expected no preprocess_instances: runtime="{options.runtime}" is one model. '
             f"Received: {options.preprocess_instances}. Use network_instances."
         )
+    if options.is_fused and not options.pack:
+        yield f'Expected no pack=False: runtime="{options.runtime}" is one model, without steps.'
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are what the server is warmed up with. Leave warm_up=True, or them out."
 

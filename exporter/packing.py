@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from exporter.model_spec import Tensor
+from exporter.pipeline import Pipeline
 from exporter.specs import tensors_of
 from workflow.dtypes import DTYPES
 from workflow.packing import Member, Packed
@@ -55,6 +56,13 @@ def pack_columns(
         for name, packed in packing.items()
     ]
     return tuple(joint + [t for t in tensors if t.name not in inside]), packing
+
+
+def pack_step(pipeline: Pipeline, *, mixed: bool) -> tuple[tuple[Tensor, ...], dict[str, Packed]]:
+    """The tensors between the steps of an ensemble, packed as `pack_columns` does if they are to be."""
+    if pipeline.options.pack:
+        return pack_columns(pipeline.step_columns, mixed=mixed)
+    return tensors_of(pipeline.step_columns), {}
 
 
 def _alike(tensors: Iterable[Tensor]) -> list[list[Tensor]]:

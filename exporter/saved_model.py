@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec, Tensor
-from exporter.network import SIGNATURE, Network
+from exporter.network import ENSEMBLE_SIGNATURE, SIGNATURE, Network
 from exporter.pipeline import Pipeline, relay
 from exporter.runtimes.runtime import Writer
 from training.saved_model import write_saved_model
@@ -22,9 +22,13 @@ FOLDER = "model.savedmodel"
 
 
 def saved_model_spec(
-    name: str, pipeline: Pipeline, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+    name: str,
+    pipeline: Pipeline,
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+    signature: str = SIGNATURE,
 ) -> ModelSpec:
-    """A model of Triton's TensorFlow backend."""
+    """A model of Triton's TensorFlow backend, which calls one signature of a SavedModel."""
     options = pipeline.options
     return ModelSpec(
         name=name,
@@ -33,7 +37,7 @@ def saved_model_spec(
         platform="tensorflow_savedmodel",
         inputs=inputs,
         outputs=outputs,
-        parameters={"TF_SIGNATURE_DEF": SIGNATURE, "TF_GRAPH_TAG": GRAPH_TAG},
+        parameters={"TF_SIGNATURE_DEF": signature, "TF_GRAPH_TAG": GRAPH_TAG},
         instances=options.network_instances,
         instance_kind=options.network_kind,
         max_batch_size=options.max_batch_size,
@@ -41,17 +45,27 @@ def saved_model_spec(
     )
 
 
+def called_signature(pipeline: Pipeline, packing: Packing) -> str:
+    """The signature that the ensemble calls: the network's own, if it takes what travels as it is."""
+    return ENSEMBLE_SIGNATURE if packing or pipeline.unpadded[1] else SIGNATURE
+
+
 def network_writer(network: Network, pipeline: Pipeline, packing: Packing) -> Writer:
-    """Writes the network as it is, or as one that takes packed tensors and padded lists.
+    """Writes the network under its own names, and where it is needed as the ensemble calls it.
+
+    The SavedModel has the signature `serving_default`, whose inputs are the network's. Where the
+    step before hands on packed tensors or padded lists, it has the signature `ensemble` as well,
+    over the same weights.
 
     Args:
         network: the network.
         pipeline: what is exported.
         packing: the packed tensors by name.
     """
+    signatures = {SIGNATURE: network.function}
+    if called_signature(pipeline, packing) == SIGNATURE:
+        return signatures_writer(network, signatures)
     travelling, taken = pipeline.unpadded
-    if not packing and not taken:
-        return lambda folder: _write(folder, network.save)
     unpad = WireInterpreter(relay(taken), travelling, taken) if taken else None
 
     def serve(**tensors: Any) -> dict[str, Any]:
@@ -70,7 +84,8 @@ def network_writer(network: Network, pipeline: Pipeline, packing: Packing) -> Wr
             del specs[member.name]
         width = None if packed.width < 0 else packed.width
         specs[name] = tf.TensorSpec([None, width], packed.dtype, name=name)
-    return function_writer(network, serve, specs, unpad)
+    signatures[ENSEMBLE_SIGNATURE] = traced(serve, specs)
+    return signatures_writer(network, signatures, unpad)
 
 
 def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
@@ -94,26 +109,24 @@ def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
     return tensors
 
 
-def function_writer(
-    network: Network,
-    serve: Callable[..., Any],
-    specs: Mapping[str, Any],
-    *modules: tf.Module | None,
+def signatures_writer(
+    network: Network, signatures: Mapping[str, Any], *modules: tf.Module | None
 ) -> Writer:
-    """Writes a SavedModel of one signature.
+    """Writes a SavedModel.
 
     Args:
-        network: the network that the function calls.
-        serve: a function of the named tensors.
-        specs: their specs.
-        modules: what else of state the function needs.
+        network: the network that the signatures call.
+        signatures: concrete functions by name.
+        modules: what else of state they need.
     """
     state = network.state()
     state.modules = [module for module in modules if module is not None]
-    function = tf.function(serve, autograph=False).get_concrete_function(**specs)
-    return lambda folder: _write(
-        folder, lambda path: write_saved_model(state, path, {SIGNATURE: function})
-    )
+    return lambda folder: _write(folder, lambda path: write_saved_model(state, path, signatures))
+
+
+def traced(serve: Callable[..., Any], specs: Mapping[str, Any]) -> Any:
+    """A function of named tensors, as a concrete function."""
+    return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
 def _named_spec(spec: Any) -> Any:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from exporter.errors import ExportError
 from exporter.model_spec import ModelSpec
-from exporter.network import Network
+from exporter.network import SIGNATURE, Network
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
-from exporter.saved_model import function_writer, saved_model_spec
+from exporter.saved_model import saved_model_spec, signatures_writer, traced
 from exporter.specs import published_parameters, tensors_of, tensors_of_network
 from workflow.expressions.fold import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
@@ -41,13 +41,8 @@ def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     features = pipeline.features
     program = fold_tables(features.program)
     preprocess = WireInterpreter(program, pipeline.client_columns, features.outputs)
-    writer = function_writer(
-        network,
-        lambda **tensors: network.call(**preprocess(tensors)),
-        preprocess.signature,
-        preprocess,
-    )
-    return {pipeline.name: writer}
+    function = traced(lambda **tensors: network.call(**preprocess(tensors)), preprocess.signature)
+    return {pipeline.name: signatures_writer(network, {SIGNATURE: function}, preprocess)}
 
 
 RUNTIME = Runtime(_plan, _prepare)

@@ -16,7 +16,7 @@ from exporter.onnx_preprocessing import (
     preprocessing_to_onnx,
     with_padded_lists,
 )
-from exporter.packing import pack_columns
+from exporter.packing import pack_step
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
 from exporter.specs import ensemble, even, tensors_of, tensors_of_network
@@ -26,7 +26,7 @@ from workflow.wire import dump_columns
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    between, packing = pack_columns(pipeline.step_columns, mixed=False)
+    between, packing = pack_step(pipeline, mixed=False)
     made = [replace(tensor, name=tensor.name + OUTPUT_SUFFIX) for tensor in even(between)]
     preprocess = replace(
         onnx_spec(
@@ -52,7 +52,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    _, packing = pack_columns(pipeline.step_columns, mixed=False)
+    _, packing = pack_step(pipeline, mixed=False)
     features = preprocessing_to_onnx(pipeline, pipeline.step_columns)
     preprocess = OnnxModel(pack_outputs(features, packing))
     converted = unpack_inputs(with_padded_lists(pipeline, network_to_onnx(network)), packing)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from exporter import python_step
 from exporter.model_spec import ModelSpec
 from exporter.network import Network
-from exporter.packing import pack_columns
+from exporter.packing import pack_step
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime, Writer
-from exporter.saved_model import network_writer, saved_model_spec
+from exporter.saved_model import called_signature, network_writer, saved_model_spec
 from exporter.specs import ensemble, even, tensors_of, tensors_of_network
 from workflow.packing import dump_packing
 from workflow.wire import dump_columns
@@ -22,7 +22,7 @@ from workflow.wire import dump_columns
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     options = pipeline.options
-    travelling, packing = pack_columns(pipeline.step_columns, mixed=True)
+    travelling, packing = pack_step(pipeline, mixed=True)
     between = even(travelling)
     preprocess = ModelSpec(
         name=f"{pipeline.name}_nvt",
@@ -41,12 +41,13 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         queue=options.queue,
     )
     outputs = tensors_of_network(pipeline.signature.outputs)
-    network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs)
+    signature = called_signature(pipeline, packing)
+    network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs, signature)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    _, packing = pack_columns(pipeline.step_columns, mixed=True)
+    _, packing = pack_step(pipeline, mixed=True)
     return {
         f"{pipeline.name}_nvt": python_step.writer(pipeline.features.program),
         f"{pipeline.name}_tf": network_writer(network, pipeline, packing),

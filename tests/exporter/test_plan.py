@@ -31,7 +31,7 @@ def test_the_configs_say_everything(export):
         "tensorflow_savedmodel",
     )
     assert (ensemble.platform, ensemble.backend) == ("ensemble", "")
-    assert tf.parameters["TF_SIGNATURE_DEF"].string_value == "serving_default"
+    assert tf.parameters["TF_SIGNATURE_DEF"].string_value == "ensemble"
     assert tf.parameters["TF_GRAPH_TAG"].string_value == "serve"
     assert [(group.count, group.kind) for group in tf.instance_group] == [(2, 2)]
     assert [(group.count, group.kind) for group in nvt.instance_group] == [(1, 2)]
