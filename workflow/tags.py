@@ -10,11 +10,14 @@ contradicts, and brings those that it implies:
 | `user_id`     | `item_id`     | `user` |
 | `item_id`     | `user_id`     | `item` |
 
-What is computed of several columns has the tags that they share, but for those that name what a
-column itself is (`OWN`): the mean rating of a user is no user's id.
+What is computed of columns and is another thing than they are has the tags that they share, but for
+those that name what a column itself is (`OWN`): the mean rating of a user is no user's id.
 
-Properties are the user's own words, which pass through too, and facts about values
-(`FACTS`), which hold only as long as the values stay what they are.
+Properties are the user's own words and facts about values. The user's own pass through every
+operator; of several columns what is computed has those of all of them on which no two differ. Facts
+hold only as long as the values stay what they are: `FACTS` as long as each value does, and
+`value_count` as long as a list keeps its length. The operator that changes them states them anew or
+not at all.
 """
 
 from __future__ import annotations
@@ -60,17 +63,29 @@ def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
     return tuple(made)
 
 
-def tags_of(*columns: ColumnSchema) -> tuple[str, ...]:
-    """The tags of what is computed of columns, and is another thing than they are.
+def computed_of(*columns: ColumnSchema) -> ColumnSchema:
+    """A column as what is computed of columns, and is another thing than they are, inherits from it.
+
+    Its tags and properties count; its dtype is that of the first column.
 
     Example:
-        >>> user = ColumnSchema("userId", "int64", tags=("user_id", "user", "mine"))
-        >>> tags_of(user, ColumnSchema("age", "int64", tags=("user",)))
-        ('user',)
+        >>> user = ColumnSchema("userId", "int64", True, tags=("user_id", "user", "mine"))
+        >>> age = ColumnSchema("age", "int64", tags=("user",), properties={"unit": "years"})
+        >>> both = computed_of(user, age)
+        >>> both.tags, both.properties
+        (('user',), {'unit': 'years'})
     """
     first, *others = columns
     shared = (tag for tag in first.tags if all(tag in column.tags for column in others))
-    return tuple(tag for tag in shared if tag not in OWN)
+    tags = tuple(tag for tag in shared if tag not in OWN)
+    kept = [properties_after(column, is_list=False) for column in columns]
+    merged = {name: value for properties in kept for name, value in properties.items()}
+    agreed = {
+        name: value
+        for name, value in merged.items()
+        if all(properties.get(name, value) == value for properties in kept)
+    }
+    return ColumnSchema(first.name, first.dtype, tags=tags, properties=agreed)
 
 
 def _name(tag: str) -> str:

@@ -18,7 +18,7 @@ from workflow.feature import Feature, Features
 from workflow.frames import polars_errors
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
-from workflow.tags import tags_of
+from workflow.tags import computed_of
 
 from ._sparse_features import PARTS, similarity, weighted
 
@@ -119,8 +119,8 @@ class ColumnSimilarity(Operator):
             name = f"{first}_{second}_sim"
             require(name not in made, f"ColumnSimilarity makes two columns {name!r}. Rename one.")
             value = similarity(columns[first].expression, columns[second].expression, left, right)
-            tags = tags_of(columns[first].schema, columns[second].schema)
-            made[name] = Feature.of(name, value.cast("float32"), tags=(*tags, Tags.CONTINUOUS))
+            like = computed_of(columns[first].schema, columns[second].schema)
+            made[name] = Feature.of(name, value.cast("float32"), like, tags=(Tags.CONTINUOUS,))
         return made
 
     def _pairs(self, columns: Schema | Features) -> list[tuple[str, str]]:

@@ -12,9 +12,9 @@ from workflow.checks import require
 from workflow.feature import Selectable
 from workflow.frame_operator import WindowOperator
 from workflow.operator import Example
-from workflow.schema import ColumnSchema, Schema, Tags
+from workflow.schema import Schema, Tags
 from workflow.selection import one_or_several
-from workflow.tags import tags_of
+from workflow.tags import add_tags, computed_of
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class DifferenceLag(WindowOperator):
                 f"DifferenceLag needs numbers. Received: column {name!r}, {column}.",
             )
         return Schema(
-            ColumnSchema(made, "float32", tags=(*tags_of(columns[name]), Tags.CONTINUOUS))
-            for made, name, _ in self._made(columns)
+            like.with_(name=made, dtype="float32", tags=add_tags(like.tags, (Tags.CONTINUOUS,)))
+            for made, like in ((m, computed_of(columns[n])) for m, n, _ in self._made(columns))
         )
 
     def window(self, columns: Schema, values: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:

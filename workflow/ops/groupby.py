@@ -13,7 +13,7 @@ from workflow.frame_operator import FrameOperator
 from workflow.operator import Example
 from workflow.schema import ColumnSchema, Schema, Tags
 from workflow.selection import one_or_several
-from workflow.tags import add_tags, tags_of
+from workflow.tags import add_tags, computed_of
 
 AGGREGATES = (
     "list",
@@ -151,10 +151,11 @@ class Groupby(FrameOperator):
             return column.with_(name=name, is_list=is_list, nullable=True)
         dtype = "int32" if aggregate in _COUNTS else "float32"
         dtype = _sum_dtype(column) if aggregate == "sum" else dtype
-        tags = add_tags(tags_of(column), (Tags.CONTINUOUS,))
+        like = computed_of(column)
+        tags = add_tags(like.tags, (Tags.CONTINUOUS,))
         # A sum of infinities may be NaN, which a column of floats has as null.
         nullable = aggregate in _REAL or dtype == "float64"
-        return ColumnSchema(name, dtype, nullable=nullable, tags=tags)
+        return like.with_(name=name, dtype=dtype, nullable=nullable, tags=tags)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Where there are variances."""

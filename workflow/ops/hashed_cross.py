@@ -11,8 +11,8 @@ from typing import ClassVar
 from workflow.checks import require
 from workflow.feature import Feature, Features
 from workflow.operator import Example, Operator, State
-from workflow.schema import ColumnSchema, Tags
-from workflow.tags import tags_of
+from workflow.schema import Tags
+from workflow.tags import computed_of
 
 from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
 
@@ -103,6 +103,5 @@ class HashedCross(Operator):
         hashes = [f.expression.hash(place).fill_null(_NULL) for place, f in enumerate(features)]
         # The sum wraps round. Each place has a hash of its own, so that the order counts.
         bucket = (reduce(add, hashes) % buckets).cast("int32")
-        tags = tags_of(*(feature.schema for feature in features))
-        like = ColumnSchema(name, "int32", tags=tags)
+        like = computed_of(*(feature.schema for feature in features))
         return Feature.of(name, bucket, like, tags=(Tags.CATEGORICAL,), properties=facts(buckets))

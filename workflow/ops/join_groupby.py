@@ -16,7 +16,7 @@ from workflow.feature import Feature, Features, Selectable
 from workflow.operator import Example, Operator, Partials, State
 from workflow.schema import Schema, Tags
 from workflow.selection import one_or_several
-from workflow.tags import tags_of
+from workflow.tags import computed_of
 
 from . import _group_table as tables
 
@@ -162,28 +162,24 @@ class JoinGroupby(Operator):
             prefix = f"{GROUP}{n}"
             size = state[f"{prefix}.{next(iter(wanted))}"].rows
             row = tables.find_row(prefix, group, columns, state, size)
+            # What is described is not asked of a client, and then nothing is known of it.
+            like = computed_of(*(columns[name].schema for name in group))
             for key, (stat, number) in wanted.items():
                 parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
                 name = self.name_sep.join(parts)
                 require(name not in made, f"JoinGroupby makes two columns {name!r}. Set name_sep.")
                 value = row.gather(state[f"{prefix}.{key}"])
-                of = group if stat == "count" else [*group, described[number]]
                 made[name] = Feature.of(
                     name,
                     value.fill_null(0) if stat == "count" else value,
-                    tags=(*_tags(of, columns), Tags.CONTINUOUS),
+                    like,
+                    tags=(Tags.CONTINUOUS,),
                 )
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables of the groups that remain."""
         return tables.restrict_groups(state, self.groups(columns), names, GROUP)
-
-
-def _tags(names: Sequence[str], columns: Features) -> tuple[str, ...]:
-    # What is described is not asked of a client, and then its tags are not known.
-    known = [columns[name].schema for name in names if name in columns]
-    return tags_of(*known)
 
 
 def _described(number: int) -> str:

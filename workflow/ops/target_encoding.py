@@ -18,7 +18,7 @@ from workflow.feature import Feature, Features, Groups, Selectable
 from workflow.frame_operator import OutOfFoldOperator
 from workflow.operator import Example, Partials, State
 from workflow.schema import Schema, Tags
-from workflow.tags import tags_of
+from workflow.tags import computed_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
@@ -197,8 +197,9 @@ class TargetEncoding(OutOfFoldOperator):
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
                 value = row.gather(state[f"{prefix}.target{t}"]).fill_null(mean)
                 name = next(names)
-                tags = (*tags_of(*(columns[key].schema for key in group)), Tags.CONTINUOUS)
-                made[name] = Feature.of(name, value.cast(self.out_dtype), tags=tags)
+                like = computed_of(*(columns[key].schema for key in group))
+                encoded = value.cast(self.out_dtype)
+                made[name] = Feature.of(name, encoded, like, tags=(Tags.CONTINUOUS,))
         return made
 
     def _checked(self, columns: Features, state: State) -> tuple[Groups, Sequence[str]]:

@@ -16,7 +16,7 @@ from workflow.feature import Feature, Features
 from workflow.operator import State
 from workflow.ops import _group_table as tables
 from workflow.schema import Schema
-from workflow.tags import tags_of
+from workflow.tags import computed_of
 
 from .vocabulary import Ids, Vocabulary, expect_countable
 
@@ -84,8 +84,8 @@ class CombinedVocabulary(Vocabulary):
         for feature in group[1:]:
             absent = absent & feature.expression.is_null()
         found = where(absent, ids.null, found)
-        tags = tags_of(*(feature.schema for feature in group))
-        return {self.name: Feature.of(self.name, found, tags=tags)}
+        like = computed_of(*(feature.schema for feature in group))
+        return {self.name: Feature.of(self.name, found, like)}
 
     def _bucket(self, group: Sequence[Feature], ids: Ids) -> Expression | int:
         if ids.buckets == 1:
