@@ -16,18 +16,28 @@ from .dtypes import DTYPES, DType, SchemaError, dtype_of
 
 
 class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
-    """What a column is for. Selectors, the loader and the exporter read these."""
+    """What a column is for: the words of Merlin. Selectors, the loader and the exporter read these."""
 
     CATEGORICAL = "categorical"
     CONTINUOUS = "continuous"
     TARGET = "target"
+    BINARY_CLASSIFICATION = "binary_classification"
+    MULTI_CLASS_CLASSIFICATION = "multi_class_classification"
+    REGRESSION = "regression"
+    ID = "id"
     USER = "user"
     ITEM = "item"
+    SESSION = "session"
     USER_ID = "user_id"
     ITEM_ID = "item_id"
+    SESSION_ID = "session_id"
     CONTEXT = "context"
     TIME = "time"
     LIST = "list"
+    SEQUENCE = "sequence"
+    TEXT = "text"
+    TOKENIZED = "tokenized"
+    EMBEDDING = "embedding"
 
 
 # What `ColumnSchema.time` says besides the names of time zones.

@@ -3,12 +3,13 @@
 Tags pass through every operator. A tag that an operator adds takes the place of those that it
 contradicts, and brings those that it implies:
 
-| added         | takes away    | brings |
-|---------------|---------------|--------|
-| `categorical` | `continuous`  |        |
-| `continuous`  | `categorical` |        |
-| `user_id`     | `item_id`     | `user` |
-| `item_id`     | `user_id`     | `item` |
+| added         | takes away              | brings          |
+|---------------|-------------------------|-----------------|
+| `categorical` | `continuous`            |                 |
+| `continuous`  | `categorical`           |                 |
+| `user_id`     | `item_id`, `session_id` | `user`, `id`    |
+| `item_id`     | `user_id`, `session_id` | `item`, `id`    |
+| `session_id`  | `user_id`, `item_id`    | `session`, `id` |
 
 What is computed of columns and is another thing than they are has the tags that they share, but for
 those that name what a column itself is (`OWN`): the mean rating of a user is no user's id.
@@ -27,19 +28,21 @@ from typing import Any
 
 from .schema import ColumnSchema, Tags
 
-CONTRADICTED: Mapping[str, str] = {
-    Tags.CATEGORICAL.value: Tags.CONTINUOUS.value,
-    Tags.CONTINUOUS.value: Tags.CATEGORICAL.value,
-    Tags.USER_ID.value: Tags.ITEM_ID.value,
-    Tags.ITEM_ID.value: Tags.USER_ID.value,
+# Of these a column carries one.
+EXCLUSIVE = (
+    {Tags.CATEGORICAL.value, Tags.CONTINUOUS.value},
+    {Tags.USER_ID.value, Tags.ITEM_ID.value, Tags.SESSION_ID.value},
+)
+IMPLIED: Mapping[str, tuple[str, ...]] = {
+    Tags.USER_ID.value: (Tags.USER.value, Tags.ID.value),
+    Tags.ITEM_ID.value: (Tags.ITEM.value, Tags.ID.value),
+    Tags.SESSION_ID.value: (Tags.SESSION.value, Tags.ID.value),
 }
-IMPLIED: Mapping[str, str] = {
-    Tags.USER_ID.value: Tags.USER.value,
-    Tags.ITEM_ID.value: Tags.ITEM.value,
-}
+# All but those that say whose or in which context a value is, and that it is a number.
 OWN = frozenset(
     tag.value
-    for tag in (Tags.USER_ID, Tags.ITEM_ID, Tags.TARGET, Tags.TIME, Tags.CATEGORICAL, Tags.LIST)
+    for tag in Tags
+    if tag not in (Tags.USER, Tags.ITEM, Tags.SESSION, Tags.CONTEXT, Tags.CONTINUOUS)
 )
 # Properties that say something of the values, and end with them.
 FACTS = frozenset({"cardinality", "domain", "embedding_size"})
@@ -52,14 +55,13 @@ def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
         >>> add_tags(["continuous", "user"], ["categorical"])
         ('user', 'categorical')
         >>> add_tags([], [Tags.ITEM_ID])
-        ('item', 'item_id')
+        ('item', 'id', 'item_id')
     """
     made = dict.fromkeys(map(_name, tags))
     for name in map(_name, added):
-        made.pop(CONTRADICTED.get(name, ""), None)
-        if name in IMPLIED:
-            made.setdefault(IMPLIED[name])
-        made.setdefault(name)
+        for other in (other for kind in EXCLUSIVE if name in kind for other in kind - {name}):
+            made.pop(other, None)
+        made.update(dict.fromkeys((*IMPLIED.get(name, ()), name)))
     return tuple(made)
 
 

@@ -1,8 +1,8 @@
 """AddMetadata, AddTags, AddProperties, TagAs...: values pass through, the schema knows more."""
 
 TAGS = {
-    "TagAsUserID": ["user", "user_id"],
-    "TagAsItemID": ["item", "item_id"],
+    "TagAsUserID": ["user", "id", "user_id"],
+    "TagAsItemID": ["item", "id", "item_id"],
     "TagAsUserFeatures": ["user"],
     "TagAsItemFeatures": ["item"],
 }

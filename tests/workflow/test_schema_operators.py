@@ -60,6 +60,7 @@ def test_tags_and_properties_reach_the_schema_and_selectors(tmp_path):
     workflow.save(tmp_path / "saved")
     schema = Workflow.load(tmp_path / "saved").output_schema
     assert schema.tagged("user_id").names == ["user"]
+    assert schema.tagged(Tags.ID).names == ["user", "item"]
     assert schema.tagged(Tags.USER).names == ["user", "age"]
     assert schema.tagged(Tags.ITEM).names == ["item", "year"]
     assert schema["user"].properties == {"unit": "person"}

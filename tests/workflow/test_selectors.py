@@ -233,3 +233,18 @@ def test_some_columns_are_grouped_as_among_all(groups, names):
     rows = RowSet(Schema(ColumnSchema(name, "int64") for name in "abcdef"))
     every = regroup(tuple(dict.fromkeys(groups)), list("abcdef"))
     assert Resolved(rows.features(), every, rows).grouped(names) == regroup(every, names)
+
+
+def test_what_list_slice_makes_is_found_by_its_tag_as_in_nvtabular():
+    last = ["clicks"] >> ops.ListSlice(-2)
+    data = {"clicks": [[1, 2, 3], []], "price": [1.0, 2.0]}
+    schema = Workflow(last + "price").fit(data).output_schema
+    assert schema.tagged(Tags.LIST).names == ["clicks"]
+    counted = Workflow(last >> ops.ValueCount()).fit(data)
+    assert counted.transform(data).collect()["clicks"].to_list() == [[2, 3], []]
+
+
+def test_an_id_is_of_one_kind():
+    column = ["id"] >> ops.TagAsUserID() >> ops.AddTags([Tags.SESSION_ID])
+    made = Workflow(column).fit({"id": [1]}).output_schema["id"]
+    assert set(made.tags) == {"user", "id", "session", "session_id"}

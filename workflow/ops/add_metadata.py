@@ -158,7 +158,7 @@ class _Tagging(_Metadata, abstract=True):
 
 @dataclass(frozen=True)
 class TagAsUserID(_Tagging):
-    """Tag columns as the user's id: `user_id` and `user`.
+    """Tag columns as the user's id: `user_id`, `user` and `id`.
 
     Example:
         >>> user = ["userId"] >> TagAsUserID()
@@ -169,7 +169,7 @@ class TagAsUserID(_Tagging):
 
 @dataclass(frozen=True)
 class TagAsItemID(_Tagging):
-    """Tag columns as the item's id: `item_id` and `item`.
+    """Tag columns as the item's id: `item_id`, `item` and `id`.
 
     Example:
         >>> item = ["movieId"] >> TagAsItemID()

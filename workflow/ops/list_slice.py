@@ -12,7 +12,7 @@ from workflow.checks import require
 from workflow.expressions.tree import Expression
 from workflow.feature import Feature, Features
 from workflow.operator import Example, Operator, State
-from workflow.schema import ColumnSchema
+from workflow.schema import ColumnSchema, Tags
 from workflow.tags import FACTS
 
 _BEYOND = 2**31
@@ -108,7 +108,12 @@ class ListSlice(Operator):
         before = {k: v for k, v in like.properties.items() if k != "value_count"}
         facts = self._values(like) | self._lengths(like.properties)
         return Feature.of(
-            name, made, like.with_(properties=before), properties=facts, time=like.time
+            name,
+            made,
+            like.with_(properties=before),
+            tags=(Tags.LIST,),
+            properties=facts,
+            time=like.time,
         )
 
     def _padded(self, name: str, lists: Expression) -> Expression:
