@@ -64,7 +64,7 @@ def _golden_requests(pipeline: Pipeline) -> list[Tensors]:
         with source.errors("The golden rows cannot be read"):
             wanted = [column.name for column in columns if column.name in source.names]
             # Without any known column there is an error to come that names all of them.
-            table = source.select(wanted or None).frame.head(MOST_ROWS).collect()
+            table = source.select(wanted or None).sound().frame.head(MOST_ROWS).collect()
         contract = Contract(columns, (), (), "", {}, max_batch_size=1)
         requests = to_requests(contract, table)
     except (ClientError, WorkflowError) as error:

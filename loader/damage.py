@@ -11,7 +11,7 @@ import polars as pl
 
 from loader.chunks import unreadable
 from loader.errors import DamagedError, LoaderError
-from loader.files import RowGroup, Skipped
+from loader.files import RowGroup, Skipped, Source
 from loader.plan import Piece
 
 T = TypeVar("T")
@@ -101,19 +101,22 @@ class SkippingReader(Generic[T]):
 
 
 class UnchangedReader(Generic[T]):
-    """Reads as another reader does, and no file that has grown, shrunk or gone since.
+    """Reads as another reader does, but no file that differs from what was written.
 
-    Row groups are known from the footers of the beginning. Other rows would be found at their
-    places in a file that was written anew, and nobody would notice.
+    Row groups are known from the footers of the beginning: a file that has grown, shrunk or gone
+    since would have other rows at their places. Pages that have checksums are checked before they
+    are read for the first time, on the host, since a damaged page can end the use of a GPU.
 
     Args:
         reader: what reads.
-        row_groups: all row groups there are.
+        source: all row groups there are.
     """
 
-    def __init__(self, reader: PieceReader[T], row_groups: Sequence[RowGroup]) -> None:
+    def __init__(self, reader: PieceReader[T], source: Source) -> None:
         self._reader = reader
-        self._sizes = {path: _size(path) for path in {group.path for group in row_groups}}
+        self._columns = list(source.types)
+        self._checksums = source.checksums
+        self._sizes = {path: _size(path) for path in {g.path for g in source.row_groups}}
 
     def read(self, pieces: Sequence[Piece]) -> T:
         """Read pieces.
@@ -127,7 +130,19 @@ class UnchangedReader(Generic[T]):
                 raise unreadable(piece, "no such file")
             if size != expected:
                 raise unreadable(piece, f"{size} bytes where it had {expected}")
+            self._check_pages(piece)
         return self._reader.read(pieces)
+
+    def _check_pages(self, piece: Piece) -> None:
+        checksums = self._checksums.get(piece.path)
+        if checksums is None:
+            return
+        try:
+            found = checksums.damaged([piece.row_group], self._columns)
+        except OSError as error:
+            raise unreadable(piece, error) from error
+        if found is not None:
+            raise unreadable(piece, f"other bytes than were written in column {found[1]!r}")
 
 
 def _size(path: str) -> int | None:

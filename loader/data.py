@@ -45,7 +45,7 @@ class ParquetData:
     ) -> ChunkReader:
         """What reads the files; raises `LoaderError` at options that it does not take."""
         reader = ParquetReader(layout, check_reader_options(options))
-        return _skipping(UnchangedReader(reader, source.row_groups), source)
+        return _skipping(UnchangedReader(reader, source), source)
 
 
 @dataclass(frozen=True)

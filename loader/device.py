@@ -160,7 +160,7 @@ def _open_gpu(
     watched = WatchedReader(
         decoder, functools.partial(is_busy, decoder.stream), decode_timeout, end_without_gpu
     )
-    tables: PieceReader[Any] = UnchangedReader(watched, source.row_groups)
+    tables: PieceReader[Any] = UnchangedReader(watched, source)
     if source.skipped is not None:
         tables = SkippingReader(tables, source.row_groups, source.skipped)
     reader = DeviceReader(tables, packing, decoder.stream, transport.device)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loader.errors import LoaderError
+from workflow.checksums import Checksums, read_footer
 from workflow.dataset import DataFile, data_files, published
 from workflow.dtypes import DTYPES
 from workflow.errors import WorkflowError
+from workflow.frames import UNREADABLE, first_line
 from workflow.schema import Schema
 
 _ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
@@ -92,11 +95,13 @@ class Source:
         types: of the wanted columns.
         row_groups: in order.
         skipped: where to write down what cannot be read; None when that is an error.
+        checksums: of the pages of files that have them, by path.
     """
 
     types: dict[str, ColumnType]
     row_groups: list[RowGroup]
     skipped: Skipped | None = None
+    checksums: Mapping[str, Checksums] = field(default_factory=dict)
 
 
 def find_files(paths: Any) -> list[DataFile]:
@@ -168,11 +173,12 @@ def read_footers(
     types: dict[str, ColumnType] = {}
     groups: list[RowGroup] = []
     skipped = Skipped() if skip_bad else None
+    checksums: dict[str, Checksums] = {}
     for listed in files:
         file = str(listed.path)
         try:
-            footer = _read_footer(listed)
-            found = _types_of(file, footer.schema.to_arrow_schema(), columns)
+            footer, schema, sums = _read_footer(listed)
+            found = _types_of(file, schema, columns)
             _check_drift(file, found, str(files[0].path), types)
         except LoaderError as error:
             if skipped is None:
@@ -181,30 +187,32 @@ def read_footers(
         else:
             types = types or found
             groups += _row_groups(file, footer, types)
+            checksums |= {file: sums} if sums else {}
     if not types:
         raise LoaderError(
             f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
             f"such as {files[0].path}. Their warnings tell why."
         )
-    return Source(types, groups, skipped)
+    return Source(types, groups, skipped, checksums)
 
 
-def _read_footer(file: DataFile) -> Any:
+def _read_footer(file: DataFile) -> tuple[Any, pa.Schema, Checksums | None]:
     try:
         file.expect_size()
-        footer = pq.read_metadata(file.path)
+        raw, checksums = read_footer(file.path)
+        footer = pq.read_metadata(io.BytesIO(raw))
         file.expect_rows(footer.num_rows)
+        return footer, footer.schema.to_arrow_schema(), checksums
     except WorkflowError as error:
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
-    except (pa.ArrowException, OSError) as error:
+    except (*UNREADABLE, OSError) as error:
         path = file.path
         size = path.stat().st_size if path.exists() else None
-        received = "no such file" if size is None else f"{size} bytes: {str(error).rstrip('.')}"
+        received = "no such file" if size is None else f"{size} bytes: {first_line(error)}"
         raise LoaderError(
             f"Expected a complete parquet file at {path}. Received: {received}. "
             'Write the file again, or leave it out with on_bad_files="skip".'
         ) from error
-    return footer
 
 
 def _types_of(file: str, schema: Any, columns: Sequence[str]) -> dict[str, ColumnType]:

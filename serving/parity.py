@@ -119,7 +119,7 @@ def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
             f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}.",
         )
     with source.errors("The rows cannot be read"):
-        frame = source.select(names).frame.collect()
+        frame = source.select(names).sound().frame.collect()
     if not frame.height:
         raise ClientError("PARITY", "Expected rows to compare. Received: none.")
     return frame

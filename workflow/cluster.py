@@ -45,7 +45,7 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
 
     def learn(learning: Learning) -> Tables:
         by_row, others = split_by_row(learning)
-        tables = learn_part(others, source.frame, engine)
+        tables = learn_part(others, source.sound().frame, engine) if others else {}
         if by_row:
             tables |= _on_workers(client, by_row, groups, engine)
         return tables

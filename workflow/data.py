@@ -79,6 +79,16 @@ class Source:
         frame = self.frame.select(names) if files is None else files.scan()
         return replace(self, frame=frame, conflicts={}, files=files)
 
+    def sound(self) -> Source:
+        """The same, its pages checked where they have checksums.
+
+        Raises:
+            WorkflowError: a file is damaged; names it.
+        """
+        if self.files is not None:
+            self.files.expect_sound()
+        return self
+
     def is_empty(self) -> bool:
         """Whether there is no row."""
         if self.files is not None:
@@ -112,7 +122,7 @@ def as_lazy_frame(data: Any) -> pl.LazyFrame:
         >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
         (2, 1)
     """
-    return Source.of(data).select().frame
+    return Source.of(data).select().sound().frame
 
 
 def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:

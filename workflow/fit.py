@@ -71,7 +71,7 @@ def learner(source: Source, engine: str) -> Learn:
             return learn_part(learning, source.frame, engine, held=not source.is_query)
         by_row, others = split_by_row(learning)
         tables = learn_parts(by_row, source.pieces(rows), engine) if by_row else {}
-        return tables | learn_part(others, source.frame, engine)
+        return tables | (learn_part(others, source.sound().frame, engine) if others else {})
 
     is_gpu(engine)
     return learn

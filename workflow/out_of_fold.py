@@ -32,8 +32,9 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
     nodes, states = graph.nodes, graph.states
     if not any(_is_out_of_fold(node) for node in nodes):
         return lazy_outputs(graph, source, engine)
-    resolution, frame = Resolution(graph.input_schema), source.frame
+    resolution = Resolution(graph.input_schema)
     with source.errors("The data cannot be transformed"):
+        frame = source.select(graph.input_schema.names).sound().frame
         for number, node in enumerate(nodes):
             state = states.get(number, {})
             if isinstance(node, OperatorNode) and _is_out_of_fold(node):

@@ -30,16 +30,28 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     Raises:
         WorkflowError: the data is not what the graph was fitted to.
     """
-    frame = _read(graph, source)
-    return graph.made[graph.nodes[-1]].rows.select(frame, graph.steps, engine)
+    rows = graph.made[graph.nodes[-1]].rows
+    own, _ = _columns(graph, source)
+    with own.errors("The data cannot be transformed"):
+        return rows.select(own.sound().frame, graph.steps, engine)
 
 
-def _read(graph: FittedGraph, source: Source) -> pl.LazyFrame:
-    """The data, held to what the graph was fitted to and to the dtypes that its outputs have."""
+def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
+    """The columns that a graph reads, held to what it was fitted to, and whether they were so already.
+
+    Raises:
+        WorkflowError: they are not what it was fitted to, or an output's dtype does not hold them.
+    """
     output = graph.made[graph.nodes[-1]]
-    frame = held_to(source, output.rows.reads(graph.steps))
-    expect_narrowed(graph, output, frame)
-    return frame
+    inputs = output.rows.reads(graph.steps)
+    with source.errors("The data cannot be transformed"):
+        frame = held_to(source, inputs)
+        own = source.select(inputs.names or None)
+        as_fitted = frame is source.frame
+        if not as_fitted:
+            own = replace(own, frame=frame.select(inputs.names))
+        expect_narrowed(graph, output, own.frame)
+    return own, as_fitted
 
 
 def write_outputs(
@@ -76,13 +88,13 @@ def _write_on_cluster(
 ) -> list[Path]:
     # What cannot be is refused before the workers have anything to do.
     is_gpu(engine)
-    _read(graph, source)
-    files = expect_shared(source, client)
+    own, _ = _columns(graph, source)
+    files = expect_shared(own, client)
 
     def write(scratch: Path) -> list[Path]:
         return write_on_cluster(graph.program, files, sink, scratch, engine, client)
 
-    with source.errors("The data cannot be transformed"):
+    with own.errors("The data cannot be transformed"):
         return sink.write_with(write, graph.output_schema)
 
 
@@ -94,22 +106,23 @@ def _queries(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str
 ) -> Iterator[pl.LazyFrame] | None:
     """Queries that make the outputs of whole files, where the GPU can run and write them."""
-    files = source.files
-    if files is None or not (is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu):
+    if source.files is None or not (
+        is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu
+    ):
         return None
-    if held_to(source, graph.program.inputs) is not source.frame:
+    own, as_fitted = _columns(graph, source)
+    if not as_fitted or own.files is None:
         return None
-    expect_narrowed(graph, graph.made[graph.nodes[-1]], source.frame)
-    return transform_on_gpu(graph.program, files, sink.rows_per_query)
+    return transform_on_gpu(graph.program, own.files, sink.rows_per_query)
 
 
 def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.DataFrame]:
     """The outputs in frames of bounded size, rows in order."""
     rows = graph.made[graph.nodes[-1]].rows
-    frame = _read(graph, source)
+    own, as_fitted = _columns(graph, source)
     # What was read as other types is one query, which cannot be cut between row groups.
-    can_be_cut = frame is source.frame if source.files else not source.is_query
+    can_be_cut = as_fitted if own.files else not own.is_query
     if _is_row_by_row(graph) and can_be_cut:
-        pieces = replace(source, frame=frame).pieces(rows_at_once(engine))
-        return transform_pieces(graph.program, pieces, engine)
-    return transform_stream(rows.select(frame, graph.steps, engine), engine)
+        return transform_pieces(graph.program, own.pieces(rows_at_once(engine)), engine)
+    with own.errors("The data cannot be transformed"):
+        return transform_stream(rows.select(own.sound().frame, graph.steps, engine), engine)

@@ -63,6 +63,7 @@ class ParquetTable:
     Example:
         >>> pl.DataFrame({"a": [1]}, {"a": pl.Int32}).write_parquet("1.parquet")
         >>> pl.DataFrame({"a": [2]}, {"a": pl.Int64}).write_parquet("2.parquet")
+        >>> from pathlib import Path
         >>> files = [ParquetFile.read(Path(name)) for name in ("1.parquet", "2.parquet")]
         >>> ParquetTable(files).scan().collect()["a"].to_list()
         [1, 2]
@@ -186,6 +187,7 @@ class ParquetTable:
         """The rows from a number to another, which are in the files from `first` to `last`."""
         self._recent.append(Rows(start, end))
         before = sum(file.rows for file in self.files[:first])
+        self._expect_sound(Rows(start - before, end - before), first, last)
         return self.scan(first, last + 1).slice(start - before, end - start)
 
     def expect_unchanged(self) -> None:
@@ -196,6 +198,26 @@ class ParquetTable:
         """
         for file in self.files:
             file.expect_unchanged()
+
+    def expect_sound(self) -> None:
+        """Check all pages of the table's columns that have checksums.
+
+        Raises:
+            WorkflowError: names file, row group and column.
+        """
+        for file in self.files:
+            file.expect_sound(range(len(file.groups)), self.schema)
+
+    def _expect_sound(self, rows: Rows, first: int, last: int) -> None:
+        """Check the row groups that hold some rows, counted from the file `first` on."""
+        start = 0
+        for file in self.files[first : last + 1]:
+            groups = []
+            for number, count in enumerate(file.groups):
+                if _overlap(Rows(start, start + count), rows):
+                    groups.append(number)
+                start += count
+            file.expect_sound(groups, self.schema)
 
     def damage(self) -> str | None:
         """The first row group that cannot be decoded, of those read last and then of all.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pyarrow.parquet as pq
 
+from .checksums import MAGIC, Checksums, read_footer
 from .errors import WorkflowError
 from .frames import UNREADABLE, extension_errors
-
-_MAGIC = b"PAR1"
-# Most footers are shorter, and are then read at once.
-_TAIL = 65536
 
 
 class ParquetFile(NamedTuple):
@@ -29,6 +26,7 @@ class ParquetFile(NamedTuple):
         groups: the rows of each row group.
         size: its bytes.
         changed: when it was last written, in nanoseconds.
+        checksums: of its pages, where this package wrote it.
     """
 
     path: Path
@@ -37,6 +35,7 @@ class ParquetFile(NamedTuple):
     groups: tuple[int, ...]
     size: int
     changed: int
+    checksums: Checksums | None
 
     @classmethod
     def read(cls, path: Path) -> ParquetFile:
@@ -47,7 +46,8 @@ class ParquetFile(NamedTuple):
         """
         try:
             state = path.stat()
-            footer = io.BytesIO(_footer(path))
+            raw, checksums = read_footer(path)
+            footer = io.BytesIO(raw)
             unread = extension_errors(pq.read_schema(footer))
             metadata = pq.read_metadata(footer)
             with warnings.catch_warnings():  # of the types that are in `unread`
@@ -56,7 +56,7 @@ class ParquetFile(NamedTuple):
             groups = tuple(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
         except (*UNREADABLE, OSError) as error:
             raise WorkflowError(f"{path} cannot be read as parquet: {_reason(path)}") from error
-        return cls(path, schema, unread, groups, state.st_size, state.st_mtime_ns)
+        return cls(path, schema, unread, groups, state.st_size, state.st_mtime_ns, checksums)
 
     @property
     def rows(self) -> int:
@@ -82,38 +82,49 @@ class ParquetFile(NamedTuple):
             "Write new data to another folder while this one is read."
         )
 
+    def expect_sound(self, groups: Iterable[int], columns: Iterable[str]) -> None:
+        """Check pages that have checksums and have not been checked yet.
 
-def _footer(path: Path) -> bytes:
-    """The end of a file as a parquet file of its own, without pages, so that it is read once."""
-    with path.open("rb") as opened:
-        size = opened.seek(0, os.SEEK_END)
-        opened.seek(max(0, size - _TAIL))
-        tail = opened.read()
-        length = int.from_bytes(tail[-8:-4], "little") + 8
-        if length > len(tail):
-            opened.seek(max(0, size - length))
-            tail = opened.read()
-    return _MAGIC + tail[-length:]
+        Args:
+            groups: numbers of row groups.
+            columns: names of columns.
+
+        Raises:
+            WorkflowError: names file, row group and column.
+        """
+        if self.checksums is None:
+            return
+        try:
+            found = self.checksums.damaged(groups, columns)
+        except OSError as error:
+            raise WorkflowError(
+                f"{self.path} cannot be read: {error.strerror or error}."
+            ) from error
+        if found is not None:
+            raise WorkflowError(
+                f"{self.path} is damaged in row group {found[0]}. Column {found[1]!r} is not as it was "
+                "written: write the file again."
+            )
 
 
 def _reason(file: Path) -> str:
     """What is wrong with a file whose schema cannot be read."""
     try:
         with file.open("rb") as opened:
-            start = opened.read(len(_MAGIC))
+            start = opened.read(len(MAGIC))
             size = opened.seek(0, 2)
-            opened.seek(max(0, size - len(_MAGIC)))
+            opened.seek(max(0, size - len(MAGIC)))
             end = opened.read()
     except OSError as error:
         return f"{error.strerror or error}."
     if not size:
         return "it is empty."
-    if start != _MAGIC:
+    if start != MAGIC:
         return (
             "it is no parquet file. Give another format as a frame, such as polars.scan_csv(path), or "
             'convert it in a shell: python -c "import polars; '
             f"polars.scan_csv('{file}').sink_parquet('{file.with_suffix('.parquet')}')\""
         )
-    if end != _MAGIC:
+    if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, as a copy that was cut short does."
     return "its footer is damaged."

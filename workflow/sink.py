@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 import polars as pl
 
+from .checksums import add_checksums
 from .dataset_run import run_into
 from .engine import rows_on_gpu
 from .errors import WorkflowError
@@ -114,6 +115,7 @@ class ParquetSink:
         path = scratch / f"part-{number:05}.parquet"
         compression = cast("Compression", self.compression)
         frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
+        add_checksums(path)
         return path
 
     def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
@@ -169,6 +171,8 @@ class ParquetSink:
         count = max(1, -(-rows.height // self.rows_per_file))
         paths = [scratch / f"part-{first + n:05}.parquet" for n in range(count)]
         rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
+        for path in paths:
+            add_checksums(path)
         return paths
 
 

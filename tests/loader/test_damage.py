@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from loader import LoaderError
+from workflow.checksums import add_checksums
 
 COLUMNS = {"cat_names": ["userId"], "cont_names": []}
 
@@ -198,3 +199,23 @@ def test_the_error_reaches_fit_with_its_text(make, copies):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"1\.parquet, row group 2"):
         for _ in loader.as_dataset():
             pass
+
+
+def test_pages_that_decode_to_other_values_are_replaced_too(make, users, folder, tmp_path):
+    """Without checksums a flipped bit of an id is another id."""
+    for file in folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+        add_checksums(tmp_path / file.name)
+    damaged = tmp_path / "1.parquet"
+    chunk = pq.read_metadata(damaged).row_group(1).column(0)
+    raw = bytearray(damaged.read_bytes())
+    raw[chunk.data_page_offset + 40] ^= 1
+    damaged.write_bytes(raw)
+    with pytest.raises(LoaderError, match=r"1\.parquet, row group 1.*column 'userId'"):
+        list(make(tmp_path, shuffle=False, **COLUMNS))
+    loader = make(tmp_path, shuffle=False, on_bad_files="skip", **COLUMNS)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="1 row groups could not be read"):
+            got = users(loader)
+        # Files of 400, 350 and 250 rows: rows 500 to 599 are gone, 600 to 699 come twice.
+        assert got == [*range(500), *range(600, 700), *range(600, 1000)]

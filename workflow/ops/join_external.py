@@ -118,7 +118,7 @@ class JoinExternal(Operator):
         # Refuses structs and the like by their names.
         schema = Schema(column_schema(name, types[name]) for name in (key, *names) if name in types)
         with source.errors("The external table cannot be read"):
-            table = source.select([key, *names]).frame.collect()
+            table = source.select([key, *names]).sound().frame.collect()
         unlike = unlike_times(
             f"the key {key!r} of the external table", columns[self.on], schema[key]
         )
