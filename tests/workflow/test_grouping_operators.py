@@ -61,6 +61,20 @@ def test_small_deviation_of_large_values_is_kept():
     assert workflow.transform({"user": [1]}).collect().item() == 1.0
 
 
+@pytest.mark.parametrize("count", [2, 3, 10, 1000])
+def test_equal_values_do_not_deviate_though_their_mean_is_rounded(count, tmp_path):
+    """0.1 three times has a mean that is not 0.1."""
+    rows = pl.DataFrame({"user": [1] * count, "price": [0.1] * count})
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=7)
+    stats = ["std", "var"]
+    joined = Workflow(["user"] >> ops.JoinGroupby("price", stats=stats)).fit(tmp_path)
+    assert joined.transform({"user": [1]}).collect().row(0) == (0.0, 0.0)
+    grouped = Workflow(["user", "price"] >> ops.Groupby("user", aggs=stats)).fit(tmp_path)
+    assert grouped.transform(tmp_path).collect().row(0) == (1, 0.0, 0.0)
+    described = Workflow(["price"] >> ops.DataStats()).fit(tmp_path)
+    assert ops.DataStats.read(described)["price"].std == 0.0
+
+
 # Groupby
 
 

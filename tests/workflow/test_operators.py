@@ -123,6 +123,20 @@ def test_large_values_with_small_differences_keep_them(offset):
     assert scaled([offset, offset + 1, offset + 2]) == [-1.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("value", [0.1, 1e-12, 1e8 + 0.3, -(2.0**70) / 3])
+@pytest.mark.parametrize("rows", [2, 3, 10, 1000, 100_003])
+def test_constant_column_is_zero_though_its_mean_is_rounded(value, rows, tmp_path):
+    """The mean of ten times 0.1 is not 0.1, and the deviation from it not 0."""
+    parts = [rows // 3, rows // 3, rows - 2 * (rows // 3)]
+    for number, count in enumerate(parts):
+        pl.DataFrame({"c": [value] * count, "l": [[value, value]] * count}).write_parquet(
+            tmp_path / f"{number}.parquet", row_group_size=7_001
+        )
+    workflow = Workflow(["c", "l"] >> ops.Normalize()).fit(tmp_path)
+    made = workflow.transform({"c": [value], "l": [[value, None]]}).collect()
+    assert made.to_dict(as_series=False) == {"c": [0.0], "l": [[0.0, None]]}
+
+
 def test_large_values_are_stable_in_many_parts():
     values = 1e8 + np.tile([0.0, 1.0, 2.0], 100_000)
     workflow = Workflow(["c"] >> ops.Normalize()).fit({"c": values})

@@ -202,7 +202,9 @@ def _merged(parts: pl.LazyFrame) -> pl.LazyFrame:
 
 def _of_moments(table: pl.DataFrame) -> pl.DataFrame:
     count = pl.col("values")
-    deviation = (pl.col("squares") / (count - 1)).sqrt()
+    # The mean of equal values may be rounded, and then they deviate from it.
+    same = (pl.col("min") == pl.col("max")) & pl.col("min").is_finite()
+    deviation = pl.when(same).then(0.0).otherwise((pl.col("squares") / (count - 1)).sqrt())
     return table.with_columns(
         mean=pl.when(count > 0).then(pl.col("mean")),
         std=pl.when(count > 1).then(deviation),

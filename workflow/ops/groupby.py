@@ -224,6 +224,11 @@ def _aggregate(schema: ColumnSchema, aggregate: str) -> pl.Expr:
         return column.drop_nulls().n_unique().cast(pl.Int32)
     if aggregate == "sum":
         return column.cast(polars_dtype(_sum_dtype(schema))).sum()
-    real: pl.Expr = getattr(column.cast(pl.Float64), aggregate)()
+    value = column.cast(pl.Float64)
+    real: pl.Expr = getattr(value, aggregate)()
+    if aggregate in ("std", "var"):
+        # The mean of equal values may be rounded, and then they deviate from it.
+        same = (value.min() == value.max()) & value.min().is_finite()
+        real = pl.when(same & (value.count() > 1)).then(0.0).otherwise(real)
     # Of no values the median is null; cuDF has none for it.
     return pl.when(column.count() > 0).then(real).cast(pl.Float32)

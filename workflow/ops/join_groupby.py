@@ -233,7 +233,10 @@ def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat in ("min", "max"):
         return table[f"{number}.{stat}"]
     count = pl.col(f"{number}.values")
-    variance = pl.when(count > 1).then(pl.col(f"{number}.squares") / (count - 1))
+    # The mean of equal values may be rounded, and then they deviate from it.
+    differ = pl.col(f"{number}.min") != pl.col(f"{number}.max")
+    squares = pl.when(differ).then(pl.col(f"{number}.squares")).otherwise(0.0)
+    variance = pl.when(count > 1).then(squares / (count - 1))
     values = {
         "sum": pl.col(f"{number}.sum"),
         "mean": pl.when(count > 0).then(pl.col(f"{number}.mean")),

@@ -27,8 +27,8 @@ class Normalize(Operator):
 
     The moments of parts of the data are merged pairwise in float64, which is stable where sums
     of squares are not: 1e8, 1e8 + 1, 1e8 + 2 has a standard deviation of 1. Nulls, NaN and
-    infinities do not count towards the moments; a null stays null. Where the deviation is 0
-    (or there is one value at most) only the mean is subtracted.
+    infinities do not count towards the moments; a null stays null. Where all values are the same
+    (or there is one at most) only the mean is subtracted, so that a constant column is 0.
 
     Args:
         out_dtype: "float32" or "float64"; the arithmetic is in float64 always.
@@ -61,7 +61,7 @@ class Normalize(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """Count, mean and sum of squared differences of each column."""
+        """Count, mean, sum of squared differences and the ends of each column."""
         expect_numbers(self, columns)
         return {
             column.name: _moments(frame, column.name, is_list=column.is_list)
@@ -76,7 +76,9 @@ class Normalize(Operator):
         """Mean and standard deviation of each column, in the order of the columns."""
         means, deviations = [], []
         for name in columns:
-            count, mean, squares = partials[name].row(0)
+            count, mean, squares, low, high = partials[name].row(0)
+            if low == high:  # The mean of ten times 0.1 is rounded, and 0.1 deviates from it.
+                mean, squares = low, 0.0
             deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
             require(
                 count == 0 or math.isfinite(mean + deviation),
@@ -101,9 +103,14 @@ class Normalize(Operator):
 
 
 def _moments(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
-    count = pl.col(name).count().cast(pl.Float64)
+    value = pl.col(name)
+    count = value.count().cast(pl.Float64)
     return finite_values(frame, name, is_list=is_list).select(
-        count=count, mean=pl.col(name).mean(), squares=pl.col(name).var(ddof=0) * count
+        count=count,
+        mean=value.mean(),
+        squares=value.var(ddof=0) * count,
+        low=value.min(),
+        high=value.max(),
     )
 
 
@@ -111,4 +118,10 @@ def _merge(parts: pl.LazyFrame) -> pl.LazyFrame:
     count = pl.col("count")
     mean = (count * pl.col("mean")).sum() / count.sum()
     spread = (pl.col("squares").fill_null(0) + count * (pl.col("mean") - mean) ** 2).sum()
-    return parts.filter(count > 0).select(count=count.sum(), mean=mean, squares=spread)
+    return parts.filter(count > 0).select(
+        count=count.sum(),
+        mean=mean,
+        squares=spread,
+        low=pl.col("low").min(),
+        high=pl.col("high").max(),
+    )
