@@ -71,8 +71,9 @@ def export_tensorflow_ensemble(
             (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
             filled up with 0. Without it the network's input says the width as well; with it a
             client's list that is cut anyway is sent cut.
-        version: the version folder of all models. An older version stays on disk, and
-            stays loadable where its inputs and outputs are the same.
+        version: the version folder of all models. An older version stays on disk. A fused model
+            serves it beside the newest where its inputs and outputs are the same, to clients that
+            ask with `model_version`; an ensemble serves its newest version alone.
         nvtabular_backend: "python", the only one left.
         cats: not needed any more: the network's inputs say which columns it takes.
         conts: likewise.

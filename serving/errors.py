@@ -60,7 +60,10 @@ _KINDS = {
     "DEADLINE_EXCEEDED": DeadlineExceededError,
 }
 _ADVICE = {
-    "NOT_FOUND": "Check the name and the version, and that the server has loaded the model.",
+    "NOT_FOUND": (
+        "Check the name and the version, and that the server has loaded the model. An ensemble is "
+        "served in its newest version alone."
+    ),
     "UNAVAILABLE": (
         "Check that the server runs at {url} and is ready. By default gRPC is on port 8001, and "
         "HTTP, whose address begins with http://, on port 8000."
@@ -73,6 +76,8 @@ _BUSY = {
     "Exceeds maximum queue size": "max_queue_size",
     "Request timeout expired": "queue_timeout_us",
 }
+# What a server says that runs, and has unloaded a version, or is still loading it.
+_NOT_READY = "is not at ready state"
 
 
 def refusal(code: str, message: str, url: str) -> ClientError:
@@ -101,4 +106,9 @@ def _advice(code: str, text: str, url: str) -> str:
                 f"The server at {url} is busy. Send fewer requests at once, send this one again "
                 f"later, which `retries` does, or export with a larger `{option}`."
             )
+    if code == "UNAVAILABLE" and _NOT_READY in text:
+        return (
+            f"The server at {url} runs, and has not loaded this version, or not yet. An ensemble "
+            "is served in its newest version alone; leave out `model_version` to ask for that."
+        )
     return _ADVICE.get(code, "").format(url=url)

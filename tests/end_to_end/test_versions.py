@@ -4,8 +4,14 @@ import keras
 import pytest
 from pipelines import movielens
 
-from exporter import export_tensorflow_ensemble, verify
-from serving import EnsembleClient, TritonServer, check_parity
+from exporter import ServingOptions, export_tensorflow_ensemble, verify
+from serving import (
+    EnsembleClient,
+    ServerUnavailableError,
+    TritonServer,
+    UnknownModelError,
+    check_parity,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +39,40 @@ def test_the_server_answers_with_version_2(two_versions):
             assert old.predict(first.rows).equals(
                 first.workflow.transform(first.rows).select(old_names(old)).collect()
             )
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+def test_which_old_version_can_be_asked_for(runtime, tmp_path):
+    """A fused model's, and no ensemble's: its one config names one version of each step."""
+    pipeline, serving = movielens(), ServingOptions(runtime=runtime)
+
+    def export(version):
+        export_tensorflow_ensemble(
+            pipeline.model, pipeline.workflow, "movielens", tmp_path, ["rating"], None, version,
+            serving=serving,
+        )  # fmt: skip
+
+    def ask(version=""):
+        with EnsembleClient(server.grpc_url, "movielens", model_version=version) as client:
+            return client.predict(pipeline.rows)
+
+    def ask_for_the_old_one(error):
+        if runtime == "fused_onnx":
+            assert ask("1").equals(before)
+            return
+        with pytest.raises(error, match="An ensemble is served in its newest version alone"):
+            ask("1")
+
+    export(1)
+    with TritonServer(tmp_path) as server:
+        before = ask()
+        export(2)
+        server.load("movielens")
+        assert ask().equals(before)
+        assert ask("2").equals(before)
+        ask_for_the_old_one(ServerUnavailableError)
+    with TritonServer(tmp_path) as server:
+        ask_for_the_old_one(UnknownModelError)
 
 
 def old_names(client):
