@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import threading
 import weakref
 import zlib
@@ -28,6 +29,7 @@ from loader.plan import (
 )
 from loader.position import Pass, Position, Progress, Trail, read_state, write_state
 from loader.prefetch import Prefetcher, Wait, wait_without_limit
+from loader.process import expect_process
 from loader.stream import Stream
 
 
@@ -91,6 +93,7 @@ class Epochs:
                 f"for this rank, with batch_size={settings.batch_size} and drop_last=True. "
                 "Lower batch_size."
             )
+        self._made_in = os.getpid()
         self._lock = threading.Lock()
         self._seed = settings.seed
         self._next = self._start_of(0)
@@ -116,12 +119,15 @@ class Epochs:
 
     def first(self) -> Stream:
         """A stream that reads what the next epoch will give, without taking that epoch."""
+        expect_process(self._made_in)
         with self._lock:
             self._next = position = self._with_seed(self._next)
         return Stream(lambda: self._open(position), self.settings.batch_size)
 
     def _begin(self, reading: Pass) -> tuple[Progress, Prefetcher[Any]]:
         """Take the next epoch, and follow the position in it from now on."""
+        # Before the lock, which may have been held when the process was forked.
+        expect_process(self._made_in)
         with self._lock:
             position = self._with_seed(self._next)
             self._next = self._start_of(position.epoch + 1)

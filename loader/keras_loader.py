@@ -13,6 +13,7 @@ from loader.epochs import Epochs, Settings
 from loader.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.plan import split_row_groups
 from loader.position import Trail
+from loader.process import expect_polars
 from loader.sparse import SparseTransport
 from loader.tensors import Transport
 from workflow.schema import Schema
@@ -86,7 +87,8 @@ class KerasSequenceLoader(EpochDataset):
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns that differ between
             files, or arguments that make no sense. While reading: damaged files, and nulls in
-            columns that are not of floats (a null float arrives as NaN). In `model.fit`
+            columns that are not of floats (a null float arrives as NaN), and a fork of the process
+            that made the loader. In `model.fit`
             TensorFlow wraps errors while reading in a `tf.errors.InvalidArgumentError`.
 
     Keras remarks at every dataset that `fit`'s own `shuffle=True` has no effect on it;
@@ -127,6 +129,7 @@ class KerasSequenceLoader(EpochDataset):
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,
     ) -> None:
+        expect_polars()
         check_choices(engine, on_bad_files)
         batch_size, parts_per_chunk = check_counts(
             batch_size=batch_size, parts_per_chunk=parts_per_chunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 import weakref
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from loader.errors import LoaderError
+from loader.process import expect_process
 
 T = TypeVar("T")
 
@@ -76,7 +78,8 @@ class Prefetcher(Generic[T]):
         name: the thread's.
 
     Raises:
-        LoaderError: of `wait`, to who asks for an item. Who closes is warned instead.
+        LoaderError: raised by `__next__` when `wait` gives up, or in a fork of the process.
+            `close` only warns.
 
     Example:
         >>> with Prefetcher(lambda: iter(range(3))) as numbers:
@@ -97,13 +100,17 @@ class Prefetcher(Generic[T]):
             target=_run, args=(produce, self._channel), name=name, daemon=True
         )
         # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
-        self._finalizer = weakref.finalize(self, _stop, self._channel, self._thread, wait)
+        self._made_in = os.getpid()
+        self._finalizer = weakref.finalize(
+            self, _stop, self._channel, self._thread, wait, self._made_in
+        )
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
+        expect_process(self._made_in)
         channel = self._channel
         with channel.changed:
             self._wait_for_item(channel)
@@ -152,7 +159,9 @@ def _run(produce: Callable[[], Iterator[T]], channel: _Channel[T]) -> None:
         channel.finish()
 
 
-def _stop(channel: _Channel[T], thread: threading.Thread, wait: Wait) -> None:
+def _stop(channel: _Channel[T], thread: threading.Thread, wait: Wait, made_in: int) -> None:
+    if os.getpid() != made_in:
+        return  # A fork has no such thread, and the lock may have been held when it was made.
     channel.close()
     if channel.hangs or thread is threading.current_thread():
         return
