@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,8 @@ def check_parity(
     Args:
         client: connected to the ensemble.
         workflow: the workflow that was exported.
-        model: the Keras model that was exported.
+        model: the network that was exported: a Keras model, or the path of a `.keras` file or of
+            the folder of a SavedModel.
         rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
         tolerance: predictions are equal where |served - offline| <= tolerance * max(1, |offline|):
             an absolute difference up to 1, and a relative one above. Integers and strings must be
@@ -45,14 +48,15 @@ def check_parity(
         batch_size: the rows of one request.
 
     Raises:
-        ClientError: there are no rows or a column is missing, `model` is none, `tolerance` or
-            `batch_size` makes no sense, or the server refused a request.
+        ClientError: there are no rows or a column is missing, `model` is none or cannot be read,
+            `tolerance` or `batch_size` makes no sense, or the server refused a request.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
         Parity passed: movielens, 10,000 rows, tolerance 1e-05
     """
     _expect_settings(tolerance, batch_size)
+    model = _network(model)
     contract = client.contract
     frame = _raw_rows(rows, [column.name for column in contract.inputs])
     features = _features_of(model, workflow)
@@ -86,13 +90,28 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
         )
 
 
-def _features_of(model: Any, workflow: Workflow) -> list[str]:
-    """The workflow's columns that a network takes."""
+def _network(model: Any) -> Any:
+    """A network that answers here: the model itself, or the one that lies at a path."""
+    if isinstance(model, str | os.PathLike):
+        # Who checks by a path has exported from one. TensorFlow is imported for it alone.
+        from exporter.errors import ExportError  # noqa: PLC0415
+        from exporter.network import load_network  # noqa: PLC0415
+
+        try:
+            return load_network(Path(model))
+        except ExportError as error:
+            raise ClientError("PARITY", str(error)) from error
     if not hasattr(model, "predict_on_batch"):
         raise ClientError(
             "PARITY",
-            f"Expected a Keras model. Received: {model!r}. Load a file with keras.saving.load_model.",
+            "Expected a Keras model, or the path of a .keras file or of the folder of a SavedModel. "
+            f"Received: {model!r}.",
         )
+    return model
+
+
+def _features_of(model: Any, workflow: Workflow) -> list[str]:
+    """The workflow's columns that a network takes."""
     made = workflow.output_schema
     names = [tensor.name for tensor in model.inputs]
     return [

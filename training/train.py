@@ -52,7 +52,8 @@ def train(
     The data is held to the model's inputs first: columns, dtypes, shapes and a label.
 
     Args:
-        model: a Keras model with one output.
+        model: a Keras model. Of one with several outputs the data has as many labels, in the same
+            structure.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset`, a `keras.utils.PyDataset`, or
             a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
@@ -61,13 +62,13 @@ def train(
             one of `keras.optimizers.schedules`.
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
         metrics: Keras metrics or their names, such as "auc" and "accuracy"; the area under the
-            ROC curve when None.
+            ROC curve when None. Each of several outputs has all of them.
         class_weight: label -> what its rows count for in the loss, in training alone; such as
             `{0: 1.0, 1: 20.0}` for rare positives. Predictions are then those of rows in which
             positives are as many times more frequent.
         split: whether to train with the split step of `compile_model`; None for where the model can
             be split: a functional or sequential one with dense layers behind its tables, which no
-            regularizer reads, and of no `tf.distribute` strategy.
+            regularizer reads, of one output, and of no `tf.distribute` strategy.
         precision: what the dense layers compute in: "float32", or with the split step, which it
             then asks for, "bfloat16" or "float16".
         steps_per_execution: how many steps to take for each call from Python, after which
@@ -110,7 +111,7 @@ def train(
     check_count("epochs", epochs)
     if steps_per_execution is not None:
         check_count("steps_per_execution", steps_per_execution)
-    metrics = check_names(optimizer, loss, metrics)
+    metrics = check_names(optimizer, loss, metrics, len(getattr(model, "outputs", None) or [0]))
     check_data(model, train_data, "train_data")
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")

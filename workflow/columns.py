@@ -35,7 +35,8 @@ def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
             if name in joined and joined[name].expression is not feature.expression:
                 raise WorkflowError(
                     f"Two columns are named {name!r}, one from {origins[name]} and one from {label}. "
-                    "Rename or drop one."
+                    'Rename one, as in `... >> ops.Rename(postfix="_2")`, or leave it out: by '
+                    f"`- [{name!r}]`, or of a join by its columns_ext."
                 )
             joined.setdefault(name, feature)
             origins.setdefault(name, label)

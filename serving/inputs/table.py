@@ -140,6 +140,12 @@ def _read(column: WireColumn, data: Any) -> Column:
         from serving.inputs.pandas import from_pandas  # noqa: PLC0415
 
         return from_pandas(column, data)
+    if is_pandas(data):
+        raise ColumnError(
+            "INVALID_INPUT",
+            f"Expected one column {column.name!r}. Received: {data.shape[1]} of that name. "
+            "Rename or drop the others.",
+        )
     raise DtypeError(
         "INVALID_INPUT",
         f"Column {column.name!r}: expected an array, a list or a series. "

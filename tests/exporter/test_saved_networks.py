@@ -73,7 +73,7 @@ def test_it_is_proven_against_the_folder_and_the_model(folder, model, workflow, 
     with TritonServer(tmp_path / "models") as server:
         for name in ("movies", "from_file", "fused"):
             with EnsembleClient(server.grpc_url, name) as client:
-                for network in (model, SavedNetwork(folder / "saved")):
+                for network in (model, folder / "saved", str(folder / "model.keras")):
                     report = check_parity(client, workflow, network, rows())
                     assert report.passed, f"\n{report}"
 

@@ -1,5 +1,7 @@
 """List columns from the caller's data: nulls, empty rows, arrays and halves."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -31,7 +33,14 @@ def test_lists_with_null_and_empty_rows(data):
 
 
 @pytest.mark.parametrize(
-    "data", [[["a", None], [None, "b"]], pl.Series([["a", None], [None, "b"]])]
+    "data",
+    [
+        [["a", None], [None, "b"]],
+        pl.Series([["a", None], [None, "b"]]),
+        # As pandas' groupby(...).agg(list) makes them of missing texts.
+        pd.Series([["a", math.nan], [math.nan, "b"]]),
+        [["a", math.nan], [np.float32("nan"), "b"]],
+    ],
 )
 def test_nulls_inside_lists(data):
     column = convert("string", data, "flat")

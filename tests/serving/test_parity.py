@@ -1,14 +1,15 @@
 """The check of a server, and how a report tells of it."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import polars as pl
 import pytest
 
 from serving.errors import ClientError
-from serving.parity import _call, _features_of, _raw_rows, check_parity
+from serving.parity import _call, _raw_rows, check_parity
 from serving.parity_report import OutputParity, ParityReport
-from workflow import Workflow, ops
 from workflow.expressions.column import Column
 
 NAN = float("nan")
@@ -71,9 +72,15 @@ def test_settings_within_which_nothing_can_fail(settings, reason):
         check_parity(None, None, None, None, **settings)
 
 
-def test_a_path_is_no_model():
-    with pytest.raises(ClientError, match=r"Expected a Keras model.*'m\.keras'.*load_model"):
-        _features_of("m.keras", Workflow(["a"] >> ops.Rename(postfix="_x")))
+@pytest.mark.parametrize(
+    ("model", "received"),
+    [("m.keras", "no such file"), (Path("m.keras"), "no such file"), (None, "None")],
+)
+def test_a_network_that_is_none_is_refused(model, received):
+    with pytest.raises(
+        ClientError, match=rf"Expected a Keras model.* of a SavedModel\. Received: {received}"
+    ):
+        check_parity(None, None, model, None)
 
 
 def test_a_sequential_model_that_was_never_called():

@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 from converting import convert
 
-from serving import ClientError
+from serving import ClientError, ColumnError
+from serving.inputs.table import to_columns
+from workflow.wire import WireColumn
 
 REFUSED = [
     ("int32", np.array([1, 2**31]), "int32. Received: int64 with the value 2147483648, out of"),
@@ -64,3 +66,11 @@ def test_what_cannot_be_sent_is_refused(dtype, data, reason):
         convert(dtype, data)
     assert refusal.value.code == "INVALID_INPUT"
     assert refusal.value.message.startswith("Column 'c': expected ")
+
+
+def test_a_column_that_pandas_has_twice_is_refused():
+    frame = pd.DataFrame([[1, 2, 3.0]], columns=["c", "c", "d"])
+    with pytest.raises(
+        ColumnError, match=r"one column 'c'. Received: 2 of that name. Rename or drop"
+    ):
+        to_columns([WireColumn("c", "int64")], frame)

@@ -111,6 +111,11 @@ def test_no_data_and_no_epochs_are_refused(model, batches):
         ({"callbacks": keras.callbacks.TerminateOnNaN()}, "callbacks as a list"),
         ({"callbacks": [keras.callbacks.TerminateOnNaN]}, "objects of keras.callbacks.Callback"),
         ({"metrics": "auc"}, "metrics as a list.*Received: 'auc'"),
+        ({"loss": "crossentropy"}, "mean 'binary_crossentropy' or 'categorical_crossentropy'"),
+        ({"loss": "MSEE"}, "Received: 'MSEE'. Usual are 'binary_crossentropy' or 'mean_squared_er"),
+        ({"metrics": ["roc"]}, "Received: 'roc'. Usual are 'auc' or 'accuracy'."),
+        ({"metrics": ["AUCC"]}, "Received: 'AUCC'. Did you mean 'auc'"),
+        ({"optimizer": "rms_prop"}, "Received: 'rms_prop'. Did you mean 'rmsprop'"),
     ],
 )
 def test_settings_that_make_no_sense(model, batches, options, message):

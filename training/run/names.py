@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -12,11 +13,30 @@ import keras
 from training.errors import TrainingError
 
 # Those that Keras chooses by the shapes of labels and predictions.
+_USUAL = {
+    "optimizer": ("adam", "adagrad", "sgd"),
+    "loss": ("binary_crossentropy", "mean_squared_error"),
+    "metric": ("auc", "accuracy"),
+}
+# Functions of Keras' modules, and the classes that others derive from.
+_NO_CHOICES = ("get", "serialize", "deserialize", "loss", "metric", "optimizer", "mean", "sum")
+# Before a word of a class's name, as Keras makes names of them.
+_SNAKE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 
 
-def check_names(optimizer: Any, loss: Any, metrics: Sequence[Any] | None) -> list[Any]:
+def check_names(
+    optimizer: Any, loss: Any, metrics: Sequence[Any] | None, outputs: int = 1
+) -> list[Any]:
     """The metrics, AUC when None, after all names were seen to be Keras'.
+
+    Of a model with several outputs each has all of the metrics.
+
+    Args:
+        optimizer: an optimizer or its name.
+        loss: a loss or its name.
+        metrics: metrics or their names.
+        outputs: how many outputs the model has.
 
     Raises:
         TrainingError: a name that Keras does not know; it says which ones are like it. No
@@ -35,11 +55,18 @@ def check_names(optimizer: Any, loss: Any, metrics: Sequence[Any] | None) -> lis
     _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
     _check("loss", loss, keras.losses.get, keras.losses)
     if metrics is None:
-        return [keras.metrics.AUC(name="auc")]
+        metrics = [keras.metrics.AUC(name="auc")]
     for metric in metrics:
         if metric not in _BY_SHAPE:
             _check("metric", metric, keras.metrics.get, keras.metrics)
-    return list(metrics)
+    return list(metrics) if outputs == 1 else [[*map(_another, metrics)] for _ in range(outputs)]
+
+
+def _another(metric: Any) -> Any:
+    """A metric of the same kind, since one object cannot count for two outputs."""
+    if not isinstance(metric, keras.metrics.Metric):
+        return metric
+    return type(metric).from_config(metric.get_config())
 
 
 def check_count(name: str, number: Any) -> None:
@@ -68,10 +95,27 @@ def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType
     try:
         find(given)
     except ValueError as error:
-        known = [name for name in dir(module) if not name.startswith("_")] + list(_BY_SHAPE)
-        alike = difflib.get_close_matches(given, known, n=3, cutoff=0.4)
-        hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
+        alike = difflib.get_close_matches(given.lower(), _names(what, find, module), n=3)
+        names = " or ".join(map(repr, alike or _USUAL[what]))
+        hint = f"Did you mean {names}?" if alike else f"Usual are {names}."
         raise TrainingError(
             f"Expected the {what} as an object of Keras or one of its names. "
-            f"Received: {given!r}.{hint}"
+            f"Received: {given!r}. {hint}"
         ) from error
+
+
+def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[str]:
+    """The names, in lower case, that Keras takes for something public."""
+    public = [name for name in dir(module) if name[0] != "_"]
+    names = [made for n in public for made in (_SNAKE.sub("_", n).lower(), n.lower())]
+    known = [
+        name for name in dict.fromkeys(names) if name not in _NO_CHOICES and _finds(find, name)
+    ]
+    return known + (list(_BY_SHAPE) if what == "metric" else [])
+
+
+def _finds(find: Callable[[str], Any], name: str) -> bool:
+    try:
+        return not isinstance(find(name), ModuleType)
+    except (KeyError, TypeError, ValueError):  # a name of nothing, or of what needs arguments
+        return False

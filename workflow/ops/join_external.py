@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -12,7 +13,9 @@ import polars as pl
 
 from workflow.checks import require
 from workflow.data import Source
+from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, microseconds, to_column
+from workflow.expressions.tree import Expression, where
 from workflow.feature import Feature, Features
 from workflow.inputs import with_integers
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
@@ -37,8 +40,9 @@ class JoinExternal(Operator):
 
     A key that the table does not have, or null, gives null, and an empty list in a list column.
     The input columns stay. Keys of integers may come as floats, as pandas makes them beside a
-    missing one. Keys that are times are found where both are of one kind: dates, times without a
-    zone, or times with any zone, of which the moment counts.
+    missing one: NaN is null, and a fraction is in no table of integers. Keys that are times are
+    found where both are of one kind: dates, times without a zone, or times with any zone, of which
+    the moment counts.
 
     Raises:
         WorkflowError: keys of times of unlike kinds, or of times and numbers.
@@ -82,9 +86,11 @@ class JoinExternal(Operator):
         }
         keys = {"movie": [20, 10, 99, None, 2**40], "extra": [1.0, 2.0, None, 4.0, 5.0]}
         small = {"movie": pl.Series([20, 10, 99, None], dtype=pl.Int16)}
+        floats = {"movie": [20.0, float("nan"), None, 10.5, 2.0**40, 2.0**63, -math.inf]}
         return [
             Example(cls(movies, on="movie"), keys, {"movie": [-1], "extra": [0.0]}),
             Example(cls(movies, on="movie", columns_ext=["movie", "genres"]), small),
+            Example(cls(movies, on="movie", columns_ext=["year"]), floats),
             Example(cls(days, on="noon"), {"noon": [moments[1], None, moments[0]]}),
             Example(
                 cls(shops, on="shop", on_ext="name", drop_duplicates_ext=True),
@@ -148,14 +154,15 @@ class JoinExternal(Operator):
             self.on in columns,
             f"The key {self.on!r} is not among the input columns {', '.join(columns)}.",
         )
-        row = columns[self.on].expression.lookup(state["key"])
+        row = _row(columns[self.on].expression, state["key"])
         joined = dict(columns)
         for key, table in _tables(state).items():
             if key != "key":
                 name = key.removeprefix("column.")
                 require(
                     name not in columns,
-                    f"Column {name!r} is in the data and in the external table. Drop one.",
+                    f"Column {name!r} is in the data and in the external table. Leave it out of "
+                    "columns_ext, or rename it in the table.",
                 )
                 joined[name] = Feature.of(name, row.gather(table), time=time_of(key, state))
         return joined
@@ -170,6 +177,19 @@ class JoinExternal(Operator):
         return cls(
             pl.DataFrame([series_of(k, state).alias(name) for k, name in names.items()]), **config
         )
+
+
+def _row(key: Expression, keys: Column) -> Expression:
+    """The row of each key in the table, -1 or null where there is none.
+
+    Floats are what pandas makes of integers beside a missing one.
+    """
+    if key.type.kind != "float" or keys.array.dtype.kind not in "iu":
+        return key.lookup(keys)
+    whole = key.cast("int64")
+    # A fraction is no key, nor is 2**63, at which the cast ends. NaN equals nothing.
+    is_key = (whole.cast(key.type.dtype) == key) & (key < 2.0**63)
+    return where(is_key, whole.lookup(keys), -1)
 
 
 def _tables(state: State) -> State:

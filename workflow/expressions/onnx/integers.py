@@ -93,8 +93,9 @@ def hash_value(
     """
     if types[0].kind == "string":
         raise ExpressionError(
-            "ONNX has no operator for the bytes of a string, so it cannot hash one. Categorify the "
-            "column, or serve the model with runtime tensorflow or fused_tensorflow."
+            "ONNX has no operator for the bytes of a string, so it cannot hash one, as HashBucket, "
+            "HashedCross, Categorify(num_buckets=...) and LambdaOp's hash do. Give the strings to "
+            "Categorify without num_buckets first."
         )
     bits = convert(graph, operands[0].values, types[0].dtype, "int64")
     bits = graph.add("Add", bits, _constant(graph, seed_offset(step.parameters["seed"])))
