@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 from exporter.config import config_text
 from exporter.content import file_hash, file_hashes, generation_of
+from exporter.embeddings import expect_room
 from exporter.errors import ExportError
 from exporter.features import select_features
 from exporter.model_spec import ModelSpec
 from exporter.network import Network, as_network
-from exporter.options import ServingOptions
+from exporter.offline import OfflineAnswers
+from exporter.options import RUNTIMES, ServingOptions
 from exporter.pipeline import Pipeline
 from exporter.plan import Plan, make_plan, runtime_of
+from exporter.proof import Proof, UnprovenError, prove_written
 from exporter.publish import (
     CONFIG,
     MANIFEST,
@@ -32,6 +36,9 @@ from exporter.runtimes.runtime import Writer
 from exporter.staging import exclusive, staging, write_errors
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
+
+# In a staging folder, beside the models, whose names begin with no dot.
+OTHERS = ".others"
 
 
 def export_tensorflow_ensemble(
@@ -53,8 +60,10 @@ def export_tensorflow_ensemble(
     That is the runtime "tensorflow"; `ServingOptions` tells of the others, of which some make one
     model alone. Whichever it is, clients ask `<name>`.
 
-    Everything is planned and proven to fit before the first byte is written, and the repository
-    gets the new version whole or not at all. What a killed export left is cleaned up by the next
+    Everything is planned and proven to fit before the first byte is written. What is then written
+    answers golden rows (nulls, unseen values, empty and long lists, the last value of every
+    vocabulary, the ends of every dtype) as the workflow and the network do here, or it is an error.
+    The repository gets the new version whole or not at all. What a killed export left is cleaned up by the next
     one of that name. A second export into the same repository waits for the first. The model and
     the workflow are not changed.
 
@@ -80,11 +89,13 @@ def export_tensorflow_ensemble(
         serving: how it is to be served.
 
     Returns:
-        a report; printing it shows what each model takes and gives, and every cast.
+        a report; printing it shows what each model takes and gives, every cast, and the rows that
+        it was proven with.
 
     Raises:
         ExportError: the model and the workflow do not fit, a setting makes no sense, the version
-            exists already, or the repository cannot be written. Nothing is left behind.
+            exists already, the repository cannot be written, or what was written answers a golden
+            row otherwise. Nothing is left behind.
 
     Example:
         >>> report = export_tensorflow_ensemble(
@@ -96,6 +107,8 @@ def export_tensorflow_ensemble(
     options = serving or ServingOptions()
     network = _checked(model)
     plan = _plan(network, workflow, name, label_columns, sparse_max, version, options)
+    expect_room(network, plan.features)
+    answers = OfflineAnswers(workflow, plan.features, network)
     repository = Path(model_path)
     models = [spec.name for spec in plan.models]
     writers = runtime_of(plan.pipeline).prepare(network, plan.pipeline)
@@ -105,8 +118,9 @@ def export_tensorflow_ensemble(
         expect_free(repository, models, version)
         with staging(repository, name) as stage:
             generation = _write(stage, repository, plan, writers)
+            proof = _proven(stage, plan, network, answers)
             publish(stage, repository, models, version)
-    return ExportReport(repository, plan.of_generation(generation), generation)
+    return ExportReport(repository, plan.of_generation(generation), generation, proof)
 
 
 def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
@@ -156,11 +170,8 @@ def _plan(
 
 def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
     """Write all files of an export into the staging folder; returns the generation."""
-    folders = {m.name: stage / m.name / str(m.version) for m in plan.models}
-    for folder in folders.values():
-        folder.mkdir(parents=True)
-    for name, write in writers.items():
-        write(folders[name])
+    folders = _folders(stage, plan)
+    _write_models(folders, writers)
     for spec in plan.models:
         _write_warm_up(stage / spec.name / WARM_UP, spec)
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
@@ -185,6 +196,55 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
     }
     (folders[plan.published.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return generation
+
+
+def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> Proof:
+    """The proof of what lies in the staging folder.
+
+    Raises:
+        ExportError: the files answer otherwise than the network does here; names the runtime that
+            does not, if there is one.
+    """
+    try:
+        return prove_written(plan, answers, _folders(stage, plan))
+    except UnprovenError as error:
+        able = _able(stage / OTHERS, plan, network, answers)
+        advice = (
+            f'Use runtime="{able}", which answers all of them.'
+            if able
+            else ("No other runtime answers all of them. Write the network in other operations.")
+        )
+        raise ExportError(f"{error} {advice}") from error
+
+
+def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> str | None:
+    """The first other runtime whose files answer the golden rows."""
+    pipeline = plan.pipeline
+    for runtime in RUNTIMES:
+        if runtime == pipeline.options.runtime:
+            continue
+        try:
+            # An instance count of the preprocessing is none of a fused model's.
+            options = replace(pipeline.options, runtime=runtime, preprocess_instances=1)
+            other = make_plan(replace(pipeline, options=options))
+            folders = _folders(folder / runtime, other)
+            _write_models(folders, runtime_of(other.pipeline).prepare(network, other.pipeline))
+            prove_written(other, answers, folders)
+        except ExportError:
+            continue
+        return runtime
+    return None
+
+
+def _folders(stage: Path, plan: Plan) -> dict[str, Path]:
+    return {model.name: stage / model.name / str(model.version) for model in plan.models}
+
+
+def _write_models(folders: Mapping[str, Path], writers: Mapping[str, Writer]) -> None:
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    for name, write in writers.items():
+        write(folders[name])
 
 
 def _write_warm_up(folder: Path, spec: ModelSpec) -> None:

@@ -74,7 +74,7 @@ def select_features(
     """
     schema = workflow.output_schema
     labels = _labels(workflow, label_columns)
-    wanted = _wanted_columns(signature, schema)
+    wanted = _wanted_columns(signature, schema, sparse_max or {})
     expect_widths(wanted, sparse_max or {})
     _expect_no_label(wanted, labels)
     columns, casts = [], []
@@ -115,13 +115,20 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     return tuple(label_columns)
 
 
-def _wanted_columns(signature: ModelSignature, produced: Schema) -> list[WireColumn]:
+def _wanted_columns(
+    signature: ModelSignature, produced: Schema, sparse_max: Mapping[str, int]
+) -> list[WireColumn]:
     """The network's inputs as columns: `x__values` and `x__nnzs` are the two halves of one."""
     specs = {spec.name: spec for spec in signature.inputs}
     columns: dict[str, WireColumn] = {}
     missing = []
     for name, spec in specs.items():
-        if name in produced and produced[name].is_list and (width := spec.shape[1]) != 1:
+        width = spec.shape[1]
+        if (
+            name in produced
+            and produced[name].is_list
+            and (width != 1 or sparse_max.get(name) == 1 or _is_of_one(produced[name]))
+        ):
             columns[name] = WireColumn(name, spec.dtype, "fixed", width=width)
             continue
         if name in produced:
@@ -149,6 +156,11 @@ def _wanted_columns(signature: ModelSignature, produced: Schema) -> list[WireCol
             )
         )
     return list(columns.values())
+
+
+def _is_of_one(column: ColumnSchema) -> bool:
+    """Whether lists hold one value at most, so that an input of one column is not a mistake."""
+    return bool(column.properties.get("value_count", {}).get("max") == 1)
 
 
 def _are_made_up(names: Iterable[str]) -> bool:
@@ -192,7 +204,10 @@ def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
     if made.is_list != wire.is_list:
         name = made.name
         kind, other = "a list", "one value a row"
-        advice = f"the inputs {name}{VALUES} and {name}{NNZS} of one column, or {name} of the list's width"
+        advice = (
+            f"the inputs {name}{VALUES} and {name}{NNZS} of one column, or {name} of the list's width "
+            f"(for one of width 1 say so: sparse_max={{{name!r}: 1}})"
+        )
         if not made.is_list:
             kind, other, advice = other, kind, f"one input {name} of one column"
         raise ExportError(

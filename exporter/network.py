@@ -51,7 +51,7 @@ class KerasNetwork:
     """
 
     def __init__(self, model: keras.Model) -> None:
-        self._model = model
+        self.model = model
         self.signature = model_signature(model)
         self._function = network_function(model, self.signature)
         self.function = traced(self._function, self.signature)
@@ -62,7 +62,7 @@ class KerasNetwork:
 
     def state(self) -> Any:
         """Each of its variables once, and its tables."""
-        return network_state(self._model)
+        return network_state(self.model)
 
 
 class SavedNetwork:

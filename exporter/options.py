@@ -54,7 +54,8 @@ class ServingOptions:
             ready, so that the first request is not slow.
         golden_rows: raw rows to ask for then, as a Polars or pandas frame, a dict of columns or
             parquet paths; the first 8 are taken, and stay readable in the repository. Without
-            them it is a row of zeros, empty strings and lists of one of them.
+            them it is a row of zeros, empty strings and lists of one of them. The export proves
+            what it wrote with these rows as well as with its own.
         keep_versions: how many versions stay loadable at most; None for all that fit the config.
         max_rows: the rows of a request at most.
         max_list_length: the values of a row of a list at most.

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from exporter.errors import ExportError
 from exporter.features import Features
+from exporter.golden_rows import GoldenRows, golden_rows
 from exporter.model_spec import ModelSpec
 from exporter.pipeline import Pipeline
 from exporter.runtimes.runtime import Runtime
@@ -26,10 +27,12 @@ class Plan:
         pipeline: the preprocessing, the network and the options.
         models: the steps, if there are any, and the published model last: the order of
             publication.
+        golden: the rows that it is proven with.
     """
 
     pipeline: Pipeline
     models: tuple[ModelSpec, ...]
+    golden: GoldenRows
 
     @property
     def features(self) -> Features:
@@ -73,7 +76,9 @@ def make_plan(pipeline: Pipeline) -> Plan:
             f"Expected the version as a whole number from 1 to {_MOST_VERSION}. "
             f"Received: {version!r}."
         )
-    plan = Plan(pipeline, with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline)))
+    golden = golden_rows(pipeline)
+    models = with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline), golden)
+    plan = Plan(pipeline, models, golden)
     if plan.steps:
         prove(plan.published, plan.steps)
     else:

@@ -13,6 +13,8 @@ from exporter.options import LIMITS, ServingOptions
 from exporter.plan import Plan
 
 if TYPE_CHECKING:
+    # It imports TensorFlow.
+    from exporter.proof import Proof
     from serving import ParityReport
 
 CACHE_FLAG = "--cache-config=local,size=67108864"
@@ -33,6 +35,7 @@ class ExportReport:
         repository: the model repository.
         plan: the models, with their casts and columns.
         generation: the name of this export's content; every config carries it.
+        proof: the golden rows that the written files answered as the workflow and the network do.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
@@ -41,6 +44,7 @@ class ExportReport:
     repository: Path
     plan: Plan
     generation: str
+    proof: Proof
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -84,6 +88,11 @@ class ExportReport:
                 f"{', '.join(options.limits)}: checked before any work by our preprocessing and our "
                 "backends; a backend of Triton's own checks max_batch_size alone."
             )
+        if self.proof.refused:
+            remarks.append(
+                f"The network raises an error at {', '.join(self.proof.refused)}: such requests are "
+                "answered with an error."
+            )
         return remarks
 
     def __str__(self) -> str:
@@ -99,6 +108,7 @@ class ExportReport:
         lines += ["", *_list("serving", (f"{name} {word}" for name, word in self.settings.items()))]
         for remark in self.remarks:
             lines += _wrapped(remark)
+        lines += _list("proven with", self.proof.rows)
         lines += _list("cast for the network", map(str, features.casts))
         lines += _list("may be null", (c.name for c in features.inputs if c.nullable))
         lines += _list("labels, not served", features.labels)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tensorflow.core.framework import types_pb2
+
 from exporter.errors import ExportError, in_a_line
 from training.saved_model import concrete_function
 from training.signature import ModelSignature
@@ -47,7 +49,9 @@ def expect_servable(function: Any) -> None:
     Raises:
         ExportError: it calls Python.
     """
-    if found := sorted(_OF_THIS_PROCESS.intersection(_operations(function.graph.as_graph_def()))):
+    if found := sorted(
+        _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
+    ):
         raise ExportError(
             "Expected a network of TensorFlow's operations. "
             f"Received: {', '.join(found)}, which calls Python, where the server has none of your "
@@ -55,6 +59,15 @@ def expect_servable(function: Any) -> None:
         )
 
 
-def _operations(graph: Any) -> Iterator[str]:
+def is_half(function: Any) -> bool:
+    """Whether a graph computes with floats of two bytes, as mixed precision does."""
+    return any(
+        attribute.type in (types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
+        for node in _nodes(function.graph.as_graph_def())
+        for attribute in node.attr.values()
+    )
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
-        yield from (node.op for node in nodes)
+        yield from nodes

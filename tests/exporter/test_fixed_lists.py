@@ -41,3 +41,29 @@ def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export,
     with pytest.raises(ExportError, match=reason):
         export(fixed_network(3), pipeline, labels=[], sparse_max=sparse_max)
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("batch", [0, 64])
+def test_a_list_of_width_one_is_a_fixed_one(runtime, batch, export):
+    pipeline = Workflow(["genres"] >> ops.Categorify() >> ops.ListSlice(1, pad=True)).fit(rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=batch)
+    report = export(fixed_network(1), pipeline, labels=[], serving=options)
+    (column,) = report.plan.features.outputs
+    assert (column.layout, column.width) == ("fixed", 1)
+
+
+def test_a_list_of_any_width_is_cut_to_one_where_it_is_said(export):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    (column,) = export(
+        fixed_network(1), pipeline, labels=[], sparse_max={"genres": 1}
+    ).plan.features.outputs
+    assert (column.layout, column.width) == ("fixed", 1)
+
+
+def test_a_list_of_any_width_is_no_single_value(export, tmp_path):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    advice = r"is a list in the workflow and one value a row.*sparse_max=\{'genres': 1\}"
+    with pytest.raises(ExportError, match=advice):
+        export(fixed_network(1), pipeline, labels=[])
+    assert not (tmp_path / "models").exists()

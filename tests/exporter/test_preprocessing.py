@@ -82,10 +82,12 @@ def test_all_pairs_of_dtypes_of_values_and_row_lengths(export, serve_alone):
     for name, (values, nnzs) in pairs.items():
         for half, dtype in (("values", values), ("nnzs", nnzs)):
             inputs[f"{name}__{half}"] = keras.Input((1,), name=f"{name}__{half}", dtype=dtype)
-    floats = [keras.ops.cast(tensor, "float32") for tensor in inputs.values()]
-    network = keras.Model(
-        inputs, keras.layers.Dense(1, name="score")(keras.layers.Concatenate()(floats))
-    )
+    floats = {name: keras.ops.cast(tensor, "float32") for name, tensor in inputs.items()}
+    lengths = [tensor for name, tensor in floats.items() if name.endswith("__nnzs")]
+    # A request has any number of values for its rows.
+    total = sum(keras.ops.sum(floats[name]) for name in floats if name.endswith("__values"))
+    joint = keras.layers.Concatenate()(lengths) + 0.0 * total
+    network = keras.Model(inputs, keras.layers.Dense(1, name="score")(joint))
     report = export(network, workflow, labels=[])
     served = serve_alone(report, data)
     expect_equal(served, offline(report, workflow, data))
