@@ -136,6 +136,7 @@ def everything():
                 *([5, 6, 7, 8], [], None, [5], [None, 6]),
                 *([999], [limits.max] * 300, [limits.min + 1]),
             ],
+            "only": [[5, 6], [], None, [5], [None, 6], [999], [6], [7]],
             "price": [1.0, None, float("nan"), float("inf"), -1e30, 2.5, 0.1, float("-inf")],
             "whole": [limits.min, 0, limits.max, -1, 2**53 + 1, 1, 2, 3],
             "real": np.array(
@@ -147,14 +148,17 @@ def everything():
     )
     joined = ["movie"] >> ops.JoinExternal(movies, on="movie", columns_ext=["movie", "genres"])
     ids = (["user", "word", "tags", "recent"] + joined) >> ops.Categorify()
+    only = ["only"] >> ops.Categorify() >> ops.ListSlice(1, pad=True)
     price = ["price"] >> ops.FillMissing(0.0) >> ops.LambdaOp(lambda p: p.clip(-10, 10))
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
-    workflow = Workflow(ids + (price >> ops.Normalize()) + ["whole", "real"] + label)
+    workflow = Workflow(ids + only + (price >> ops.Normalize()) + ["whole", "real"] + label)
     learnt = rows.filter(pl.col("user") != 12345)
     workflow.fit(learnt)
     workflow.output_dtypes["user"] = "int32"
     keras.utils.set_random_seed(3)
     shapes = {"user": "int32", "movie": "int64", "word": "int64", "price": "float32"}
+    # A list of one value, of which a network takes as many columns as of a single value.
+    shapes["only"] = "int64"
     inputs = {name: keras.Input((1,), name=name, dtype=d) for name, d in shapes.items()}
     inputs |= {
         name: keras.Input((1,), name=name, dtype=d)
@@ -174,7 +178,7 @@ def everything():
     vectors += [keras.layers.Flatten()(recent), inputs["price"]]
     hidden = keras.layers.Dense(8, activation="relu")(keras.layers.Concatenate()(vectors))
     outputs = {"score": keras.layers.Dense(1, activation="sigmoid")(hidden)}
-    for name in ("user", "word", "movie", "recent", "whole", "real"):
+    for name in ("user", "word", "movie", "recent", "only", "whole", "real"):
         same = keras.layers.Identity(dtype=inputs[name].dtype)
         outputs[f"{name}_back"] = same(inputs[name])
     return Pipeline(workflow, keras.Model(inputs, outputs), rows, ["rating"], learnt)

@@ -17,7 +17,9 @@ MAX = 64
 CASES = [f"{runtime}-{rows}" for runtime in RUNTIMES for rows in (0, MAX)]
 # As large as the rows of the pipeline need.
 LIMITS = {"max_list_length": 300, "max_string_bytes": 12}
-EXACT = ("user_back", "word_back", "movie_back", "recent_back", "whole_back", "real_back")
+EXACT = tuple(
+    f"{name}_back" for name in ("user", "word", "movie", "recent", "only", "whole", "real")
+)
 
 
 @pytest.fixture(scope="module")
