@@ -8,44 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from exporter.errors import ExportError
+from exporter.golden_values import GoldenValues, golden_values, vocabularies
 from exporter.pipeline import Pipeline
 from serving.contract import Contract
 from serving.errors import ClientError
 from serving.exchange import to_requests
 from workflow import WorkflowError
 from workflow.data import Source
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column, Strings
-from workflow.expressions.program import Program
-from workflow.expressions.series import polars_dtype, to_series
-from workflow.wire import NNZS, WireColumn, decode, null_code
+from workflow.expressions.column import Array
+from workflow.expressions.series import as_times, polars_dtype, to_series
+from workflow.wire import NNZS, WireColumn, decode
 
 MOST_GIVEN = 8
 # Lists of so many values and texts of so many characters are long, where no limit is set.
 LONG_LIST, LONG_TEXT = 50, 300
-# A column may be looked up in several vocabularies; each has an end.
-MOST_VOCABULARIES = 4
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - in UTC, as all times that travel
-_UNSEEN = " that no vocabulary holds"
-# A negative number and a larger one, by kind of dtype.
-_NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
 _BOLD = frozenset(
     {"long lists", "negative numbers", "larger numbers", "smallest values", "largest values"}
 )
-# Verbs that hand a value on; what is looked up behind them is the client's own value.
-_HANDING_ON = {"cast", "fill_null", "list_slice", "list_pad"}
 
 Tensors = dict[str, Array]
-_Pick = Callable[[WireColumn, "_Edges"], Any]
+_Pick = Callable[[WireColumn, GoldenValues], Any]
 
 
 @dataclass(frozen=True)
@@ -80,20 +69,6 @@ class GoldenRows:
             self.warming,
             self.bold,
         )
-
-
-@dataclass(frozen=True)
-class _Edges:
-    """Values of one column: those that it knows, by vocabulary, and others of its dtype."""
-
-    firsts: tuple[Any, ...]
-    lasts: tuple[Any, ...]
-    zero: Any
-    unseen: Any
-    negative: Any
-    larger: Any
-    least: Any
-    most: Any
 
 
 def golden_rows(pipeline: Pipeline) -> GoldenRows:
@@ -165,29 +140,42 @@ def _beyond_limits(
 
 
 def _frame(columns: Sequence[WireColumn], rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(
-        [pl.Series(c.name, [row[c.name] for row in rows], _dtype(c)) for c in columns]
+    return _with_times(
+        columns,
+        pl.DataFrame(
+            {c.name: [row[c.name] for row in rows] for c in columns},
+            {c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in columns},
+        ),
     )
 
 
 def _decoded(columns: Sequence[WireColumn], request: Tensors) -> pl.DataFrame:
     """A request's row, as the server sees it."""
-    return pl.DataFrame([to_series(decode(c, request), c.name).cast(_dtype(c)) for c in columns])
+    return _with_times(
+        columns,
+        pl.DataFrame(
+            [
+                to_series(decode(c, request), c.name).cast(polars_dtype(c.dtype, is_list=c.is_list))
+                for c in columns
+            ]
+        ),
+    )
 
 
-def _dtype(column: WireColumn) -> Any:
-    if not column.is_time:
-        return polars_dtype(column.dtype, is_list=column.is_list)
-    return pl.List(pl.Datetime("us")) if column.is_list else pl.Datetime("us")
+def _with_times(columns: Sequence[WireColumn], frame: pl.DataFrame) -> pl.DataFrame:
+    """Microseconds as the dates and times that they count."""
+    return frame.with_columns(
+        as_times(pl.col(c.name), c.time, is_list=c.is_list) for c in columns if c.time
+    )
 
 
 def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """The rows by name; equal ones once."""
     columns, limits = pipeline.client_columns, pipeline.options.limits
-    known = _vocabularies(pipeline.features.program)
+    known = vocabularies(pipeline.features.program)
     # A character of these two takes 5 bytes.
     text = "é☃" * (min(limits.get("max_string_bytes", LONG_TEXT), LONG_TEXT) // 5)
-    edges = {c.name: _edges(c, known.get(c.name, ()), text) for c in columns}
+    edges = {c.name: golden_values(c, known.get(c.name, ()), text) for c in columns}
     rows: dict[str, dict[str, Any]] = {}
 
     def add(name: str, scalar: _Pick, elements: _Pick) -> None:
@@ -220,86 +208,13 @@ def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def _usual(_: WireColumn, edges: _Edges) -> Any:
+def _usual(_: WireColumn, edges: GoldenValues) -> Any:
     return edges.firsts[0]
 
 
-def _last(place: int, _: WireColumn, edges: _Edges) -> Any:
+def _last(place: int, _: WireColumn, edges: GoldenValues) -> Any:
     return edges.lasts[min(place, len(edges.lasts) - 1)]
 
 
-def _lasts(place: int, column: WireColumn, edges: _Edges) -> list[Any]:
+def _lasts(place: int, column: WireColumn, edges: GoldenValues) -> list[Any]:
     return [_last(place, column, edges)]
-
-
-def _edges(column: WireColumn, vocabularies: Sequence[Column], text: str) -> _Edges:
-    zero, one, least, most = _limits(column, text)
-    ends = [(_key(keys, 0), _key(keys, -1)) for keys in vocabularies[:MOST_VOCABULARIES]]
-    if not ends:
-        # What nobody looks up has no unseen values, and may be an id.
-        negative, larger = _NUMBERS.get(DTYPES[column.dtype].kind, (one, one))
-        if column.is_time:
-            negative, larger = one, one
-        return _Edges((one,), (one,), zero, one, negative, larger, least, most)
-    unseen = text[:1] + _UNSEEN if column.dtype == "string" else _unseen(vocabularies, least, most)
-    firsts, lasts = zip(*ends, strict=True)
-    return _Edges(firsts, lasts, zero, unseen, firsts[0], firsts[0], least, most)
-
-
-def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
-    """Values of a dtype: zero, another usual one, the least and the largest."""
-    info = DTYPES[column.dtype]
-    if column.is_time:
-        one, least, most = (_EPOCH.replace(year=year) for year in (2020, 1700, 2250))
-        return _EPOCH, one, least, most
-    if info.kind == "string":
-        return "", "", "", text
-    if info.kind == "bool":
-        return False, True, False, True
-    if info.kind == "float":
-        limits = np.finfo(info.numpy)
-        return 0.0, 1.0, float(limits.min), float(limits.max)
-    whole = np.iinfo(info.numpy)
-    code = null_code(column.dtype) if column.nullable else None
-    return 0, 1, int(whole.min) + (whole.min == code), int(whole.max) - (whole.max == code)
-
-
-def _unseen(vocabularies: Sequence[Column], least: int, most: int) -> int:
-    """A whole number beside those of all vocabularies."""
-    lowest = min((int(keys.array.min()) for keys in vocabularies), default=0)
-    highest = max((int(keys.array.max()) for keys in vocabularies), default=0)
-    return highest + 1 if highest < most else max(lowest - 1, least)
-
-
-def _key(keys: Column, place: int) -> Any:
-    if isinstance(keys.values, Strings):
-        ends = keys.values.offsets
-        begin, end = (ends[0], ends[1]) if place == 0 else (ends[-2], ends[-1])
-        return keys.values.data[begin:end].tobytes().decode()
-    return keys.array[place].item() if keys.array.dtype != object else keys.array[place]
-
-
-def _vocabularies(program: Program) -> dict[str, list[Column]]:
-    """The keys among which each input column's own values are looked up."""
-    found: dict[str, list[Column]] = {}
-    for step in program.steps:
-        if step.verb != "lookup" or not step.parameters["keys"].rows:
-            continue
-        source = program.steps[step.operands[0]]
-        while source.verb in _HANDING_ON:
-            source = program.steps[source.operands[0]]
-        keys = step.parameters["keys"]
-        if source.verb == "source" and _fits(program, source.parameters["name"], keys):
-            found.setdefault(source.parameters["name"], []).append(keys)
-    return found
-
-
-def _fits(program: Program, name: str, keys: Column) -> bool:
-    """Whether keys are values that the column can hold; a cast on the way may have made others."""
-    info = program.inputs[name].info
-    if info.kind == "string":
-        return isinstance(keys.values, Strings) or keys.array.dtype == object
-    if not info.is_integer or isinstance(keys.values, Strings) or keys.array.dtype.kind not in "iu":
-        return False
-    limits = np.iinfo(info.numpy)
-    return int(keys.array.min()) >= limits.min and int(keys.array.max()) <= limits.max

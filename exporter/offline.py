@@ -28,12 +28,16 @@ _NUDGE = 1e-6
 _LARGE, _LARGE_HALF = 1e18, 1e3
 
 
+class _RefusedError(Exception):
+    """Rows that the workflow or the network raises at; the text says why."""
+
+
 @dataclass(frozen=True)
 class Offline:
     """What golden rows are answered with here.
 
     Attributes:
-        golden: the rows, without those that the network refuses.
+        golden: the rows, without those that are refused here.
         refused: the names of the latter, all of them rows that no data may ever hold.
         features: the columns that the network takes, of the dtypes that it takes.
         predictions: the outputs by name, (N, k).
@@ -67,19 +71,15 @@ class OfflineAnswers:
             ExportError: the workflow or the network cannot answer them.
         """
         self._expect_all_ids()
-        features = self._transform(golden.frame)
-        refused = self._refused(golden, features)
-        if refused:
-            features = features[[n for n, name in enumerate(golden.names) if name not in refused]]
+        refused: frozenset[str] = frozenset()
+        try:
+            features, predictions = self._answers(golden.frame)
+        except _RefusedError as error:
+            refused = self._refused(golden, str(error))
             golden = golden.without(refused)
-        predictions = self.predict(features)
-        return Offline(
-            golden,
-            tuple(sorted(refused)),
-            features,
-            predictions,
-            self._allowed(features, predictions),
-        )
+            features, predictions = self._answers(golden.frame)
+        allowed = self._allowed(features, predictions)
+        return Offline(golden, tuple(sorted(refused)), features, predictions, allowed)
 
     def predict(self, features: pl.DataFrame) -> Tensors:
         """The network's answer to rows of features."""
@@ -102,9 +102,7 @@ class OfflineAnswers:
             made = self._workflow.transform(full, engine="cpu").select(c.name for c in wanted)
             table = made.collect()
         except (WorkflowError, pl.exceptions.PolarsError) as error:
-            raise ExportError(
-                f"Expected the workflow to transform golden rows. Received: {in_a_line(error)}"
-            ) from error
+            raise _RefusedError(in_a_line(error)) from error
         return pl.DataFrame(
             [to_series(_as_taken(c, to_column(table[c.name])), c.name) for c in wanted]
         )
@@ -115,37 +113,38 @@ class OfflineAnswers:
             tensors |= encode(column, to_column(features[column.name]))
         return tensors
 
-    def _refused(self, golden: GoldenRows, features: pl.DataFrame) -> frozenset[str]:
-        """The names of the bold rows that the network raises at.
+    def _answers(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Tensors]:
+        """The features and the predictions of raw rows."""
+        features = self._transform(frame)
+        return features, self._attempt(features)
+
+    def _attempt(self, features: pl.DataFrame) -> Tensors:
+        try:
+            return self.predict(features)
+        except Exception as error:  # a layer of the user's raises whatever it likes
+            raise _RefusedError(in_a_line(error)) from error
+
+    def _refused(self, golden: GoldenRows, reason: str) -> frozenset[str]:
+        """The names of the bold rows that the workflow or the network raises at.
 
         Raises:
             ExportError: it raises at another one, or at all together.
         """
-        reason = self._failure(features)
-        if reason is None:
-            return frozenset()
-        reasons = {
-            name: self._failure(features[number]) for number, name in enumerate(golden.names)
-        }
-        failing = {name: text for name, text in reasons.items() if text is not None}
-        if failing and failing.keys() <= golden.bold:
+        failing: dict[str, str] = {}
+        for number, name in enumerate(golden.names):
+            try:
+                self._answers(golden.frame[number])
+            except _RefusedError as error:
+                failing[name] = str(error)
+        others = [name for name in failing if name not in golden.bold]
+        if failing and not others:
             return frozenset(failing)
-        name, text = next(
-            ((n, t) for n, t in failing.items() if n not in golden.bold), ("", reason)
-        )
-        shown = f" {golden.row(name)}" if name else "s together"
+        shown = f" {golden.row(others[0])} ({others[0]})" if others else "s together"
         raise ExportError(
-            f"Expected a network that answers what the workflow makes of the golden row{shown}"
-            f"{f' ({name})' if name else ''}. Received: {text} That is so here already, without a "
-            "server. Let the network answer it, or the workflow make no such row."
+            f"Expected a workflow and a network that answer the golden row{shown}. "
+            f"Received: {failing[others[0]] if others else reason} That is so here already, without a "
+            "server. Let the network answer such rows, or the workflow change them."
         )
-
-    def _failure(self, features: pl.DataFrame) -> str | None:
-        try:
-            self.predict(features)
-        except Exception as error:  # noqa: BLE001 - a layer of the user's raises whatever it likes
-            return in_a_line(error)
-        return None
 
     def _allowed(self, features: pl.DataFrame, predictions: Tensors) -> Tensors:
         """By how much each served output may differ.
@@ -179,12 +178,19 @@ class OfflineAnswers:
         counts = id_counts(self._features)
         wanted = [column for column in self._features.outputs if column.name in counts]
         rows = [self._ids({}), *(self._ids({c.name: counts[c.name] - 1}) for c in wanted)]
-        together = pl.concat(rows)
-        if self._failure(together) is None or self._failure(rows[0]) is not None:
+        if self._reason(pl.concat(rows)) is None or self._reason(rows[0]) is not None:
             return
         for column, row in zip(wanted, rows[1:], strict=True):
-            if (reason := self._failure(row)) is not None:
+            if (reason := self._reason(row)) is not None:
                 raise ExportError(too_small(column.name, counts[column.name], reason))
+
+    def _reason(self, features: pl.DataFrame) -> str | None:
+        """Why the network has no answer, None where it has one."""
+        try:
+            self._attempt(features)
+        except _RefusedError as error:
+            return str(error)
+        return None
 
     def _ids(self, ids: Mapping[str, int]) -> pl.DataFrame:
         """A row of features that are 0 but for some ids; lists of one value."""

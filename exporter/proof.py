@@ -37,7 +37,8 @@ class Proof:
     Attributes:
         rows: the names of the golden rows.
         asked: the ways in which they were asked.
-        refused: the names of rows that the network itself refuses, so that the server does.
+        refused: the names of rows that the workflow or the network refuses, so that there is
+            nothing to compare.
         difference: the largest difference of a float output that was allowed and met, of the
             larger of the answer and 1.
     """

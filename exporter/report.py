@@ -90,8 +90,8 @@ class ExportReport:
             )
         if self.proof.refused:
             remarks.append(
-                f"The network raises an error at {', '.join(self.proof.refused)}: such requests are "
-                "answered with an error."
+                f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "
+                "refuses here already."
             )
         return remarks
 

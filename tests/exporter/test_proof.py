@@ -1,6 +1,7 @@
 """The written files answer golden rows as the workflow and the network do, or nothing is published."""
 
 import re
+from datetime import date
 
 import keras
 import numpy as np
@@ -164,7 +165,7 @@ def _with_another_program(write):
 def test_the_network_may_refuse_what_no_data_may_hold(export_network):
     report = export_network("checked_by_itself", "tensorflow")
     assert report.proof.refused == ("largest values", "smallest values")
-    assert "raises an error at largest values, smallest values" in str(report)
+    assert "Not proven: largest values, smallest values" in str(report)
     assert "proven with: zeros, usual values, nulls" in str(report)
 
 
@@ -231,7 +232,53 @@ def test_golden_rows_hold_the_edges_of_every_column(export):
     assert rows["largest values"]["number"] == limits.max
 
 
+def test_golden_rows_of_every_kind_of_time(export):
+    days = pl.date_range(date(2024, 1, 1), date(2024, 1, 3), eager=True)
+    data = pl.DataFrame(
+        {
+            "day": days,
+            "naive": days.cast(pl.Datetime("us")),
+            "zoned": days.cast(pl.Datetime("ns")).dt.replace_time_zone("Asia/Tokyo"),
+            "days": [[day] for day in days],
+        }
+    )
+    parts = ["naive", "zoned"] >> ops.DatePart(["hour"]) >> ops.FillMissing(0)
+    workflow = Workflow((["day", "days"] >> ops.Categorify()) + parts).fit(data)
+    given = {
+        name: keras.Input((1,), name=name, dtype="int64")
+        for name in ("day", "naive_hour", "zoned_hour", "days__nnzs", "days__values")
+    }
+    whole = 0.0 * keras.ops.sum(keras.ops.cast(given["days__values"], "float32"))
+    rest = [
+        keras.ops.cast(tensor, "float32") for name, tensor in given.items() if "val" not in name
+    ]
+    report = export(user_networks.scored(given, sum(rest) + whole), workflow, labels=[])
+    frame = report.plan.golden.frame
+    assert frame.schema == pl.Schema(
+        {
+            "day": pl.Date,
+            "days": pl.List(pl.Date),
+            "naive": pl.Datetime("us"),
+            "zoned": pl.Datetime("us", "Asia/Tokyo"),
+        }
+    )
+    assert report.plan.golden.row("unseen values")["day"] == date(2024, 1, 4)
+    assert report.plan.golden.row("last values 1")["days"] == [date(2024, 1, 3)]
+
+
 def test_limits_hold_for_golden_rows_too(export, pipeline):
     options = ServingOptions(max_list_length=3, max_string_bytes=8, max_rows=2)
     golden = export(user_networks.flattened(), pipeline, labels=[], serving=options).plan.golden
     assert golden.frame["recent"].list.len().max() == 3
+
+
+def test_numbers_that_the_workflow_refuses_are_not_proven(export):
+    """Half of the largest number has no room in the dtype that was assigned."""
+    workflow = Workflow(["clicks"] >> ops.LambdaOp(lambda clicks: clicks // 2)).fit(
+        user_networks.rows()
+    )
+    workflow.output_dtypes["clicks"] = "int32"
+    given = {"clicks": keras.Input((1,), name="clicks", dtype="int32")}
+    network = user_networks.scored(given, keras.ops.cast(given["clicks"], "float32"))
+    proof = export(network, workflow, labels=[]).proof
+    assert proof.refused == ("largest values", "smallest values")
