@@ -224,8 +224,8 @@ def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -
         if runtime == pipeline.options.runtime:
             continue
         try:
-            # An instance count of the preprocessing is none of a fused model's.
-            options = replace(pipeline.options, runtime=runtime, preprocess_instances=1)
+            # A fused model has no steps, and so none of their options.
+            options = replace(pipeline.options, runtime=runtime, preprocess_instances=1, pack=True)
             other = make_plan(replace(pipeline, options=options))
             folders = _folders(folder / runtime, other)
             _write_models(folders, runtime_of(other.pipeline).prepare(network, other.pipeline))

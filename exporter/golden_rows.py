@@ -111,7 +111,7 @@ def _given(pipeline: Pipeline) -> list[Tensors]:
         with source.errors("The golden rows cannot be read"):
             wanted = [column.name for column in columns if column.name in source.names]
             # Without any known column there is an error to come that names all of them.
-            table = source.select(wanted or None).frame.head(MOST_GIVEN).collect()
+            table = source.select(wanted or None).sound().frame.head(MOST_GIVEN).collect()
         requests = _requests(columns, table)
     except (ClientError, WorkflowError) as error:
         text = error.message if isinstance(error, ClientError) else str(error)

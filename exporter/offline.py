@@ -14,6 +14,7 @@ from exporter.errors import ExportError, in_a_line
 from exporter.features import Features
 from exporter.golden_rows import GoldenRows, Tensors
 from exporter.network import Network
+from exporter.servable import is_half
 from workflow import Workflow, WorkflowError
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Array, Column
@@ -161,7 +162,7 @@ class OfflineAnswers:
                     for name, tensor in self._encoded(features).items()
                 }
             )
-        half = self._network.is_half
+        half = is_half(self._network.function)
         tolerance, large = (TOLERANCE_OF_HALF, _LARGE_HALF) if half else (TOLERANCE, _LARGE)
         overflowing = np.zeros(features.height, bool)
         for column in features.get_columns():

@@ -22,7 +22,6 @@ from exporter.config import config_text, parse_config
 from exporter.errors import ExportError
 from exporter.golden_rows import Tensors
 from exporter.model_spec import ModelSpec
-from exporter.network import SIGNATURE
 from exporter.plan import Plan
 from exporter.python_step import RUNTIME_PACKAGE
 from exporter.saved_model import FOLDER, GRAPH_TAG
@@ -157,7 +156,7 @@ def _saved_model(spec: ModelSpec, folder: Path) -> Call:
     session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default(), quiet("tensorflow", logging.ERROR):
         loaded = tf.compat.v1.saved_model.load(session, [GRAPH_TAG], str(folder / FOLDER))
-    signature = loaded.signature_def[SIGNATURE]
+    signature = loaded.signature_def[spec.parameters["TF_SIGNATURE_DEF"]]
     fetched = {tensor.name: signature.outputs[tensor.name].name for tensor in spec.outputs}
 
     def call(tensors: Tensors) -> Tensors:

@@ -61,6 +61,5 @@ def files_only(export, tmp_path_factory, monkeypatch):
 
     monkeypatch.setattr(ensemble, "runtime_of", without_tensorflow)
     monkeypatch.setattr(network, "traced", lambda *_: None)
-    monkeypatch.setattr(network, "is_half", lambda _: False)
     monkeypatch.setattr(ensemble, "prove_written", lambda *_: None)
     monkeypatch.setattr(python_step, "RUNTIME_FILES", python_step.RUNTIME_FILES[:2])
