@@ -138,6 +138,8 @@ class Workflow(FittedGraph, Drawn):
         Raises:
             WorkflowError: a column is missing or of another kind than in `fit`, a float is no whole
                 number where one is needed, or a file cannot be read; names column, row and file.
+            Files with checksums are verified here. Damage of others shows when the frame is
+            collected, as Polars' own error; `transform_to_parquet` makes a WorkflowError of it.
         """
         return lazy_outputs(self, Source.of(data), engine)
 

@@ -91,6 +91,28 @@ def test_every_reader_refuses_a_damaged_file_or_reads_it_right(written, tmp_path
     assert len(errors) > 3.5 * DAMAGES, "hardly any byte of a file is unused"
 
 
+def test_damage_without_checksums_raises_nothing_but_our_errors(rows, tmp_path):
+    """Polars panics over some of these files, which is no `Exception`."""
+    foreign, bad, out = (tmp_path / name for name in ("foreign.parquet", "bad.parquet", "out"))
+    rows.write_parquet(foreign, row_group_size=1000)
+    fitted = make().fit(foreign)
+    reads = {
+        "fit": lambda: make().fit(bad),
+        "write": lambda: fitted.transform_to_parquet(bad, out),
+        "load": lambda: batches(bad),
+    }
+    refused = dict.fromkeys(reads, 0)
+    for damaged in flips(foreign.read_bytes(), 80, seed=3):
+        bad.write_bytes(damaged)
+        for name, read in reads.items():
+            try:
+                read()
+            except (WorkflowError, LoaderError):
+                refused[name] += 1
+        shutil.rmtree(out, ignore_errors=True)
+    assert min(refused.values()) > 20
+
+
 def test_a_damaged_column_that_is_not_read_does_not_matter(written, tmp_path):
     chunk = pq.read_metadata(written).row_group(0).column(NAMES.index("price"))
     raw = bytearray(written.read_bytes())

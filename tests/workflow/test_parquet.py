@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -54,6 +56,16 @@ def test_a_file_that_cannot_be_read_is_named(two, message):
     for error in (fit, transform):
         assert error.value.__cause__ is not None
         assert "\n" not in str(error.value)
+
+
+def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(tmp_path):
+    table = tmp_path / "orders.csv"
+    table.write_text("userId,price\n1,2.5\n")
+    with pytest.raises(WorkflowError, match=r"polars\.scan_csv\(path\)") as error:
+        Workflow(IDS).fit(table)
+    command = str(error.value).partition("in a shell: ")[2]
+    subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text
+    assert Workflow(IDS).fit_transform(tmp_path / "orders.parquet").collect().height == 1
 
 
 def test_a_link_to_nowhere_is_named(two):
