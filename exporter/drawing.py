@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from exporter.model_spec import shape_text
 from exporter.publish import CONFIG
 from workflow.dtypes import DTYPES
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
+from workflow.schema import time_name
+from workflow.wire import parse_columns
 
 if TYPE_CHECKING:
     # It imports TensorFlow.
@@ -138,7 +139,12 @@ def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
 def _notes(config: Any, kind: str) -> dict[str, str]:
     """What the exporter's parameters say of tensors beyond dtype and shape."""
     text = config.parameters[kind].string_value if kind in config.parameters else "[]"
-    return {column["name"]: "may be null" for column in json.loads(text) if column.get("nullable")}
+    return {
+        column.values_name: "; ".join(
+            filter(None, [time_name(column.time), "may be null" if column.nullable else ""])
+        )
+        for column in parse_columns(text)
+    }
 
 
 def _rows(config: Any) -> str:

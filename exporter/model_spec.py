@@ -13,13 +13,15 @@ class Tensor:
     """An input or output of a model: its name, its dtype (of the dtype table) and its shape.
 
     -1 is a dimension that a request chooses; the first one is the rows. Ragged is an input that
-    may have another width in each of the requests that the server joins.
+    may have another width in each of the requests that the server joins. The time is what the
+    values stand for where they are dates or times, for people.
     """
 
     name: str
     dtype: str
     dims: tuple[int, ...] = (-1, 1)
     ragged: bool = False
+    time: str = field(default="", compare=False)
 
     @property
     def shape(self) -> str:
@@ -27,7 +29,7 @@ class Tensor:
         return shape_text(self.name, self.dims)
 
     def __str__(self) -> str:
-        return f"{self.name} {self.dtype}{self.shape}"
+        return f"{self.name} {self.dtype}{self.shape}{self.time and f', {self.time}'}"
 
 
 def shape_text(name: str, dims: Sequence[int]) -> str:

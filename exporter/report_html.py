@@ -91,11 +91,11 @@ def _named(model: ModelSpec, sizes: Mapping[str, int]) -> str:
 
 def _tensors(model: ModelSpec) -> str:
     rows = [
-        (verb, tensor.name, tensor.dtype, tensor.shape)
+        (verb, tensor.name, tensor.dtype, tensor.shape, tensor.time)
         for verb, tensors in (("takes", model.inputs), ("gives", model.outputs))
         for tensor in tensors
     ]
-    return _table(("", "tensor", "dtype", "shape"), rows)
+    return _table(("", "tensor", "dtype", "shape", ""), rows)
 
 
 def _columns(report: ExportReport) -> str:

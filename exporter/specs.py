@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from exporter.model_spec import ModelSpec, Step, Tensor
 from exporter.pipeline import Pipeline
 from training.signature import TensorSpec
+from workflow.schema import time_name
 from workflow.wire import WireColumn, dump_columns
 
 
 def tensors_of(columns: Iterable[WireColumn]) -> tuple[Tensor, ...]:
     """The tensors that carry some columns; those of padded lists of any width are ragged."""
     return tuple(
-        Tensor(name, dtype, dims := column.shapes[name], dims[1] < 0)
+        Tensor(
+            name,
+            dtype,
+            dims := column.shapes[name],
+            dims[1] < 0,
+            time_name(column.time) if name == column.values_name else "",
+        )
         for column in columns
         for name, dtype in column.tensors.items()
     )
@@ -29,7 +37,7 @@ def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
 
 def even(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """The same tensors for a backend that joins only requests of one width."""
-    return tuple(Tensor(t.name, t.dtype, t.dims) for t in tensors)
+    return tuple(replace(tensor, ragged=False) for tensor in tensors)
 
 
 def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[str, str]:
