@@ -1,6 +1,7 @@
 """DatePart: what Python's own calendar says."""
 
 import datetime as dt
+from zoneinfo import ZoneInfo
 
 from tables import EPOCH, per_element
 
@@ -32,10 +33,11 @@ UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "D": "days"
 
 def fit(table, columns, settings):
     parts = settings.get("parts", ["year", "month", "day", "weekday"])
-    return columns, parts, UNITS[settings.get("unit", "us")]
+    zone = settings.get("time_zone")
+    return columns, parts, UNITS[settings.get("unit", "us")], zone and ZoneInfo(zone)
 
 
-def part_of(value, part, unit):
+def part_of(value, part, unit, zone):
     if value is None:
         return None
     if isinstance(value, int):
@@ -45,23 +47,25 @@ def part_of(value, part, unit):
         return max(-(2**31), min(2**31 - 1, taken + 400 * cycles)) if part == "year" else taken
     if not isinstance(value, dt.datetime):
         value = dt.datetime.combine(value, dt.time())
+    if zone is not None:
+        value = value.astimezone(zone)
     return PARTS[part](value)
 
 
 def transform(state, table):
-    columns, parts, unit = state
+    columns, parts, unit, zone = state
     made = {}
     for name in columns:
         for part in parts:
 
             def taken(value, part=part):
-                return part_of(value, part, unit)
+                return part_of(value, part, unit, zone)
 
             made[f"{name}_{part}"] = ("int32", per_element(table, name, taken))
     return made
 
 
 def facts(state):
-    columns, parts, _ = state
+    columns, parts, *_ = state
     few = [part for part in parts if part in LARGEST]
     return {f"{n}_{part}": {"cardinality": LARGEST[part] + 1} for n in columns for part in few}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ COUNTABLE = [*KEYS, "items", "tags", "marks"]
 SOME = ["city", "wide", "items", "tags"]
 NUMBERS = ["user", "small", "large", *REAL, "items", "scores"]
 PLAIN = [*KEYS, *REAL, *LISTS]
+TIMES = ["at", "on", "there"]
 
 TOPICS = {
     "id": [-3, -3, -1, 0, 0, 0, 1, 2, 3, 5, 8, None],
@@ -66,6 +68,7 @@ MOVIES = {
     "score": [0.5, math.nan, math.inf, None, -0.0, 1.0, 2.5, 3.0],
     "title": ["a", "", None, "日本", "b", "c", "d", "e"],
     "seen": [True, None, False, True, False, True, False, True],
+    "shown": [dt.date(1969, 12, 31), None, *[dt.date(2024, 2, day) for day in range(24, 30)]],
     "codes": [[2**60, None], [], None, [7], [1, 2], [3], [4], [5]],
 }
 CITIES = {"name": ["é", "a", "é", "", None, "日本", "a"], "size": [1, 2, 3, 4, 5, 6, 7]}
@@ -90,7 +93,7 @@ ADDED = {"tags": ["mine"], "properties": {"unit": "EUR"}}
 
 CASES = [
     Case("AddMetadata", PLAIN, ADDED),
-    Case("AddTags", PLAIN, {"tags": ["mine", "yours"]}),
+    Case("AddTags", [*PLAIN, *TIMES], {"tags": ["mine", "yours"]}),
     Case("AddProperties", PLAIN, {"properties": {"unit": "EUR", "n": 3}}),
     Case("TagAsItemFeatures", PLAIN),
     Case("TagAsItemID", ["user"]),
@@ -116,6 +119,8 @@ CASES = [
     Case("Categorify", [["user", "city"], "city"], {"encode_type": "combo"}),
     Case("Categorify", [["flag", "city", "large"]], {"encode_type": "combo", "freq_threshold": 2}),
     Case("Categorify", [["user", "flag"]], {"encode_type": "combo", "num_buckets": 3}),
+    Case("Categorify", TIMES, {"freq_threshold": 2}),
+    Case("Categorify", [["on", "city"]], {"encode_type": "combo"}),
     Case("Clip", NUMBERS, {"min_value": 0, "max_value": 10}),
     Case("Clip", ["small", "scores"], {"min_value": 0.5}),
     Case("Clip", ["small", "scores"], {"max_value": 2.75}),
@@ -135,6 +140,8 @@ CASES = [
     ),
     Case("DatePart", ["user", "items"], {"parts": ["year", "day", "hour"], "unit": "D"}),
     Case("DatePart", ["user", "short"], {"parts": ["minute", "second"], "unit": "s"}),
+    Case("DatePart", ["there"], {"parts": ["year", "month", "day", "hour", "weekday"]}),
+    Case("DatePart", ["there"], {"parts": ["day", "hour"], "time_zone": "Asia/Kathmandu"}),
     Case("DifferenceLag", [*WHOLE, *REAL, "flag"], {"partition_cols": "city"}),
     Case(
         "DifferenceLag",
@@ -148,6 +155,7 @@ CASES = [
         {"min_cardinality": 11},
     ),
     Case("Dropna", PLAIN),
+    Case("Dropna", ["city", *TIMES], {"subset": ["on", "there"]}),
     Case("Dropna", PLAIN, {"subset": "price"}),
     Case("Dropna", PLAIN, {"subset": ["tags", "city", "items"]}),
     Case("FillMedian", NUMBERS),
@@ -159,7 +167,7 @@ CASES = [
     Case("FillMissing", ["flag", "marks"], {"fill_val": True, "add_binary_cols": True}),
     Case(
         "Filter",
-        PLAIN,
+        [*PLAIN, *TIMES],
         {"f": lambda df: df["user"] > 3},
         {"plain": lambda row: row["user"] is not None and row["user"] > 3},
     ),
@@ -211,6 +219,19 @@ CASES = [
             "aggs": ["list", "first", "last"],
             "ascending": False,
         },
+    ),
+    Case(
+        "Groupby",
+        ["city", *TIMES],
+        {
+            "groupby_cols": "city",
+            "aggs": ["list", "first", "last", "min", "max", "count", "nunique"],
+        },
+    ),
+    Case(
+        "Groupby",
+        ["on", "there", "user"],
+        {"groupby_cols": "on", "sort_cols": "there", "aggs": {"user": "list", "there": "last"}},
     ),
     Case("HashBucket", COUNTABLE, {"num_buckets": 10}),
     Case("HashBucket", ["city", "items"], {"num_buckets": {"city": 1, "items": 2**31 - 1}}),
@@ -294,7 +315,7 @@ CASES = [
     Case("NormalizeMinMax", ["wide", "price"], {"out_dtype": "float64"}),
     Case("ReduceDtypeSize", PLAIN),
     Case("ReduceDtypeSize", [*REAL, "scores", "wide"], {"float_dtype": "float64"}),
-    Case("Rename", PLAIN, {"postfix": "_raw"}),
+    Case("Rename", [*PLAIN, *TIMES], {"postfix": "_raw"}),
     Case("Rename", ["user", "friend", "city"], {"f": {"user": "friend", "friend": "user"}}),
     Case("Rename", LISTS, {"f": str.upper}),
     Case("Rename", ["price"], {"name": "cost"}),

@@ -27,6 +27,7 @@ DTYPES: dict[str, Any] = {
     "ratio": pl.Float32(),
     "at": pl.Datetime("us"),
     "on": pl.Date(),
+    "there": pl.Datetime("us", "America/New_York"),
     "items": pl.List(pl.Int64()),
     "tags": pl.List(pl.String()),
     "marks": pl.List(pl.Boolean()),
@@ -125,8 +126,10 @@ class Table:
 
 
 def dtype_name(dtype: pl.DataType) -> str:
-    """A dtype as the schema of a workflow names it."""
+    """A dtype as the schema of a workflow names it; that of times as it is written."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+    if inner.is_temporal():
+        return "int64"
     name = str(inner).lower()
     return "bool" if name == "boolean" else name
 
@@ -135,6 +138,13 @@ def _missing(value: Any, dtype: pl.DataType) -> Any:
     if isinstance(dtype, pl.List):
         return [_missing(element, dtype.inner) for element in value or []]
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def microseconds(time: dt.datetime | dt.date) -> int:
+    """A time as it is written: microseconds since 1970, in UTC where it has a zone."""
+    if not isinstance(time, dt.datetime):
+        time = dt.datetime.combine(time, dt.time())
+    return (time - EPOCH.replace(tzinfo=time.tzinfo and dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def per_element(table: Table, name: str, function: Any) -> list[Any]:
@@ -214,6 +224,9 @@ class _Drawing:
         return float(pl.Series([real], dtype=dtype).item())
 
     def _time(self, dtype: Any, values: str) -> dt.datetime | dt.date:
+        if dtype == pl.Datetime and dtype.time_zone:
+            micros = self.random.randint(0, 2**51)
+            return EPOCH.replace(tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
         span = 2**60 if values == "limits" else 2**52
         time = EPOCH + dt.timedelta(microseconds=self.random.randint(-span // 20, span // 10))
         return time.date() if dtype == pl.Date else time

@@ -5,6 +5,7 @@ The answer to each case is in a file of the operator's name. It shares no code w
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import math
 from functools import cache
@@ -14,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 from reference_cases import CASES, Case, named
-from tables import SHAPES, Shape, Table, drawn, dtype_name
+from tables import SHAPES, Shape, Table, drawn, dtype_name, microseconds
 
 from workflow import Workflow, ops
 from workflow.ops.data_stats import DataStats
@@ -151,6 +152,8 @@ def same(ours: Any, theirs: Any, *, whole: bool = False, **near: float) -> bool:
             and len(ours) == len(theirs)
             and all(same(a, b, whole=whole, **near) for a, b in zip(ours, theirs, strict=True))
         )
+    if isinstance(theirs, dt.date):
+        theirs = microseconds(theirs)
     if type(ours) is not type(theirs):
         return False
     if isinstance(theirs, float) or whole:
