@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import secrets
 import warnings
 from pathlib import Path
@@ -15,10 +15,13 @@ from loader.arguments import check_counts
 from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
 from loader.workers import replicas_of_worker
+from workflow.durable import PARTIAL, file_hash, make_folder, replace_file, sync
+from workflow.expressions.arrays import FormatError
+from workflow.sealed import sealed, unsealed
 
-_FORMAT = 1
+_FORMAT = 2
 _POINTER = "checkpoint.json"
-_WEIGHTS = ".weights.h5"
+_WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
 
 class LoaderCheckpoint(keras.callbacks.Callback):
@@ -26,8 +29,9 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
     A checkpoint is complete or not there, whenever the process is killed: the weights are
     written under a new name, and then one rename makes them the checkpoint, together with the
-    position. The position is that of the batches the model was trained on, also where Keras
-    reads ahead (with `class_weight`, or on several devices). Put it first among the callbacks.
+    position. Both are on the disk by then and carry sums, so that a changed byte is refused. The
+    position is that of the batches the model was trained on, also where Keras reads ahead (with
+    `class_weight`, or on several devices). Put it first among the callbacks.
 
     `fit` with `steps_per_epoch` has to train on `loader.repeat()`, as it is or mapped: its epochs
     are not the loader's, and it goes on in the midst of both.
@@ -81,19 +85,20 @@ class LoaderCheckpoint(keras.callbacks.Callback):
             LoaderError: a checkpoint of another model, other data or other settings, or one that
                 is damaged.
         """
-        path = self._folder / _POINTER
-        if not path.exists():
+        if not (self._folder / _POINTER).exists():
             return 0
-        content = _read(path)
+        content = _read(self._folder / _POINTER)
+        weights = self._folder / content["weights"]
+        _expect_sum(weights, content["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # Keras warns of layers it left out
-                model.load_weights(self._folder / content["weights"])
+                model.load_weights(weights)
         except (ValueError, OSError, KeyError, UserWarning) as error:
             raise LoaderError(
-                f"Expected the weights of this model in {self._folder / content['weights']}. "
+                f"Expected the weights of this model in {weights}. "
                 f"Received: {error}. Build the model that was saved, or remove the folder."
             ) from error
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
@@ -167,27 +172,40 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
     def _save(self) -> None:
         self._since_saved = 0
-        self._folder.mkdir(parents=True, exist_ok=True)
-        weights = self._folder / f"{secrets.token_hex(8)}{_WEIGHTS}"
-        self.model.save_weights(weights)
-        _sync(weights)
+        weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
+        kept = {_POINTER, weights.name}
+        try:
+            make_folder(self._folder)
+            self.model.save_weights(weights)
+            sync(weights)
+            replace_file(self._folder / _POINTER, sealed(self._content(weights)))
+        except OSError as error:
+            weights.unlink(missing_ok=True)
+            raise LoaderError(
+                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. The one "
+                "before is still there: make room, and run the program again to resume."
+            ) from error
+        for file in self._folder.iterdir():
+            if _is_ours(file.name) and file.name not in kept:
+                file.unlink()
+
+    def _content(self, weights: Path) -> dict[str, Any]:
         done = self._is_epoch_done()
-        content = {
+        return {
             "format": _FORMAT,
             "epoch": self._epoch + done,
             "steps": 0 if done else self._steps_before + self._steps,
             "weights": weights.name,
+            "sum_of_weights": file_hash(weights),
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
         }
-        partial = self._folder / f"{_POINTER}.partial"
-        partial.write_text(json.dumps(content))
-        _sync(partial)
-        partial.replace(self._folder / _POINTER)
-        _sync(self._folder)
-        for file in self._folder.glob(f"*{_WEIGHTS}"):
-            if file != weights:
-                file.unlink()
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is one that this callback writes, and not one of the user's own beside it."""
+    written = name.startswith(_POINTER) and name.endswith(PARTIAL)
+    return written or _WEIGHTS.fullmatch(name) is not None
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
@@ -197,24 +215,29 @@ def _seeds(model: keras.Model) -> list[keras.Variable]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        content = unsealed(path.read_bytes(), str(path))
+    except (OSError, FormatError) as error:
         raise LoaderError(
-            f"Expected a checkpoint in {path}. Received: {error}. Remove the folder to start anew."
+            f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start anew."
         ) from error
-    keys = {"format", "epoch", "steps", "weights", "seeds", "loader"}
-    if not isinstance(content, dict) or set(content) != keys or content["format"] != _FORMAT:
+    keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader"}
+    known = content.keys() == keys and content["format"] == _FORMAT
+    if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
         raise LoaderError(
-            f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r}. "
+            f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r:.500}. "
             "Remove the folder to start anew."
         )
     return content
 
 
-def _sync(path: Path) -> None:
-    """Let what was written reach the disk, so that a rename never runs ahead of it."""
-    descriptor = os.open(path, os.O_RDONLY)
+def _expect_sum(weights: Path, expected: str) -> None:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        found = file_hash(weights)
+    except OSError as error:
+        found = (error.strerror or str(error)).lower()
+    if found != expected:
+        raise LoaderError(
+            f"Expected the weights of a checkpoint in {weights}, of the sum {expected[:16]}.... "
+            f"Received: {found[:50]}. The file is missing or damaged: copy the folder again, or "
+            "remove it to start anew."
+        )

@@ -1,6 +1,8 @@
 """Model and loader go on together where they were, also after the process was killed."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
+from workflow.sealed import sealed, unsealed
 
 
 def make_model():
@@ -170,13 +173,94 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path, fit):
     assert run(1, None)[2] == resumed, "a kill left another model than none"
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"format": 2}', '{"format": 1, "epoch": 0, "loader": {}}']
-)
-def test_a_damaged_checkpoint(make_prices, tmp_path, content):
-    (tmp_path / "checkpoint.json").write_text(content)
+@pytest.fixture(scope="module")
+def saved(folder, tmp_path_factory):
+    """A checkpoint that is whole; a test spoils a copy."""
+    loader = KerasSequenceLoader(folder, 100, ["rating"], cont_names=["price"])
+    path = tmp_path_factory.mktemp("saved")
+    train(loader, path, epochs=1)
+    return path
+
+
+@pytest.fixture
+def damaged(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "damaged")
+
+
+def edited(**changes):
+    return lambda content: sealed({**unsealed(content, ""), **changes})
+
+
+SPOILT = {
+    "half an object": lambda _: b"{",
+    "a list": lambda _: b"[]",
+    "no sum": lambda _: b'{"format": 2, "epoch": 0, "loader": {}}',
+    "another epoch": lambda content: content.replace(b'"epoch": 1', b'"epoch": 3', 1),
+    "a newer format": edited(format=3),
+    "more": edited(more=1),
+    "weights outside": edited(weights="../0123456789abcdef.weights.h5"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_damaged_checkpoint(make_prices, damaged, name):
+    path = damaged / "checkpoint.json"
+    path.write_bytes(SPOILT[name](path.read_bytes()))
     with pytest.raises(LoaderError, match=r"checkpoint\.json.*Remove the folder"):
-        LoaderCheckpoint(make_prices(), tmp_path).restore(make_model())
+        LoaderCheckpoint(make_prices(), damaged).restore(make_model())
+
+
+def test_any_changed_byte_of_the_weights_is_refused_before_the_model_is_touched(
+    make_prices, damaged
+):
+    (path,) = damaged.glob("*.weights.h5")
+    raw, model, checkpoint = (
+        path.read_bytes(),
+        make_model(),
+        LoaderCheckpoint(make_prices(), damaged),
+    )
+    before = [variable.numpy() for variable in model.variables]
+    places = [*range(0, len(raw), len(raw) // 200), len(raw) - 1]
+    for content in [raw[:at] + bytes([raw[at] ^ 1 << at % 8]) + raw[at + 1 :] for at in places] + [
+        raw[:-1],
+        raw + b"\0",
+        b"",
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(LoaderError, match=rf"{path.name}, of the sum .* damaged"):
+            checkpoint.restore(model)
+    path.unlink()
+    with pytest.raises(LoaderError, match=r"Received: no such file or directory\."):
+        checkpoint.restore(model)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+    path.write_bytes(raw)
+    assert checkpoint.restore(model) == 1
+
+
+def test_the_next_save_removes_what_a_kill_left_and_nothing_else(make_prices, damaged):
+    own = {"0123456789abcdef.weights.h5", "checkpoint.json.01234567.partial"}
+    others = {"best.weights.h5", "notes.partial", "0.weights.h5"}
+    for name in own | others:
+        (damaged / name).write_text("")
+    train(make_prices(), damaged, epochs=2)
+    left = {path.name for path in damaged.iterdir()}
+    assert left & own == set()
+    assert others <= left
+    assert len(left) == len(others) + 2
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_save_that_fails_leaves_the_checkpoint_before(make_prices, damaged, monkeypatch, call):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    before = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(LoaderError, match=r"write a checkpoint to .*No space left.*make room"):
+        train(make_prices(), damaged, epochs=2)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
 
 
 def test_another_model(make_prices, tmp_path):
