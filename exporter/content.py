@@ -6,11 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+from workflow.durable import file_hash
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from exporter.config import config_text
-from exporter.content import file_hash, file_hashes, generation_of
+from exporter.content import file_hashes, generation_of
 from exporter.embeddings import expect_room
 from exporter.errors import ExportError
 from exporter.features import select_features
@@ -33,9 +33,10 @@ from exporter.publish import (
 )
 from exporter.report import ExportReport
 from exporter.runtimes.runtime import Writer
-from exporter.staging import exclusive, staging, write_errors
+from exporter.staging import staging, write_errors
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
+from workflow.durable import exclusive, file_hash
 
 # In a staging folder, beside the models, whose names begin with no dot.
 OTHERS = ".others"

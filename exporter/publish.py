@@ -14,7 +14,6 @@ versions of a model.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,8 @@ from typing import Any
 
 from exporter.config import parse_config, read_config
 from exporter.errors import ExportError
-from exporter.staging import JOURNAL, leftovers, remove_if_empty
+from exporter.staging import JOURNAL, leftovers
+from workflow.durable import remove_if_empty, sync
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
 # Where Triton looks for the requests that a config says it makes by itself; each version has its own.
@@ -82,7 +82,7 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
     """
     _write_journal(stage, repository, models, version)
     _sync_tree(stage)
-    _sync(stage.parent)
+    sync(stage.parent)
     try:
         fresh = [model for model in models if not (repository / model).exists()]
         for model in models:
@@ -154,13 +154,13 @@ def _roll_back(stage: Path, repository: Path) -> None:
                 shutil.rmtree(folder / part)
         for empty in (folder / WARM_UP, folder):
             remove_if_empty(empty)
-    _sync(repository)
+    sync(repository)
     (stage / JOURNAL).unlink()
 
 
 def _move(source: Path, target: Path) -> None:
     source.replace(target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def compatible_versions(repository: Path, text: str) -> list[int]:
@@ -188,13 +188,5 @@ def compatible_versions(repository: Path, text: str) -> list[int]:
 def _sync_tree(folder: Path) -> None:
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-        _sync(path)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path)
+    sync(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -16,79 +15,22 @@ from exporter.errors import ExportError
 
 # In a staging folder, what the repository was before; while it is there, something is to be settled.
 JOURNAL = ".journal.json"
-# What file systems without such locks answer; NFS locks no folder.
-_NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 @contextmanager
 def write_errors(repository: Path) -> Iterator[None]:
     """Turn what the file system refuses into an `ExportError` that names the repository."""
     try:
+        if repository.exists() and not repository.is_dir():
+            raise ExportError(
+                f"Expected a folder as the model repository. Received: the file {repository}."
+            )
         yield
     except OSError as error:
         raise ExportError(
             f"Expected to be able to write to {repository}. Received: {error}. "
             "Nothing was published: mend it and export again."
         ) from error
-
-
-@contextmanager
-def exclusive(repository: Path) -> Iterator[bool]:
-    """Make a repository if it is missing, and hold it: a second export waits for the first.
-
-    The lock ends with the process, a killed one too. A repository made here is removed when it
-    is left empty.
-
-    Returns:
-        whether it is held; not so where the file system has no locks.
-    """
-    made = [p for p in (repository, *repository.parents) if not p.exists()]
-    descriptor = None
-    try:
-        descriptor = _open_folder(repository)
-        held = _lock(descriptor)
-        # The export that was waited for may have removed the empty folder that it had made.
-        while not _is_same(descriptor, repository):
-            os.close(descriptor)
-            descriptor = _open_folder(repository)
-            held = _lock(descriptor)
-        yield held
-    except BaseException:
-        for folder in made:
-            remove_if_empty(folder)
-        raise
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _open_folder(folder: Path) -> int:
-    if folder.exists() and not folder.is_dir():
-        raise ExportError(
-            f"Expected a folder as the model repository. Received: the file {folder}."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder, os.O_RDONLY)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
-        raise
-    return True
-
-
-def _is_same(descriptor: int, folder: Path) -> bool:
-    return folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())
-
-
-def remove_if_empty(folder: Path) -> None:
-    """Remove a folder that is there and holds nothing."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 @contextmanager

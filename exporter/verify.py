@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.config import read_config
-from exporter.content import file_hash, generation_of
+from exporter.content import generation_of
 from exporter.errors import ExportError
 from exporter.publish import CONFIG, MANIFEST, WARM_UP, is_published
+from workflow.durable import file_hash
 
 
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:

@@ -45,6 +45,13 @@ def test_permission_that_is_missing_is_told(export, folder, mode):
         assert list(folder.rglob("*")) == [repository.parent, repository]
 
 
+def test_a_file_is_no_repository(export, tmp_path):
+    (tmp_path / "models").write_text("years of work")
+    with pytest.raises(ExportError, match=r"a folder as the model repository\. Received: the file"):
+        export(path=tmp_path / "models")
+    assert (tmp_path / "models").read_text() == "years of work"
+
+
 @pytest.mark.usefixtures("files_only")
 def test_where_nothing_can_lie_beside_the_repository_the_export_is_prepared_inside(export, folder):
     repository = folder / "inner" / "models"
