@@ -11,7 +11,7 @@ from .operator import OPERATORS, State
 
 FORMAT = 2
 # How many parents a kind of node has, where that is not one; an operator's others are dependencies.
-_PARENTS = {"select": (0, 0), "concat": (1, 2**31), "operator": (1, 2**31)}
+_PARENTS = {"select": (0, 0), "concat": (1, 2**31), "operator": (1, 2**31), "drop": (1, 2)}
 _KINDS = {
     "select": {"names"},
     "operator": {"operator", "config"},

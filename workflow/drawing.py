@@ -90,7 +90,8 @@ def _box(node: Node) -> Box:
     if isinstance(node, ColumnSelector):
         return Box(_choice(node.selection), kind="input")
     if isinstance(node, SubsetNode):
-        return Box(("" if node.keep else "without ") + _choice(node.selection))
+        others = ", ".join(parent.label for parent in node.parents[1:])
+        return Box(("" if node.keep else "without ") + (others or _choice(node.selection)))
     if isinstance(node, OperatorNode):
         return Box(node.label, ", ".join(_settings(node.operator)))
     return Box(node.label)

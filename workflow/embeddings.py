@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from .errors import WorkflowError
+from .graph import Node
 from .schema import ColumnSchema, Schema
 from .workflow import Workflow
 
@@ -28,7 +29,7 @@ def embedding_dimension(cardinality: int) -> int:
 
 
 def get_embedding_sizes(
-    source: Workflow | Schema, rule: Callable[[int], int] = embedding_dimension
+    source: Workflow | Node | Schema, rule: Callable[[int], int] = embedding_dimension
 ) -> Sizes | tuple[Sizes, Sizes]:
     """Rows and width of the embedding table of each column of ids.
 
@@ -37,7 +38,7 @@ def get_embedding_sizes(
     share a table (`Categorify(single_table=True)`, or one `domain` name) each show its size.
 
     Args:
-        source: a fitted workflow, or the schema of its outputs.
+        source: a fitted workflow, a node of its graph, or a schema.
         rule: from a table's rows to its width; a column's property `embedding_size` goes before it.
 
     Returns:
@@ -55,7 +56,7 @@ def get_embedding_sizes(
         >>> get_embedding_sizes(workflow, rule=lambda rows: min(64, rows // 2))
         {'userId': (5, 2)}
     """
-    schema = source.output_schema if isinstance(source, Workflow) else source
+    schema = source if isinstance(source, Schema) else source.output_schema
     single: Sizes = {}
     multi: Sizes = {}
     for column in schema.columns:

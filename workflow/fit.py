@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import polars as pl
+
 from .data import Source
 from .engine import is_gpu
+from .errors import WorkflowError
+from .expressions.series import polars_dtype
 from .graph import Node
 from .learn import WIDE, Learning, Tables, by_operator, learn_part, learn_parts, split_by_row
 from .operator import State
@@ -75,6 +79,42 @@ def learner(source: Source, engine: str) -> Learn:
 
     is_gpu(engine)
     return learn
+
+
+class MustLearnError(WorkflowError):
+    """An operator learns from data, and there is none."""
+
+
+def learn_nothing(learning: Learning) -> Tables:
+    """The tables of operators that need no data to learn, as of one that brings its own table.
+
+    Raises:
+        MustLearnError: an operator needs data; names it.
+    """
+    for node, bound in learning.values():
+        columns = bound.program.output_schema
+        with node.errors(bound.columns):
+            asked = bound.operator.partial(_no_rows(columns), columns)
+        if asked:
+            raise MustLearnError(f"{node.label} must learn from data. Call fit(data) first.")
+    return {}
+
+
+def learn_of_no_rows(learning: Learning) -> Tables:
+    """What operators learn of columns without rows, by which their outputs' types are known."""
+    tables: dict[tuple[int, str], pl.DataFrame] = {}
+    for number, (node, bound) in learning.items():
+        columns = bound.program.output_schema
+        with node.errors(bound.columns):
+            asked = bound.operator.partial(_no_rows(columns), columns)
+            tables |= {(number, name): query.collect() for name, query in asked.items()}
+    return tables
+
+
+def _no_rows(columns: Schema) -> pl.LazyFrame:
+    return pl.LazyFrame(
+        schema={c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in columns.columns}
+    )
 
 
 def _resolve_ready(

@@ -13,7 +13,7 @@ from .operator import Operator, State
 from .operator_node import OperatorNode
 from .output_dtypes import OutputDtypes
 from .resolution import resolve_graph
-from .rows import Resolved
+from .rows import Resolved, schema_of
 from .schema import Schema
 
 
@@ -42,21 +42,31 @@ class FittedGraph:
         self._states: dict[int, State] | None = None
         self._made: dict[Node, Resolved] | None = None
         self._program: Program | None = None
+        self._has_seen_data = False
 
-    def learn(self, input_schema: Schema, states: dict[int, State]) -> None:
+    def learn(
+        self, input_schema: Schema, states: dict[int, State], *, from_data: bool = True
+    ) -> None:
         """Take what the operators have learnt of some columns, in place of what they had before.
+
+        Args:
+            input_schema: the columns.
+            states: by the number of the node.
+            from_data: whether they have learnt what they need; else the schemas alone are known.
 
         Raises:
             WorkflowError: an output is not what a dtype was assigned to; nothing has changed then.
         """
-        before = self.input_schema, self._states, self._made, self._program
-        self.input_schema, self._states = input_schema, states
+        before = self.input_schema, self._states, self._made, self._program, self._has_seen_data
+        self.input_schema, self._states, self._has_seen_data = input_schema, states, from_data
         self._made = self._program = None
         try:
             self.output_dtypes.expect_possible()
         except WorkflowError:
-            self.input_schema, self._states, self._made, self._program = before
+            self.input_schema, self._states, self._made, self._program, self._has_seen_data = before
             raise
+        for node in self.nodes:
+            node.fitted = self
 
     def restore(
         self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
@@ -78,7 +88,7 @@ class FittedGraph:
     @property
     def is_fitted(self) -> bool:
         """Whether the operators have learnt what they need."""
-        return self._states is not None
+        return self._states is not None and self._has_seen_data
 
     @property
     def states(self) -> dict[int, State]:
@@ -87,16 +97,37 @@ class FittedGraph:
         Raises:
             WorkflowError: the workflow is not fitted.
         """
+        states = self._known_states()
+        if not self._has_seen_data:
+            learning = ", ".join(o.label for o in self.operators if o.learns)
+            raise WorkflowError(f"{learning} must learn from data. Call fit(data) first.")
+        return states
+
+    def _known_states(self) -> dict[int, State]:
         if self._states is None:
             raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
         return self._states
 
     @property
     def made(self) -> dict[Node, Resolved]:
-        """What every node makes: its columns as expressions, and of which rows."""
+        """What every node makes: its columns as expressions, and of which rows.
+
+        Raises:
+            WorkflowError: the workflow is not fitted.
+        """
+        _ = self.states
+        return self._resolved()
+
+    def _resolved(self) -> dict[Node, Resolved]:
         if self._made is None:
-            self._made = resolve_graph(self.nodes, self.states, self.input_schema)
+            self._made = resolve_graph(
+                self.nodes, self._known_states(), self.input_schema, learnt=self._has_seen_data
+            )
         return self._made
+
+    def schema_of_node(self, node: Node) -> Schema:
+        """The columns that a node of the graph makes."""
+        return schema_of(self._resolved()[node].columns)
 
     def features(self) -> dict[Node, Features]:
         """The columns of every node, as expressions over those of the data (see `made`)."""
@@ -104,7 +135,7 @@ class FittedGraph:
 
     def outputs(self) -> Features:
         """The columns that the workflow makes, before an assigned dtype casts them."""
-        return self.made[self.nodes[-1]].columns
+        return self._resolved()[self.nodes[-1]].columns
 
     def served(self, names: Iterable[str]) -> Features:
         """Some of the outputs, which a server can make of one row at a time.
@@ -130,8 +161,12 @@ class FittedGraph:
     @property
     def steps(self) -> Program:
         """The outputs over the sources of their rows, which are not those of the data in any case."""
+        _ = self.states
+        return self._built()
+
+    def _built(self) -> Program:
         if self._program is None:
-            self._program = self.steps_of(self.made[self.nodes[-1]])
+            self._program = self.steps_of(self._resolved()[self.nodes[-1]])
         return self._program
 
     def steps_of(self, output: Resolved) -> Program:
@@ -144,4 +179,4 @@ class FittedGraph:
     @property
     def output_schema(self) -> Schema:
         """The columns that the workflow makes, with tags, cardinalities and domains."""
-        return self.steps.output_schema
+        return self._built().output_schema

@@ -10,9 +10,11 @@ from .errors import WorkflowError
 from .feature import Selectable
 from .operator import Operator, State
 from .rows import Resolved, rows_of
+from .schema import Schema
 from .selection import Selection
 
 if TYPE_CHECKING:
+    from .fitted import FittedGraph
     from .operator_node import OperatorNode
 
 
@@ -26,6 +28,28 @@ class Node(Selectable):
 
     def __init__(self, *parents: Node) -> None:
         self.parents = parents
+        # The workflow that was fitted last with this node in it.
+        self.fitted: FittedGraph | None = None
+
+    @property
+    def output_schema(self) -> Schema:
+        """The node's columns, as the workflow has them that was fitted last with it.
+
+        Raises:
+            WorkflowError: no workflow with this node is fitted.
+
+        Example:
+            >>> from workflow import Workflow, ops
+            >>> ids = ["userId"] >> ops.Categorify()
+            >>> workflow = Workflow(ids + "price").fit({"userId": [7], "price": [1.5]})
+            >>> ids.output_schema
+            Schema(userId: int64)
+        """
+        if self.fitted is None:
+            raise WorkflowError(
+                f"{self.label} is in no workflow that is fitted. Call fit(data) first."
+            )
+        return self.fitted.schema_of_node(self)
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
         """The node's columns, from those of its parents."""
@@ -41,14 +65,20 @@ class Node(Selectable):
 
         return OperatorNode(self, operator)
 
-    def __add__(self, other: Any) -> ConcatNode:
-        return _sum(self, _as_addend(other))
+    def __add__(self, other: Any) -> Node:
+        return self if _is_nothing(other) else _sum(self, _as_addend(other))
 
-    def __radd__(self, other: Any) -> ConcatNode:
-        return _sum(_as_addend(other), self)
+    def __radd__(self, other: Any) -> Node:
+        return self if _is_nothing(other) else _sum(_as_addend(other), self)
 
-    def __sub__(self, names: Any) -> SubsetNode:
-        return SubsetNode(self, as_selection(names), keep=False)
+    def __sub__(self, other: Any) -> Node:
+        """The columns without some: names, or those of another node that are among them."""
+        if isinstance(other, Node) and not isinstance(other, ColumnSelector):
+            return SubsetNode(self, Selection(), keep=False, without=other)
+        return self if _is_nothing(other) else SubsetNode(self, as_selection(other), keep=False)
+
+    def __rsub__(self, other: Any) -> Node:
+        return as_node(other) - self
 
     def __getitem__(self, names: Any) -> SubsetNode:
         return SubsetNode(self, as_selection(names), keep=True)
@@ -132,25 +162,37 @@ class ConcatNode(Node):
 class SubsetNode(Node):
     """Some columns of a node: those chosen, or all others.
 
+    Args:
+        parent: the node.
+        selection: the columns chosen.
+        keep: whether these stay, or go.
+        without: a node whose columns go as well, as far as the parent has them.
+
     Example:
         >>> node = as_node(["userId", "price"])
         >>> node["price"], node - "price"
         ([price], - [price])
     """
 
-    def __init__(self, parent: Node, selection: Selection, *, keep: bool) -> None:
-        super().__init__(parent)
+    def __init__(
+        self, parent: Node, selection: Selection, *, keep: bool, without: Node | None = None
+    ) -> None:
+        super().__init__(parent, *(() if without is None else (without,)))
         self.selection = selection
         self.keep = keep
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """The columns that stay."""
-        return select(self.selection, inputs[0], self.parents[0].label, keep=self.keep)
+        own, *without = inputs
+        made = select(self.selection, own, self.parents[0].label, keep=self.keep)
+        dropped = [(name,) for other in without for name in other.columns if name in made.columns]
+        return select(Selection(tuple(dropped)), made, self.label, keep=False) if dropped else made
 
     @property
     def label(self) -> str:
-        """The names, with a minus sign where they are dropped."""
-        return ("" if self.keep else "- ") + str(self.selection)
+        """The names, or the node, with a minus sign where they are dropped."""
+        without = [parent.label for parent in self.parents[1:]]
+        return ("" if self.keep else "- ") + ", ".join(without or [str(self.selection)])
 
 
 class Subgraph(Node):
@@ -224,6 +266,10 @@ def as_columns(value: Any) -> Node:
         return value
     items = _listed(value)
     return ConcatNode(*map(as_columns, items)) if _holds_node(items) else ColumnSelector(items)
+
+
+def _is_nothing(value: Any) -> bool:
+    return isinstance(value, list | tuple) and not value
 
 
 def _as_addend(value: Any) -> Node:

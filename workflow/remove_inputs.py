@@ -99,12 +99,12 @@ class _Removal:
             return self._selector(node)
         if isinstance(node, OperatorNode):
             return self._operator(node, state)
-        found = (self._replaced[parent] for parent in node.parents)
+        found = [self._replaced[parent] for parent in node.parents]
+        if isinstance(node, SubsetNode):
+            return None if found[0] is None else self._subset(node, found[0])
         parents = [parent for parent in found if parent is not None]
         if not parents:
             return None
-        if isinstance(node, SubsetNode):
-            return self._subset(node, parents[0])
         if isinstance(node, Subgraph):
             return Subgraph(node.name, parents[0])
         return ConcatNode(*parents) if len(parents) > 1 else parents[0]

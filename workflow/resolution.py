@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from .domains import DomainNames
 from .errors import WorkflowError
@@ -12,6 +13,7 @@ from .operator_node import OperatorNode
 from .rows import Resolved, RowSet
 from .schema import Schema
 from .selection import names_of, regroup
+from .tags import FACTS
 
 
 def topological(output: Node) -> list[Node]:
@@ -97,9 +99,15 @@ class Resolution:
 
 
 def resolve_graph(
-    nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema
+    nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema, *, learnt: bool = True
 ) -> dict[Node, Resolved]:
     """What each node of a fitted graph makes, its vocabularies named apart.
+
+    Args:
+        nodes: parents before children.
+        states: what the operators have learnt, by the number of the node.
+        inputs: the columns of the data.
+        learnt: whether that is of data; else no facts are known about values that depend on it.
 
     Example:
         >>> from workflow import ColumnSchema, ops
@@ -111,6 +119,17 @@ def resolve_graph(
     resolution, names = Resolution(inputs), DomainNames(inputs)
     for number, node in enumerate(nodes):
         made = resolution.resolve(node, states.get(number, {}))
-        if isinstance(node, OperatorNode) and node.operator.has_vocabularies:
+        if isinstance(node, OperatorNode) and node.operator.learns and not learnt:
+            resolution.made[node] = _without_facts(made)
+        elif isinstance(node, OperatorNode) and node.operator.has_vocabularies:
             resolution.made[node] = names.given(made)
     return resolution.made
+
+
+def _without_facts(made: Resolved) -> Resolved:
+    unknown = FACTS | {"value_count"}
+    columns = {}
+    for name, feature in made.columns.items():
+        known = {k: v for k, v in feature.schema.properties.items() if k not in unknown}
+        columns[name] = replace(feature, schema=feature.schema.with_(properties=known))
+    return replace(made, columns=columns)

@@ -164,4 +164,5 @@ def _construct_node(entry: Any, parents: list[Node], state: State) -> Node:
     names = Selection.of_saved(entry["names"])
     if kind == "select":
         return ColumnSelector(names)
-    return SubsetNode(parents[0], names, keep=kind == "keep")
+    without = parents[1] if len(parents) > 1 else None
+    return SubsetNode(parents[0], names, keep=kind == "keep", without=without)

@@ -14,7 +14,7 @@ from .cluster import cluster_learner
 from .data import Source, as_path
 from .errors import WorkflowError
 from .evaluate_once import evaluate_once
-from .fit import fit_graph, learner
+from .fit import MustLearnError, fit_graph, learn_nothing, learn_of_no_rows, learner
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node, as_columns
@@ -24,7 +24,7 @@ from .outputs import lazy_outputs, write_outputs
 from .parts import subgraphs, subworkflow
 from .picture import Diagram, Drawn
 from .remove_inputs import remove_inputs
-from .resolution import columns_read, resolve_graph, topological
+from .resolution import columns_read, topological
 from .reverse import reverse_mapping
 from .schema import Schema
 from .sink import ParquetSink
@@ -97,7 +97,11 @@ class Workflow(FittedGraph, Drawn):
         self.learn(inputs, states)
 
     def fit_schema(self, schema: Schema) -> Workflow:
-        """Fit a workflow that learns nothing, without data: its output schema is then known.
+        """Find out the outputs' names, types and tags without data.
+
+        A workflow that learns nothing from data is fitted then. Of another one the `output_schema`
+        is known, without facts that depend on data, such as cardinalities; it can be used after
+        `fit`.
 
         Args:
             schema: the columns of the data.
@@ -106,25 +110,46 @@ class Workflow(FittedGraph, Drawn):
             the workflow itself.
 
         Raises:
-            WorkflowError: a column is missing, or an operator learns from data.
+            WorkflowError: a column is missing, or an operator does not take it.
 
         Example:
             >>> from workflow import ColumnSchema, ops
-            >>> workflow = Workflow(["price"] >> ops.FillMissing(0))
-            >>> workflow.fit_schema(Schema([ColumnSchema("price", "float32")])).output_schema
-            Schema(price: float32)
+            >>> workflow = Workflow(["user"] >> ops.Categorify())
+            >>> workflow.fit_schema(Schema([ColumnSchema("user", "string")])).output_schema
+            Schema(user: int64)
+            >>> workflow.is_fitted
+            False
         """
         tags = {name: column.tags for name, column in expect_schema(schema).items()}
         inputs = schema.select(columns_read(self.nodes, tags))
-        learning = [operator.label for operator in self.operators if operator.learns]
-        if learning:
-            raise WorkflowError(f"{', '.join(learning)} must learn from data. Call fit(data).")
-        resolve_graph(self.nodes, {}, inputs)  # Where this is no workflow, the last one stays.
-        self.learn(inputs, {})
+        if not self._fit_without_data(inputs):
+            self.learn(inputs, fit_graph(self.nodes, inputs, learn_of_no_rows), from_data=False)
         return self
+
+    def _fit_without_data(self, inputs: Schema) -> bool:
+        """Fit to columns alone, where no operator learns from their values."""
+        try:
+            states = fit_graph(self.nodes, inputs, learn_nothing)
+        except MustLearnError:
+            return False
+        self.learn(inputs, states)
+        return True
+
+    def _expect_fitted(self, source: Source) -> None:
+        """Fit to the columns of data that is to be transformed, where nothing is to be learnt of it.
+
+        Raises:
+            WorkflowError: the workflow must be fitted before.
+        """
+        if not self.is_fitted and not self._fit_without_data(
+            read_schema(self.nodes, source, source.schema)
+        ):
+            _ = self.states
 
     def transform(self, data: Any, *, engine: str = "auto") -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
+
+        A workflow that learns nothing from data need not be fitted before.
 
         Args:
             data: what `fit` takes; columns that the workflow does not read are left out. What was
@@ -141,7 +166,9 @@ class Workflow(FittedGraph, Drawn):
             Files with checksums are verified here. Damage of others shows when the frame is
             collected, as Polars' own error; `transform_to_parquet` makes a WorkflowError of it.
         """
-        return lazy_outputs(self, Source.of(data), engine)
+        source = Source.of(data)
+        self._expect_fitted(source)
+        return lazy_outputs(self, source, engine)
 
     def fit_transform(
         self,
@@ -233,7 +260,9 @@ class Workflow(FittedGraph, Drawn):
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        return write_outputs(self, sink, Source.of(data), engine, client)
+        source = Source.of(data)
+        self._expect_fitted(source)
+        return write_outputs(self, sink, source, engine, client)
 
     def fit_transform_to_parquet(
         self,

@@ -130,3 +130,29 @@ def test_wrong_kind_of_column_names_operator_and_column(ratings):
     pairs = pl.DataFrame({"pair": [{"a": 1}]})
     with pytest.raises(ValueError, match=r"'pair'.*Received: Struct"):
         Workflow(["pair"] >> ops.FillMissing()).fit(pairs)
+
+
+def test_nothing_may_be_added_or_taken_away():
+    ids = ["a"] >> ops.Categorify()
+    for node in (ids + [], [] + ids, ids - []):
+        assert Workflow(node).fit({"a": [1]}).output_schema.names == ["a"]
+
+
+def test_a_node_is_taken_from_a_node_by_its_columns(tmp_path):
+    data = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]}
+    logs = ["a", "b", "c"] >> ops.LogOp()
+    for minuend in (logs, ["a", "b", "c"]):
+        rest = minuend - (["b", "other"] >> ops.Rename(lambda name: name))["b"]
+        workflow = Workflow(rest).fit(data | {"other": [1.0, 1.0]})
+        assert workflow.output_schema.names == ["a", "c"]
+        workflow.save(tmp_path / "saved")
+        assert Workflow.load(tmp_path / "saved").output_schema.names == ["a", "c"]
+        without = workflow.remove_inputs(["a"])
+        assert without.output_schema.names == ["c"]
+        assert "LogOp" in str(without) or minuend is not logs
+
+
+def test_columns_that_are_not_there_are_not_missed_when_a_node_is_taken_away():
+    rest = ["a", "b"] - (["b", "c"] >> ops.LogOp())
+    data = {"a": [1.0], "b": [1.0], "c": [1.0]}
+    assert Workflow(rest).fit(data).output_schema.names == ["a"]

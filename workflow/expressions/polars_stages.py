@@ -137,7 +137,7 @@ def stages(
         >>> rows = {"user": [7, 9], "city": ["a", "b"], "rating": [1.0, 2.0]}
         >>> pairs = [["user", "city"]] >> ops.TargetEncoding("rating")
         >>> [len(stage.program.outputs) for stage in stages(Workflow(pairs).fit(rows).program)]
-        [2, 2, 1, 1, 1]
+        [2, 1, 1, 1]
     """
     roots = roots_of(program)
     program = _with_lengths_of_roots(program, roots)

@@ -64,7 +64,10 @@ class ValueCount(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """Both lengths of each column."""
-        return {name: Column(np.array(partials[name].row(0), np.int64)) for name in columns}
+        return {
+            name: Column(np.array([n or 0 for n in partials[name].row(0)], np.int64))
+            for name in columns
+        }
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, with their property."""
