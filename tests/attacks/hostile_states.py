@@ -56,7 +56,7 @@ STATES: dict[str, Attack] = {
     "moments too many": set_array("mean.values", [1.0, 2.0]),
     "moments of no columns": set_array("mean.values", np.zeros(0)),
     "table of other length": set_array("column.year.values", np.arange(1)),
-    "table without a key": state("key.values"),
+    "table without a key": state("table.key0.values"),
     "lengths that do not add up": set_array("column.genres.lengths", np.array([5, 5])),
     "lengths that wrap round": set_array("column.genres.lengths", np.array([2**62, 2**62])),
     "lengths of another dtype": set_array("column.genres.lengths", np.array([1.0, 1.0])),

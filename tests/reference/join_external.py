@@ -1,4 +1,4 @@
-"""JoinExternal: the row of a table that has the key, as a dict finds it."""
+"""JoinExternal: the row of a table that has the keys, as a dict finds it."""
 
 import math
 
@@ -8,24 +8,30 @@ from tables import dtype_name
 
 def fit(table, columns, settings):
     external = settings["df_ext"]
-    key = settings.get("on_ext") or settings["on"]
+    on = listed(settings["on"])
+    keys = listed(settings.get("on_ext") or on)
     named = settings.get("columns_ext") or list(external)
     rows = {}
-    for number, value in enumerate(external[key]):
-        if value is not None:
-            rows.setdefault(value, number)
-    return columns, settings["on"], rows, {n: external[n] for n in named if n != key}
+    for number, values in enumerate(zip(*(external[key] for key in keys), strict=True)):
+        if None not in values:
+            rows.setdefault(values, number)
+    return columns, on, rows, {n: external[n] for n in named if n not in keys}
 
 
 def transform(state, table):
     columns, on, rows, joined = state
     made = {name: (table.dtypes[name], table[name]) for name in columns}
+    wanted = list(zip(*(table[name] for name in on), strict=True))
     for name, values in joined.items():
         series = pl.Series(values)
         absent = [] if isinstance(series.dtype, pl.List) else None
-        found = [values[rows[key]] if key in rows else absent for key in table[on]]
+        found = [values[rows[key]] if key in rows else absent for key in wanted]
         made[name] = (dtype_name(series.dtype), [known(value, absent) for value in found])
     return made
+
+
+def listed(names):
+    return [names] if isinstance(names, str) else list(names)
 
 
 def known(value, absent):

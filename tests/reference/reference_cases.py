@@ -71,6 +71,12 @@ MOVIES = {
     "shown": [dt.date(1969, 12, 31), None, *[dt.date(2024, 2, day) for day in range(24, 30)]],
     "codes": [[2**60, None], [], None, [7], [1, 2], [3], [4], [5]],
 }
+PLACES = {
+    "name": ["é", "a", "é", "", None, "日本", "a", "b"],
+    "open": [True, True, False, None, True, False, False, True],
+    "size": [1, 2, 3, 4, 5, 6, 7, None],
+    "kinds": [["x"], [], None, ["y", None], ["z"], ["x"], ["q"], ["é"]],
+}
 CITIES = {"name": ["é", "a", "é", "", None, "日本", "a"], "size": [1, 2, 3, 4, 5, 6, 7]}
 
 
@@ -251,6 +257,11 @@ CASES = [
         "JoinExternal",
         ["city"],
         {"df_ext": CITIES, "on": "city", "on_ext": "name", "drop_duplicates_ext": True},
+    ),
+    Case(
+        "JoinExternal",
+        ["city", "flag", "small"],
+        {"df_ext": PLACES, "on": ["city", "flag"], "on_ext": ["name", "open"]},
     ),
     Case("JoinGroupby", ["user", "city", "flag"]),
     Case(

@@ -8,7 +8,7 @@ times distinct values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -84,6 +84,36 @@ def keys_state(
     return state, table[np.argsort(row, kind="stable")]
 
 
+def key_rows(prefix: str, group: Sequence[str], state: State) -> list[Array]:
+    """Which of its distinct values each key has in the rows of a table: `keys_state` undone.
+
+    Args:
+        prefix: of the names in the state.
+        group: the columns of the key, none of which is null in the table.
+        state: made by `keys_state`, or read from a file.
+
+    Raises:
+        WorkflowError: the state is of no such table.
+    """
+    names = key_names(group)
+    rows = np.arange(state[key_state_names(prefix, group)[-1]].rows)
+    found: list[Array] = []
+    for name in reversed(names[1:]):
+        values, pairs = state[f"{prefix}.{name}"], state[f"{prefix}.{name}.pairs"]
+        _expect_places(rows, pairs.rows)
+        before, place = np.divmod(pairs.array[rows], values.rows + FIRST)
+        _expect_places(place - FIRST, values.rows)
+        found.append(place - FIRST)
+        rows = before - FIRST
+    _expect_places(rows, state[f"{prefix}.{names[0]}"].rows)
+    return [rows, *reversed(found)]
+
+
+def _expect_places(places: Array, count: int) -> None:
+    inside = places.dtype.kind in "iu" and bool(np.all((places >= 0) & (places < count)))
+    require(inside, "Expected a state in which each row of a table has a value of each key.")
+
+
 def _positions(series: pl.Series, values: pl.Series) -> Array:
     places = pl.Series(np.arange(FIRST, FIRST + len(values)), dtype=pl.Int64)
     if len(values) == 0:
@@ -98,8 +128,21 @@ def key_state_names(prefix: str, group: Sequence[str]) -> list[str]:
     return [f"{prefix}.{k}" for k in keys] + [f"{prefix}.{k}.pairs" for k in keys[1:]]
 
 
+Lookup = Callable[[Expression, Column, int, int], Expression]
+
+
+def look_up(value: Expression, keys: Column, first: int, missing: int) -> Expression:
+    """`first` + the position of a value among the keys, or `missing`."""
+    return value.lookup(keys, first=first, missing=missing)
+
+
 def find_row(
-    prefix: str, group: Sequence[str], columns: Features, state: State, rows: int
+    prefix: str,
+    group: Sequence[str],
+    columns: Features,
+    state: State,
+    rows: int,
+    look_up: Lookup = look_up,
 ) -> Expression:
     """The row of a group's table for each row of the data, -1 for a group that is not in it.
 
@@ -109,15 +152,15 @@ def find_row(
         columns: these columns.
         state: made by `keys_state`.
         rows: how many rows the table has.
+        look_up: how a value is found among the keys of its column.
     """
     keys = [state[f"{prefix}.{key}"] for key in key_names(group)]
     values = [columns[name].expression for name in group]
     if len(group) == 1:
         null_row = rows - 1 if rows > keys[0].rows else -1
-        return values[0].lookup(keys[0], first=0, missing=-1).fill_null(null_row)
+        return look_up(values[0], keys[0], 0, -1).fill_null(null_row)
     row, *places = (
-        v.lookup(k, first=FIRST, missing=UNSEEN).fill_null(NULL)
-        for v, k in zip(values, keys, strict=True)
+        look_up(v, k, FIRST, UNSEEN).fill_null(NULL) for v, k in zip(values, keys, strict=True)
     )
     for number, place in enumerate(places, 1):
         combined = row * (keys[number].rows + FIRST) + place

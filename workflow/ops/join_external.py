@@ -20,25 +20,38 @@ from workflow.feature import Feature, Features
 from workflow.inputs import with_integers
 from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
 from workflow.schema import ColumnSchema, Schema
+from workflow.selection import listed, one_or_several
 from workflow.times import unlike_times
 
+from ._group_table import (
+    find_row,
+    key_names,
+    key_rows,
+    key_state_names,
+    keys_state,
+    look_up,
+)
 from ._times import TIME, series_of, time_of, time_state
+
+# Before the names of the keys in a state.
+KEY = "table"
 
 
 @dataclass(frozen=True)
 class JoinExternal(Operator):
-    """Add columns of an external table to each row, by a key: a left join.
+    """Add columns of an external table to each row, by one key or several: a left join.
 
     Args:
         df_ext: the table: a Polars or pandas frame, a dict of columns, or a path to parquet.
-        on: the name of the key among the input columns.
-        on_ext: the name of the key in the table, where it differs.
-        columns_ext: the table's columns to add (the key may be among them, as NVTabular asks);
+        on: the name of the key among the input columns, or the names of several.
+        on_ext: their names in the table, in the same order, where they differ.
+        columns_ext: the table's columns to add (the keys may be among them, as NVTabular asks);
             by default all.
         drop_duplicates_ext: keep the first row of each key; without it a key that occurs twice
             is an error, since a row to be served has one answer.
 
-    A key that the table does not have, or null, gives null, and an empty list in a list column.
+    A key that the table does not have, or null (one of several, too), gives null, and an empty list
+    in a list column. A list column may be the one key: each of its elements is joined.
     The input columns stay. Keys of integers may come as floats, as pandas makes them beside a
     missing one: NaN is null, and a fraction is in no table of integers. Keys that are times are
     found where both are of one kind: dates, times without a zone, or times with any zone, of which
@@ -53,19 +66,31 @@ class JoinExternal(Operator):
     """
 
     df_ext: Any = dataclasses.field(repr=False, compare=False, metadata=NOT_SAVED)
-    on: str
-    on_ext: str | None = None
+    on: str | Sequence[str]
+    on_ext: str | Sequence[str] | None = None
     columns_ext: Sequence[str] | None = None
     drop_duplicates_ext: bool = False
 
     learns: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
+        keys, others = self._keys
+        require(
+            bool(keys) and len(set(keys)) == len(keys) == len(others) == len(set(others)),
+            "JoinExternal needs distinct names in on, and as many in on_ext. "
+            f"Received: on={self.on!r}, on_ext={self.on_ext!r}.",
+        )
         if self.columns_ext is not None:
             require(
                 bool(self.columns_ext), "JoinExternal needs names in columns_ext. Received: []."
             )
             object.__setattr__(self, "columns_ext", list(dict.fromkeys(self.columns_ext)))
+
+    @property
+    def _keys(self) -> tuple[list[str], list[str]]:
+        """The names of the keys among the input columns and in the table."""
+        keys = one_or_several(self.on)
+        return keys, one_or_several(self.on_ext) or keys
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -84,6 +109,7 @@ class JoinExternal(Operator):
             "noon": moments,
             "noons": [moments, []],
         }
+        hours = {"origin": ["x", "x", "y", None], "at": [1, 2, 1, 1], "wind": [0.5, None, 2.5, 9.0]}
         keys = {"movie": [20, 10, 99, None, 2**40], "extra": [1.0, 2.0, None, 4.0, 5.0]}
         small = {"movie": pl.Series([20, 10, 99, None], dtype=pl.Int16)}
         floats = {"movie": [20.0, float("nan"), None, 10.5, 2.0**40, 2.0**63, -math.inf]}
@@ -91,6 +117,11 @@ class JoinExternal(Operator):
             Example(cls(movies, on="movie"), keys, {"movie": [-1], "extra": [0.0]}),
             Example(cls(movies, on="movie", columns_ext=["movie", "genres"]), small),
             Example(cls(movies, on="movie", columns_ext=["year"]), floats),
+            Example(
+                cls(hours, on=["place", "at"], on_ext=["origin", "at"]),
+                {"place": ["x", "y", "x", None, "z"], "at": [1, 1, 2, 1, 1], "n": [1.0] * 5},
+                {"place": ["y"], "at": [None], "n": [2.0]},
+            ),
             Example(cls(days, on="noon"), {"noon": [moments[1], None, moments[0]]}),
             Example(
                 cls(shops, on="shop", on_ext="name", drop_duplicates_ext=True),
@@ -99,101 +130,128 @@ class JoinExternal(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing is learnt from the data, only that the key is there."""
-        require(
-            self.on in columns,
-            f"The key {self.on!r} is not among the input columns {', '.join(columns)}.",
-        )
+        """Nothing is learnt from the data, only that the keys are there."""
+        self._expect_keys(columns)
         return {}
+
+    def _expect_keys(self, columns: Schema | Features) -> list[str]:
+        keys = self._keys[0]
+        missing = [key for key in keys if key not in columns]
+        require(
+            not missing,
+            f"The key {listed(map(repr, missing))} is not among the input columns {', '.join(columns)}.",
+        )
+        return keys
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """Nothing to merge."""
         return partials
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002 - partials
-        """The table's columns, the key as `key`, the others as `column.<name>`."""
-        source = Source.of(self.df_ext)
+        """The table's columns as `column.<name>`, in the order of the rows that the keys find."""
+        source, keys = Source.of(self.df_ext), self._keys[1]
         types, have = source.frame.collect_schema(), source.names
-        key = self.on_ext or self.on
-        names = [name for name in (self.columns_ext or have) if name != key]
-        for name in (key, *names):
+        names = [name for name in (self.columns_ext or have) if name not in keys]
+        for name in (*keys, *names):
             require(
                 name in have,
                 f"The external table has no column {name!r}. It has: {', '.join(have)}.",
             )
         # Refuses structs and the like by their names.
-        schema = Schema(column_schema(name, types[name]) for name in (key, *names) if name in types)
+        schema = Schema(column_schema(n, types[n]) for n in (*keys, *names) if n in types)
         with source.errors("The external table cannot be read"):
-            table = source.select([key, *names]).sound().frame.collect()
-        unlike = unlike_times(
-            f"the key {key!r} of the external table", columns[self.on], schema[key]
-        )
-        require(not unlike, unlike)
+            table = source.select([*keys, *names]).sound().frame.collect()
+        for own, key in zip(self._keys[0], keys, strict=True):
+            where = f"the key {key!r} of the external table"
+            unlike = unlike_times(where, columns[own], schema[key])
+            require(not unlike, unlike)
         table = table.select(_numbers(column) for column in schema.columns)
-        if table.schema[key].is_float():  # as pandas makes integers beside a missing one
-            integers = Schema([ColumnSchema(key, "int64")])
-            table = with_integers(table.lazy(), integers).collect()
-        table = table.drop_nulls(key)
+        table = self._distinct(_with_whole_keys(table, keys).drop_nulls(keys), keys)
+        table = table.with_columns(map(_nan_to_null, table.get_columns()))
+        named = dict(zip(keys, key_names(keys), strict=True))
+        # Under names that no other column has, since keys and columns have names of their own.
+        keyed = table.select(row=pl.int_range(pl.len()), **{k: n for n, k in named.items()})
+        state, rows = keys_state(KEY, keys, keyed)
+        parts = {f"column.{name}": name for name in names}
+        ordered = table[rows["row"]]
+        state = dict(state) | {
+            p: to_column(ordered[n], compact_strings=True) for p, n in parts.items()
+        }
+        times = {f"{KEY}.{k}": schema[n].time for n, k in named.items()}
+        return state | time_state(times | {p: schema[n].time for p, n in parts.items()})
+
+    def _distinct(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """The table with each key once.
+
+        Raises:
+            WorkflowError: a key is there more than once, and not to be dropped.
+        """
         if self.drop_duplicates_ext:
-            table = table.unique(key, keep="first", maintain_order=True)
-        twice = table.filter(pl.col(key).is_duplicated())[key]
+            return table.unique(keys, keep="first", maintain_order=True)
+        twice = table.select(keys).filter(pl.struct(keys).is_duplicated())
+        example = list(twice.row(0)) if twice.height else []
         require(
             twice.is_empty(),
-            f"{twice.n_unique()} keys of the external table occur more than once, "
-            f"for example {twice.head(1).to_list()}. Set drop_duplicates_ext=True to keep the first row of each.",
+            f"{twice.unique().height} keys of the external table occur more than once, for example "
+            f"{example}. Set drop_duplicates_ext=True to keep the first row of each.",
         )
-        table = table.with_columns(map(_nan_to_null, table.get_columns()))
-        parts = {"key": key, **{f"column.{name}": name for name in names}}
-        state = {part: to_column(table[name], compact_strings=True) for part, name in parts.items()}
-        return state | time_state({part: schema[name].time for part, name in parts.items()})
+        return table
 
     def lower(self, columns: Features, state: State) -> Features:
-        """The input columns and, by the key's row in the table, the table's."""
-        _expect_table(state)
-        require(
-            self.on in columns,
-            f"The key {self.on!r} is not among the input columns {', '.join(columns)}.",
-        )
-        row = _row(columns[self.on].expression, state["key"])
+        """The input columns and, by the keys' row in the table, the table's."""
+        keys = self._expect_keys(columns)
+        rows = _expect_table(state, keys)
+        if len(keys) == 1:  # a null finds no row of which it could be the key
+            row = _look_up(columns[keys[0]].expression, state[key_state_names(KEY, keys)[0]], 0, -1)
+        else:
+            row = find_row(KEY, keys, columns, state, rows, _look_up)
         joined = dict(columns)
-        for key, table in _tables(state).items():
-            if key != "key":
-                name = key.removeprefix("column.")
+        for part, table in state.items():
+            if part.startswith("column."):
+                name = part.removeprefix("column.")
                 require(
                     name not in columns,
                     f"Column {name!r} is in the data and in the external table. Leave it out of "
                     "columns_ext, or rename it in the table.",
                 )
-                joined[name] = Feature.of(name, row.gather(table), time=time_of(key, state))
+                joined[name] = Feature.of(name, row.gather(table), time=time_of(part, state))
         return joined
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> JoinExternal:
         """The operator, its table made of the state, so that it can be fitted again."""
-        _expect_table(state)
-        key = config["on_ext"] or config["on"]
-        names = {k: key if k == "key" else k.removeprefix("column.") for k in _tables(state)}
-        require(len(set(names.values())) == len(names), "The saved table has a column twice.")
-        return cls(
-            pl.DataFrame([series_of(k, state).alias(name) for k, name in names.items()]), **config
-        )
+        keys = one_or_several(config["on_ext"] or config["on"])
+        _expect_table(state, keys)
+        columns = [
+            series_of(f"{KEY}.{part}", state).gather(places).alias(name)
+            for name, part, places in zip(
+                keys, key_names(keys), key_rows(KEY, keys, state), strict=True
+            )
+        ]
+        parts = [part for part in state if part.startswith("column.")]
+        columns += [series_of(part, state).alias(part.removeprefix("column.")) for part in parts]
+        names = [column.name for column in columns]
+        require(len(set(names)) == len(names), "The saved table has a column twice.")
+        return cls(pl.DataFrame(columns), **config)
 
 
-def _row(key: Expression, keys: Column) -> Expression:
-    """The row of each key in the table, -1 or null where there is none.
+def _look_up(key: Expression, keys: Column, first: int, missing: int) -> Expression:
+    """The position of each key among those of the table.
 
     Floats are what pandas makes of integers beside a missing one.
     """
     if key.type.kind != "float" or keys.array.dtype.kind not in "iu":
-        return key.lookup(keys)
+        return look_up(key, keys, first, missing)
     whole = key.cast("int64")
     # A fraction is no key, nor is 2**63, at which the cast ends. NaN equals nothing.
     is_key = (whole.cast(key.type.dtype) == key) & (key < 2.0**63)
-    return where(is_key, whole.lookup(keys), -1)
+    return where(is_key, look_up(whole, keys, first, missing), missing)
 
 
-def _tables(state: State) -> State:
-    return {name: column for name, column in state.items() if not name.startswith(TIME)}
+def _with_whole_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The table with integers for floats among its keys, as pandas makes them beside a missing one."""
+    integers = Schema(ColumnSchema(key, "int64") for key in keys if table.schema[key].is_float())
+    return with_integers(table.lazy(), integers).collect() if integers else table
 
 
 def _numbers(column: ColumnSchema) -> pl.Expr:
@@ -211,11 +269,23 @@ def _nan_to_null(series: pl.Series) -> pl.Series:
     return series
 
 
-def _expect_table(state: State) -> None:
-    tables = _tables(state)
-    named = all(name == "key" or name.startswith("column.") for name in tables)
-    known = tables.keys() >= {name.removeprefix(TIME) for name in state.keys() - tables.keys()}
+def _expect_table(state: State, keys: Sequence[str]) -> int:
+    """The number of rows of the table that a state holds.
+
+    Raises:
+        WorkflowError: it holds none for these keys.
+    """
+    needed = key_state_names(KEY, keys)
+    columns = [name for name in state if name.startswith("column.")]
+    times = {f"{TIME}{name}" for name in (*needed, *columns)}
     require(
-        named and known and "key" in state and len({c.rows for c in tables.values()}) == 1,
-        f"Expected the state of a table, its key and columns of as many rows. Received: {', '.join(state)}.",
+        set(needed) <= state.keys() <= {*needed, *columns, *times},
+        f"Expected the state of a table, its keys and columns of as many rows. Received: {', '.join(state)}.",
     )
+    rows = state[needed[-1]].rows
+    require(
+        all(state[name].rows == rows for name in columns),
+        f"Expected columns of {rows} rows, as many as the table has keys. "
+        f"Received: {listed(f'{name} of {state[name].rows}' for name in columns)}.",
+    )
+    return rows
