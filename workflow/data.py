@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from .dataset import DataFile, data_files, published
+from .engine import is_gpu
 from .errors import WorkflowError
 from .frames import read_frame
 from .parquet import ParquetTable, data_errors
@@ -38,14 +39,16 @@ class Source:
     schema: Schema | None = None
 
     @classmethod
-    def of(cls, data: Any) -> Source:
+    def of(cls, data: Any, engine: str = "auto") -> Source:
         """Take what a user hands in: list files, read their footers; convert frames.
 
         Args:
             data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
+            engine: that reads the frame.
 
         Raises:
-            WorkflowError: no file matches, one is no parquet, or the data is of another kind.
+            WorkflowError: no file matches, one is no parquet, or the data is of another kind; or
+                the engine is unknown.
 
         Example:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
@@ -55,7 +58,8 @@ class Source:
         if paths is None:
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
-        files = ParquetTable([_read(file) for file in parquet_files(paths)])
+        found = [_read(file) for file in parquet_files(paths)]
+        files = ParquetTable(found, one_scan=not is_gpu(engine))
         return cls(files.scan(), files.conflicts, files, schema=_schema_beside(data))
 
     @property

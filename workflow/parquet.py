@@ -32,6 +32,13 @@ _NOT_OF_FILES = (
     pl.exceptions.DuplicateError,
     pl.exceptions.InvalidOperationError,
 )
+# What one scan may do to bring files to one type; it does less than `common_type` allows.
+_CASTS = pl.ScanCastOptions(
+    integer_cast=["upcast", "allow-float"],
+    float_cast="upcast",
+    datetime_cast=["millisecond-upcast", "nanosecond-downcast", "convert-timezone"],
+    categorical_to_string="allow",
+)
 
 
 class Rows(NamedTuple):
@@ -54,6 +61,8 @@ class ParquetTable:
 
     Args:
         files: in the order of the rows.
+        one_scan: read files of several types in one scan where Polars can cast them. cuDF does
+            not, and needs a scan for each run of files with the same types.
 
     Attributes:
         files: the same.
@@ -69,8 +78,9 @@ class ParquetTable:
         [1, 2]
     """
 
-    def __init__(self, files: Sequence[ParquetFile]) -> None:
+    def __init__(self, files: Sequence[ParquetFile], *, one_scan: bool = True) -> None:
         self.files = list(files)
+        self._one_scan = one_scan
         self.schema: dict[str, pl.DataType] = {}
         self.conflicts: dict[str, str] = {}
         # Many files have few schemas, and one of each is enough to compare.
@@ -136,17 +146,39 @@ class ParquetTable:
         Raises:
             WorkflowError: a file is gone or was written since it was listed.
         """
-        own = self.files[start:end]
+        return self._scan(self.files[start:end])
+
+    def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
+        """Scan files, or some of their rows, which are in the first as in the last of them."""
         for file in own:
             file.expect_unchanged()
-        runs = [
-            (dict(s), [f.path for f in run])
-            for s, run in groupby(own, key=lambda f: list(f.schema.items()))
-        ]
-        scans = [self._as_common(s, pl.scan_parquet(run, glob=False, schema=s)) for s, run in runs]
+        scans, start = [], 0
+        for schema, found in groupby(own, key=lambda file: list(self._read_as(file).items())):
+            run = list(found)
+            scan, end = self._scan_run(run, dict(schema)), start + sum(file.rows for file in run)
+            # A slice of the whole costs Polars the square of the number of scans.
+            if wanted is not None and (wanted.start > start or wanted.end < end):
+                first = max(wanted.start - start, 0)
+                scan = scan.slice(first, min(wanted.end, end) - start - first)
+            scans.append(scan)
+            start = end
         return scans[0] if len(scans) == 1 else pl.concat(scans)
 
-    def _as_common(self, schema: dict[str, pl.DataType], scan: pl.LazyFrame) -> pl.LazyFrame:
+    def _read_as(self, file: ParquetFile) -> dict[str, pl.DataType]:
+        """The columns as which a scan reads a file: as the table's where it can cast them."""
+        if not self._one_scan:
+            return file.schema
+        have = file.schema
+        return {n: t if _is_cast(have[n], t) else have[n] for n, t in self.schema.items()}
+
+    def _scan_run(self, run: Sequence[ParquetFile], schema: dict[str, pl.DataType]) -> pl.LazyFrame:
+        scan = pl.scan_parquet(
+            [file.path for file in run],
+            glob=False,
+            schema=schema,
+            cast_options=_CASTS if self._one_scan else None,
+            extra_columns="ignore" if self._one_scan else "raise",
+        )
         if list(schema.items()) == list(self.schema.items()):
             return scan
         return scan.select(
@@ -188,7 +220,7 @@ class ParquetTable:
         self._recent.append(Rows(start, end))
         before = sum(file.rows for file in self.files[:first])
         self._expect_sound(Rows(start - before, end - before), first, last)
-        return self.scan(first, last + 1).slice(start - before, end - start)
+        return self._scan(self.files[first : last + 1], Rows(start - before, end - before))
 
     def expect_unchanged(self) -> None:
         """Raise where a file is gone or was written since it was listed.
@@ -286,6 +318,19 @@ def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
 
 def _overlap(one: Rows, other: Rows) -> bool:
     return one.start < other.end and other.start < one.end
+
+
+def _is_cast(have: pl.DataType, wanted: pl.DataType) -> bool:
+    """Whether a scan of Polars reads a column as its table's type."""
+    while isinstance(have, pl.List) and isinstance(wanted, pl.List):
+        have, wanted = inner_type(have), inner_type(wanted)
+    return (
+        have == wanted
+        or have in (pl.Null, pl.Categorical)
+        or have.is_integer()
+        or have.is_float()
+        or isinstance(have, pl.Datetime)
+    )
 
 
 def common_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:

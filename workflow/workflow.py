@@ -83,7 +83,7 @@ class Workflow(FittedGraph, Drawn):
                 is no row, or an output has outgrown the dtype that was assigned to it; the
                 workflow then is what it was before.
         """
-        self._fit(Source.of(data), schema, engine, client)
+        self._fit(Source.of(data, engine), schema, engine, client)
         return self
 
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
@@ -166,7 +166,7 @@ class Workflow(FittedGraph, Drawn):
             Files with checksums are verified here. Damage of others shows when the frame is
             collected, as Polars' own error; `transform_to_parquet` makes a WorkflowError of it.
         """
-        source = Source.of(data)
+        source = Source.of(data, engine)
         self._expect_fitted(source)
         return lazy_outputs(self, source, engine)
 
@@ -200,7 +200,7 @@ class Workflow(FittedGraph, Drawn):
 
     def _training_source(self, data: Any, schema: Schema | None, engine: str) -> Source:
         """The data, of which no second evaluation gives other rows."""
-        source = Source.of(data)
+        source = Source.of(data, engine)
         if not source.is_query:
             return source
         source = source.select(read_schema(self.nodes, source, schema).names)
@@ -260,7 +260,7 @@ class Workflow(FittedGraph, Drawn):
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = Source.of(data)
+        source = Source.of(data, engine)
         self._expect_fitted(source)
         return write_outputs(self, sink, source, engine, client)
 

@@ -11,7 +11,8 @@ import pytest
 from damaged import damage_rows
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.parquet import common_type
+from workflow.parquet import ParquetTable, common_type
+from workflow.parquet_file import ParquetFile
 
 IDS = ["userId"] >> ops.Categorify()
 TOKYO = pl.Datetime("us", "Asia/Tokyo")
@@ -159,3 +160,61 @@ def test_an_error_of_polars_comes_without_its_hints(ratings):
         Workflow(IDS).fit(lazy)
     assert "\n" not in str(error.value)
     assert isinstance(error.value.__cause__, pl.exceptions.PolarsError)
+
+
+def numbered(start, end, dtype):
+    """Numbers as a type: themselves, seconds since 1970 or lists of one."""
+    if isinstance(dtype, pl.List | pl.Array):
+        return pl.Series("id", [[number] for number in range(start, end)], dtype)
+    ids = pl.Series("id", range(start, end))
+    return pl.from_epoch(ids).cast(dtype) if isinstance(dtype, pl.Datetime) else ids.cast(dtype)
+
+
+def of_two_types(folder, files, one=pl.Int32, other=pl.Int64):
+    """Files of ten rows, whose types change from each to the next."""
+    folder.mkdir()
+    for number in range(files):
+        ids = numbered(number * 10, number * 10 + 10, (one, other)[number % 2])
+        ids.to_frame().write_parquet(folder / f"{number:03}.parquet", row_group_size=4)
+    return ParquetTable([ParquetFile.read(path) for path in sorted(folder.iterdir())])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pl.Int32, pl.Int64),
+        (pl.UInt32, pl.Int64),
+        (pl.Int16, pl.Float32),
+        (pl.Float32, pl.Float64),
+        (pl.Datetime("ms"), pl.Datetime("us")),
+        (pl.Datetime("ms", "UTC"), TOKYO),
+        (pl.List(pl.Int16), pl.List(pl.Int64)),
+    ],
+    ids=str,
+)
+def test_files_of_two_types_in_turns_are_one_scan_in_order(tmp_path, one, other):
+    table = of_two_types(tmp_path / "turns", 40, one, other)
+    assert table.scan().explain(optimized=False).count("SCAN") == 1
+    ids = numbered(0, 400, table.schema["id"])
+    assert table.scan().collect()["id"].equals(ids)
+    for rows in (7, 90, 1000):
+        assert pl.concat(table.pieces(rows)).collect()["id"].equals(ids)
+        assert pl.concat(table.slices(rows)).collect()["id"].equals(ids)
+
+
+@pytest.mark.parametrize("table", ["of cuDF", "of a type that no scan casts"])
+def test_scans_that_follow_each_other_are_sliced_at_their_ends_alone(tmp_path, table):
+    if table == "of cuDF":
+        table = ParquetTable(of_two_types(tmp_path / "turns", 40).files, one_scan=False)
+    else:
+        kinds = pl.List(pl.Int16), pl.Array(pl.Int16, 1)
+        table = of_two_types(tmp_path / "turns", 12, *kinds)
+    files = len(table.files)
+    (piece,) = table.pieces(1000)
+    cut = table.slice(3, files * 10 - 5)
+    for frame, slices in ((piece, 0), (cut, 2)):
+        plan = frame.explain(optimized=False)
+        assert plan.count("SCAN") == files
+        assert plan.count("SLICE") == slices
+    assert cut.collect().equals(table.scan().collect()[3:-2])
+    assert table.scan().collect()["id"].equals(numbered(0, files * 10, table.schema["id"]))
