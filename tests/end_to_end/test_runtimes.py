@@ -162,6 +162,28 @@ def test_a_request_beyond_a_limit_fails_alone(beyond, reason, pipeline, client):
     assert_same(pl.concat(answers), expected.filter(pl.int_range(8) != 3))
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_what_some_runtimes_alone_refuse(case, pipeline, client):
+    """The table of the guide. The client sends neither, so the tensors are sent as they are."""
+    runtime = case.split("-")[0]
+    tensors = {}
+    for column in client.contract.inputs:
+        tensors |= encode(column, to_column(pipeline.rows[column.name][5:6]))
+    unseen = client.raw(tensors)["word_back"]
+    nan = tensors | {"real": np.full_like(tensors["real"], np.nan)}
+    broken = tensors | {"word": np.full_like(tensors["word"], b"\xfe\xfe")}
+    if runtime in ("tensorflow", "fused_tensorflow"):
+        with pytest.raises(ClientError, match="INVALID_ARGUMENT"):
+            client.raw(nan)
+    else:
+        assert np.isnan(client.raw(nan)["real_back"]).all()
+    if runtime == "fused_tensorflow":
+        assert client.raw(broken)["word_back"].tolist() == unseen.tolist()
+    else:
+        with pytest.raises(ClientError, match="INVALID_ARGUMENT"):
+            client.raw(broken)
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case.endswith("-0")])
 @pytest.mark.usefixtures("case")
 def test_too_many_rows_at_once_are_refused(pipeline, client):
