@@ -113,7 +113,7 @@ def test_what_cannot_be_stacked_is_refused(sizes, continuous, aggregation, messa
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ([("user", 6, 3)], "dictionary of column -> .*are for training.layers.dense_features_of"),
+        ([("user", 6, 3)], "dictionary of column -> .*or a list of tf.feature_column"),
         ({"user": 6}, r"size of 'user' as \(cardinality, width\). Received: 6"),
         ({"user": (6, 3, 1)}, r"size of 'user' as .* Received: \(6, 3, 1\)"),
         ({"user": (6, 0.5)}, "at least one row and one column, as integers"),

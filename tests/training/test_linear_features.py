@@ -59,8 +59,3 @@ def test_keras_saves_and_loads_it(tmp_path):
 def test_no_column_or_one_named_twice(arguments):
     with pytest.raises(TrainingError, match="at least one column"):
         LinearFeatures(*arguments)
-
-
-def test_cardinalities_of_another_form_are_refused():
-    with pytest.raises(TrainingError, match="dictionary of column -> number of ids"):
-        LinearFeatures([tf.feature_column.categorical_column_with_identity("user", 6)])

@@ -5,7 +5,6 @@ from training.layers.dense_features import DenseFeatures
 from training.layers.dot_product import DotProductInteraction
 from training.layers.embedding_bag import EmbeddingBag
 from training.layers.embedding_collection import EmbeddingCollection
-from training.layers.feature_columns import dense_features_of
 from training.layers.linear_features import LinearFeatures
 from training.layers.outer_product import XDeepFMOuterProduct
 
@@ -17,5 +16,4 @@ __all__ = [
     "EmbeddingCollection",
     "LinearFeatures",
     "XDeepFMOuterProduct",
-    "dense_features_of",
 ]

@@ -9,11 +9,15 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.embedding_bag import check_size, rows_of
 from training.layers.embedding_collection import (
     EmbeddingCollection,
     check_present,
     check_sizes,
 )
+from training.layers.feature_columns import read_dense
+from training.layers.indicators import count_ids
+from training.layers.numbers import number_count, number_rows, widths_of
 
 AGGREGATIONS = ("concat", "stack")
 
@@ -23,23 +27,31 @@ class DenseFeatures(keras.layers.Layer):
     """Joins the embeddings of categorical columns and the continuous columns.
 
     The order of the output is the order of the arguments: first the columns of
-    `embedding_sizes`, then those of `continuous`. The order of the features given to the call
-    does not matter.
+    `embedding_sizes`, then those of `indicators`, then those of `continuous`. The order of the
+    features given to the call does not matter.
 
     Args:
-        embedding_sizes: column name -> (cardinality, width), single values and lists alike.
-        continuous: names of columns taken as they are.
-        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
+        embedding_sizes: column name -> (cardinality, width), single values and lists alike. Or,
+            as NVTabular had it, TensorFlow's feature columns: `embedding_column` (with a combiner
+            of its own) and `indicator_column` over `categorical_column_with_identity`, and
+            `numeric_column`, with aggregation as the second argument if need be. Each kind
+            keeps its order; everything else belongs into the workflow.
+        continuous: names of columns taken as they are, or name -> k for vectors of k numbers.
+        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns
+            or as column -> combiner.
         embeddings_initializer: a Keras initializer, called for each column by itself.
         aggregation: "concat" puts the columns side by side; "stack" one below the other, for
             which all have to be of one width, continuous ones of 1.
         validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
+        indicators: column name -> cardinality, of columns that become the counts of their ids.
         **kwargs: those of `keras.layers.Layer`.
 
     Call arguments:
         inputs: a dictionary: ids (N, 1) or a pair (values (nnz, 1), nnzs (N, 1)) for each
-            column of `embedding_sizes`, numbers (N, k) for each of `continuous`. Further
-            columns are ignored. Ids out of range: see `EmbeddingCollection`.
+            column of `embedding_sizes` and `indicators`, numbers (N, k) for each of `continuous`,
+            and where it says k > 1 also (N * k, 1) or a pair, all rows of which have k. Further
+            columns are ignored. Ids out of range: see `EmbeddingCollection`; an indicator does
+            not count them.
 
     Output shape: (N, sum of the widths) or, stacked, (N, columns, width), in the layer's compute
     dtype.
@@ -49,8 +61,10 @@ class DenseFeatures(keras.layers.Layer):
         embeddings: the `EmbeddingCollection`, None where no column is embedded.
 
     Raises:
-        TrainingError: no column at all, a column named twice, one missing from the inputs, or
-            widths that differ and are to be stacked.
+        TrainingError: no column at all, a column named twice, one missing from the inputs or of
+            another form, widths that differ and are to be stacked, or a feature column that
+            the layer could not honour.
+        tf.errors.InvalidArgumentError: a list of numbers of another length than k.
 
     Example:
         >>> layer = DenseFeatures({"userId": (100, 16), "genres": (22, 8)}, ["age"])
@@ -60,25 +74,45 @@ class DenseFeatures(keras.layers.Layer):
         ...     "genres": (tf.constant([[3], [4], [5]]), tf.constant([[1], [2]])),
         ... }).shape
         TensorShape([2, 25])
+        >>> user = tf.feature_column.categorical_column_with_identity("userId", 100)
+        >>> layer = DenseFeatures([tf.feature_column.embedding_column(user, 16)])
+        >>> layer({"userId": tf.constant([[5], [9]])}).shape
+        TensorShape([2, 16])
     """
 
     def __init__(
         self,
-        embedding_sizes: Mapping[str, tuple[int, int]],
-        continuous: Iterable[str] = (),
-        combiner: str = "mean",
+        embedding_sizes: Mapping[str, tuple[int, int]] | Iterable[Any],
+        continuous: Iterable[str] | Mapping[str, int | None] = (),
+        combiner: str | Mapping[str, str] = "mean",
         embeddings_initializer: Any = "uniform",
         aggregation: str = "concat",
         validate_ids: bool = False,
+        *,
+        indicators: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.continuous = list(continuous)
-        self.combiner = combiner
+        if not isinstance(embedding_sizes, Mapping):
+            if isinstance(continuous, str):  # NVTabular's second argument
+                aggregation, continuous = continuous, ()
+            if continuous or combiner != "mean" or indicators:
+                raise TrainingError(
+                    "Expected feature columns alone, which say the rest. Received: continuous, "
+                    "combiner or indicators beside them."
+                )
+            found = read_dense(embedding_sizes)
+            embedding_sizes, combiner = found.sizes, found.combiners
+            indicators, continuous = found.indicators, found.numbers
+        self.continuous = widths_of(continuous)
+        self.indicators = [(name, rows) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         check_sizes(embedding_sizes)
         self._check(embedding_sizes)
+        self._validate_ids = validate_ids
+        # XLA compiles for shapes, which lists change in each batch, and drops checks.
+        self.supports_jit = not self.indicators and set(self.continuous.values()) <= {None, 1}
         self.embeddings = None
         if embedding_sizes:
             self.embeddings = EmbeddingCollection(
@@ -91,10 +125,12 @@ class DenseFeatures(keras.layers.Layer):
             )
 
     def _check(self, sizes: Mapping[str, tuple[int, int]]) -> None:
-        names = [*sizes, *self.continuous]
+        for name, rows in self.indicators:
+            check_size(name, rows, 1)
+        names = [*sizes, *dict(self.indicators), *self.continuous]
         if not names or len(set(names)) != len(names):
             raise TrainingError(
-                "Expected at least one column, and each either in embedding_sizes or in "
+                "Expected at least one column, and each once, in embedding_sizes, indicators or "
                 f"continuous. Received: {', '.join(names) or 'none'}."
             )
         if self.aggregation not in AGGREGATIONS:
@@ -103,20 +139,22 @@ class DenseFeatures(keras.layers.Layer):
                 f"Received: {self.aggregation!r}."
             )
         widths = {name: width for name, (_, width) in sizes.items()}
-        widths |= dict.fromkeys(self.continuous, 1)
+        widths |= dict(self.indicators)
+        widths |= {name: width or 1 for name, width in self.continuous.items()}
         if self.aggregation == "stack" and len(set(widths.values())) > 1:
             raise TrainingError(
-                "Expected columns of one width to stack, continuous ones having 1. "
+                "Expected columns of one width to stack, continuous ones having 1 unless told. "
                 f"Received: {', '.join(f'{name} of {width}' for name, width in widths.items())}."
             )
 
     @property
     def validate_ids(self) -> bool:
         """Whether ids and row lengths are checked in every call; can be set."""
-        return self.embeddings is not None and self.embeddings.validate_ids
+        return self._validate_ids
 
     @validate_ids.setter
     def validate_ids(self, value: bool) -> None:
+        self._validate_ids = value
         if self.embeddings is not None:
             self.embeddings.validate_ids = value
 
@@ -137,15 +175,27 @@ class DenseFeatures(keras.layers.Layer):
 
     def call(self, inputs: Mapping[str, Any]) -> tf.Tensor:
         """The tensor of all columns; see the class."""
-        check_present(self.name, [*self._widths, *self.continuous], inputs)
+        check_present(self.name, self._names, inputs)
         parts = list(self._embedded(inputs))
         stack = self.aggregation == "stack"
         if not stack:
             parts = [tf.reshape(part, [-1, part.shape[1] * part.shape[2]]) for part in parts]
-        for name in self.continuous:
-            column = tf.cast(inputs[name], self.compute_dtype)
+        for column in self._matrices(inputs):
             parts.append(column[:, tf.newaxis] if stack else column)
         return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self._widths, *dict(self.indicators), *self.continuous]
+
+    def _matrices(self, inputs: Mapping[str, Any]) -> Iterator[tf.Tensor]:
+        """Each column without a table, (N, width)."""
+        for name, rows in self.indicators:
+            yield count_ids(
+                name, inputs[name], rows, self.compute_dtype, validate=self.validate_ids
+            )
+        for name, width in self.continuous.items():
+            yield number_rows(name, inputs[name], width, self.compute_dtype)
 
     def _embedded(self, inputs: Mapping[str, Any]) -> Iterator[tf.Tensor]:
         """Vectors (N, columns, width), in order: neighbours that were looked up together stay so."""
@@ -163,17 +213,18 @@ class DenseFeatures(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Mapping[str, Any]) -> tuple[int | None, ...]:
         """(N, sum of the widths) or (N, columns, width)."""
-        check_present(self.name, [*self._widths, *self.continuous], input_shape)
-        widths = list(self._widths.values())
-        rows = None
-        if self.embeddings is not None:
-            rows = next(iter(self.embeddings.compute_output_shape(input_shape).values()))[0]
-        for name in self.continuous:
-            rows = input_shape[name][0]
-            widths.append(input_shape[name][1])
+        check_present(self.name, self._names, input_shape)
+        widths = [*self._widths.values(), *dict(self.indicators).values()]
+        rows = [rows_of(input_shape[name]) for name in self._names[: len(widths)]]
+        for name, width in self.continuous.items():
+            widths.append(number_count(name, input_shape[name], width))
+            # The rows of a flat vector are not those of the batch.
+            if width in (None, 1) or input_shape[name][1] == width:
+                rows.append(input_shape[name][0])
+        known = rows[0] if rows else None
         if self.aggregation == "stack":
-            return (rows, len(widths), widths[0])
-        return (rows, sum(widths))
+            return (known, len(widths), widths[0])
+        return (known, sum(widths))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""
@@ -181,8 +232,9 @@ class DenseFeatures(keras.layers.Layer):
         return {
             **super().get_config(),
             "embedding_sizes": [list(entry) for entry in sizes],
-            "continuous": self.continuous,
-            "combiner": self.combiner,
+            "indicators": [list(entry) for entry in self.indicators],
+            "continuous": [list(entry) for entry in self.continuous.items()],
+            "combiner": "mean" if self.embeddings is None else self.embeddings.combiner,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "aggregation": self.aggregation,
             "validate_ids": self.validate_ids,
@@ -192,7 +244,8 @@ class DenseFeatures(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> DenseFeatures:
         """The layer that `get_config` described."""
         sizes = {name: (rows, width) for name, rows, width in config["embedding_sizes"]}
-        return cls(**{**config, "embedding_sizes": sizes})
+        mappings = {name: dict(config[name]) for name in ("indicators", "continuous")}
+        return cls(**{**config, **mappings, "embedding_sizes": sizes})
 
 
 def _runs(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

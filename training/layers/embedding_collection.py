@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -26,7 +26,8 @@ class EmbeddingCollection(keras.layers.Layer):
 
     Args:
         embedding_sizes: column name -> (cardinality, width), single values and lists alike.
-        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
+        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns
+            or as column -> combiner. The columns of one width and one combiner share a table.
         embeddings_initializer: a Keras initializer, called for each column by itself.
         validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
         **kwargs: those of `keras.layers.Layer`.
@@ -58,7 +59,7 @@ class EmbeddingCollection(keras.layers.Layer):
     def __init__(
         self,
         embedding_sizes: Mapping[str, tuple[int, int]],
-        combiner: str = "mean",
+        combiner: str | Mapping[str, str] = "mean",
         embeddings_initializer: Any = "uniform",
         validate_ids: bool = False,
         **kwargs: Any,
@@ -71,26 +72,33 @@ class EmbeddingCollection(keras.layers.Layer):
         self.embedding_sizes = [
             (name, rows, width) for name, (rows, width) in embedding_sizes.items()
         ]
-        self.combiner = check_combiner(combiner)
+        self.combiner = _check_combiners(combiner, embedding_sizes)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.validate_ids = validate_ids
-        self._tables = [self._table(width) for width in dict.fromkeys(self.widths.values())]
+        self._tables = self._make_tables()
 
     @property
     def widths(self) -> dict[str, int]:
         """The width of each column's vectors."""
         return {name: width for name, _, width in self.embedding_sizes}
 
-    def _table(self, width: int) -> SharedTable:
-        columns = {name: rows for name, rows, own in self.embedding_sizes if own == width}
-        return SharedTable(
-            columns,
-            width,
-            self.embeddings_initializer,
-            self.combiner,
-            name=f"width_{width}",
-            dtype=self.dtype_policy,
-        )
+    def _make_tables(self) -> list[SharedTable]:
+        together: dict[tuple[int, str], dict[str, int]] = {}
+        for name, rows, width in self.embedding_sizes:
+            combiner = self.combiner if isinstance(self.combiner, str) else self.combiner[name]
+            together.setdefault((width, combiner), {})[name] = rows
+        several = not isinstance(self.combiner, str)
+        return [
+            SharedTable(
+                columns,
+                width,
+                self.embeddings_initializer,
+                combiner,
+                name=f"width_{width}_{combiner}" if several else f"width_{width}",
+                dtype=self.dtype_policy,
+            )
+            for (width, combiner), columns in together.items()
+        ]
 
     @property
     def embedding_tables(self) -> dict[str, tf.Tensor]:
@@ -168,7 +176,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return {
             **super().get_config(),
             "embedding_sizes": [list(entry) for entry in self.embedding_sizes],
-            "combiner": self.combiner,
+            "combiner": self.combiner if isinstance(self.combiner, str) else dict(self.combiner),
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "validate_ids": self.validate_ids,
         }
@@ -180,13 +188,31 @@ class EmbeddingCollection(keras.layers.Layer):
         return cls(**{**config, "embedding_sizes": sizes})
 
 
+def _check_combiners(
+    combiner: str | Mapping[str, str], columns: Iterable[str]
+) -> str | dict[str, str]:
+    """One combiner for all columns, or one for each.
+
+    Raises:
+        TrainingError: an unknown combiner, or not one for each column.
+    """
+    if not isinstance(combiner, Mapping):
+        return check_combiner(combiner)
+    if combiner.keys() != set(columns):
+        raise TrainingError(
+            f"Expected a combiner for each of {', '.join(columns)}. "
+            f"Received: for {', '.join(combiner) or 'none'}."
+        )
+    return {name: check_combiner(each) for name, each in combiner.items()}
+
+
 def check_sizes(sizes: Any) -> None:
     """Raises TrainingError unless it is column -> (cardinality, width), whole numbers from 1."""
     if not isinstance(sizes, Mapping):
         raise TrainingError(
             "Expected embedding sizes as a dictionary of column -> (cardinality, width), such as "
             f"workflow.get_embedding_sizes gives. Received: {sizes!r}. TensorFlow's feature columns "
-            "are for training.layers.dense_features_of."
+            "are for training.layers.DenseFeatures."
         )
     for name, size in sizes.items():
         if not isinstance(size, (tuple, list)) or len(size) != 2:

@@ -1,59 +1,166 @@
-"""`DenseFeatures` from TensorFlow's feature columns, as NVTabular took them."""
+"""TensorFlow's feature columns as the arguments of the layers, as NVTabular's layers took them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from training.errors import TrainingError
-from training.layers.dense_features import DenseFeatures
+
+# Operators of the workflow that do what a feature column does.
+_OPERATORS = (
+    "Do in the workflow what it does: ops.Categorify, ops.HashBucket, ops.HashedCross, "
+    "ops.Bucketize, and describe the ids by categorical_column_with_identity."
+)
 
 
-def dense_features_of(
-    feature_columns: Iterable[Any], aggregation: str = "concat", **options: Any
-) -> DenseFeatures:
-    """The layer for embedding columns over identity columns, and for numeric columns.
+@dataclass
+class FeatureColumns:
+    """The content of feature columns, each kind in the order given.
 
-    TensorFlow deprecates feature columns, and Keras 3 has no layer for them; with this, code for
-    NVTabular's `DenseFeatures(feature_columns, aggregation)` needs one name changed. Embeddings
-    come first, then numbers, each in the order given. The initializer is the layer's.
+    Attributes:
+        sizes: column of an `embedding_column` -> (cardinality, width).
+        combiners: the same columns -> combiner.
+        indicators: column of an `indicator_column` -> cardinality.
+        ids: bare `categorical_column_with_identity` -> cardinality.
+        numbers: `numeric_column` -> how many numbers a row has.
+    """
 
-    Args:
-        feature_columns: `tf.feature_column.embedding_column` over
-            `categorical_column_with_identity`, and `numeric_column`. What else there is, such as
-            hashing and vocabularies, belongs into the workflow: `ops.HashBucket`,
-            `ops.Categorify`, `ops.Bucketize`.
-        aggregation: as in `DenseFeatures`.
-        **options: further ones of `DenseFeatures`.
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    combiners: dict[str, str] = field(default_factory=dict)
+    indicators: dict[str, int] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+def read_dense(columns: Iterable[Any]) -> FeatureColumns:
+    """Embedding and indicator columns over identity columns, and numeric columns.
 
     Raises:
-        TrainingError: a column of another kind, or combiners that differ.
-
-    Example:
-        >>> user = tf.feature_column.categorical_column_with_identity("userId", 100)
-        >>> layer = dense_features_of([tf.feature_column.embedding_column(user, 16)])
-        >>> layer({"userId": tf.constant([[5], [9]])}).shape
-        TensorShape([2, 16])
+        TrainingError: a column of another kind, one with a property that the layer could not
+            honour, or a column twice.
     """
-    sizes, numbers, combiners = {}, [], set()
-    for column in feature_columns:
-        kind = type(column).__name__
-        if kind == "NumericColumn" and column.normalizer_fn is None:
-            numbers.append(column.key)
-        elif kind == "EmbeddingColumn" and hasattr(column.categorical_column, "number_buckets"):
-            source = column.categorical_column
-            sizes[source.key] = (source.number_buckets, column.dimension)
-            combiners.add(column.combiner)
-        else:
-            raise TrainingError(
-                "Expected embedding columns over categorical_column_with_identity, and numeric "
-                f"columns without normalizer_fn. Received: {column!r}. Do in the workflow what it "
-                "does: ops.Categorify, ops.HashBucket, ops.Bucketize, ops.Normalize."
-            )
-    if len(combiners) > 1:
+    found = _read(columns)
+    for name in found.ids:
         raise TrainingError(
-            "Expected one combiner for all embedding columns. "
-            f"Received: {', '.join(sorted(combiners))}. Use one layer for each."
+            "Expected embedding, indicator and numeric columns. Received: "
+            f"IdentityCategoricalColumn {name!r}. Wrap it: tf.feature_column.embedding_column or "
+            "indicator_column."
         )
-    combiner = combiners.pop() if combiners else "mean"
-    return DenseFeatures(sizes, numbers, combiner, aggregation=aggregation, **options)
+    return found
+
+
+def read_linear(columns: Iterable[Any]) -> FeatureColumns:
+    """Bare identity columns and numeric columns.
+
+    Raises:
+        TrainingError: as `read_dense`.
+    """
+    found = _read(columns)
+    for kind, names in (("EmbeddingColumn", found.sizes), ("IndicatorColumn", found.indicators)):
+        for name in names:
+            raise TrainingError(
+                "Expected columns of categorical_column_with_identity, and numeric columns. "
+                f"Received: {kind} of {name!r}. Give its categorical column as it is."
+            )
+    return found
+
+
+def _read(columns: Iterable[Any]) -> FeatureColumns:
+    found = FeatureColumns()
+    seen: set[str] = set()
+    for column in [columns] if isinstance(columns, str) else columns:
+        name = _add(found, column)
+        if name in seen:
+            raise TrainingError(
+                f"Expected each column once. Received twice: {name!r}. Use a layer for each."
+            )
+        seen.add(name)
+    return found
+
+
+def _add(found: FeatureColumns, column: Any) -> str:
+    """Adds a column to those found; its name in the data."""
+    kind = type(column).__name__
+    if kind == "NumericColumn":
+        _expect(column.key, _objections_to_numbers(column))
+        found.numbers[column.key] = int(column.shape[0])
+        return str(column.key)
+    source = getattr(column, "categorical_column", column)
+    if type(source).__name__ != "IdentityCategoricalColumn":
+        raise TrainingError(_unknown(column, source))
+    name, rows = str(source.key), int(source.number_buckets)
+    _expect(name, _objections_to_ids(source))
+    if kind == "EmbeddingColumn":
+        _expect(name, _objections_to_embedding(column))
+        found.sizes[name] = (rows, column.dimension)
+        found.combiners[name] = column.combiner
+    elif kind == "IndicatorColumn":
+        found.indicators[name] = rows
+    elif column is source:
+        found.ids[name] = rows
+    else:
+        raise TrainingError(_unknown(column, column))
+    return name
+
+
+def _unknown(column: Any, source: Any) -> str:
+    if not hasattr(column, "parse_example_spec"):
+        return (
+            "Expected a dictionary of column -> size, such as workflow.get_embedding_sizes gives, "
+            f"or a list of tf.feature_column objects. Received: {column!r}."
+        )
+    return (
+        "Expected feature columns over categorical_column_with_identity, and numeric columns. "
+        f"Received: {type(source).__name__} of {column.name!r}. {_OPERATORS}"
+    )
+
+
+def _expect(name: str, objections: Iterator[tuple[str, str]]) -> None:
+    for received, mend in objections:
+        raise TrainingError(
+            "Expected feature columns that only say which columns there are and of what size. "
+            f"Received: {received} of {name!r}. {mend}"
+        )
+
+
+def _objections_to_numbers(column: Any) -> Iterator[tuple[str, str]]:
+    if column.normalizer_fn is not None:
+        yield "normalizer_fn", "Use ops.Normalize or ops.LambdaOp in the workflow."
+    if column.default_value is not None:
+        yield f"default_value={column.default_value}", "Use ops.FillMissing in the workflow."
+    if len(column.shape) > 1:
+        yield f"shape {column.shape}", "Give a vector, (k,), and reshape what the layer gives."
+
+
+def _objections_to_ids(source: Any) -> Iterator[tuple[str, str]]:
+    if source.default_value is not None:
+        yield (
+            f"default_value={source.default_value}",
+            "Ids out of range count as unknown; ops.Categorify gives unknown values an id.",
+        )
+
+
+def _objections_to_embedding(column: Any) -> Iterator[tuple[str, str]]:
+    if column.max_norm is not None:
+        yield "max_norm", "Leave it out: vectors are not clipped."
+    if not column.trainable:
+        yield (
+            "trainable=False",
+            "Give these columns a layer of their own and set its trainable to False.",
+        )
+    if column.ckpt_to_load_from is not None:
+        yield "ckpt_to_load_from", "Use layer.embeddings.set_embedding_table(column, vectors)."
+    if not _is_default(column.initializer, column.dimension):
+        yield "initializer", "Give the layer embeddings_initializer, which is for all columns."
+
+
+def _is_default(initializer: Any, width: int) -> bool:
+    """Whether it is the one that TensorFlow gives an embedding column that names none."""
+    return (
+        type(initializer).__name__ == "TruncatedNormal"
+        and initializer.mean == 0
+        and math.isclose(initializer.stddev, 1 / math.sqrt(width))
+    )

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.embedding_collection import EmbeddingCollection, check_present
+from training.layers.feature_columns import read_linear
+from training.layers.numbers import number_count, number_rows, widths_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -20,8 +22,10 @@ class LinearFeatures(keras.layers.Layer):
     All weights start at zero.
 
     Args:
-        cardinalities: column name -> number of ids, single values and lists alike.
-        continuous: names of columns of numbers.
+        cardinalities: column name -> number of ids, single values and lists alike. Or, as
+            NVTabular had it, TensorFlow's feature columns: `categorical_column_with_identity`, not
+            wrapped, and `numeric_column`.
+        continuous: names of columns of numbers, or name -> k for vectors of k numbers.
         **kwargs: those of `keras.layers.Layer`.
 
     Call arguments:
@@ -30,7 +34,9 @@ class LinearFeatures(keras.layers.Layer):
     Output shape: (N, 1), in the layer's compute dtype.
 
     Raises:
-        TrainingError: no column at all, a column named twice, or one missing from the inputs.
+        TrainingError: no column at all, a column named twice, one missing from the inputs or of
+            another form, or a feature column that the layer could not honour.
+        tf.errors.InvalidArgumentError: a list of numbers of another length than k.
 
     Example:
         >>> layer = LinearFeatures({"userId": 100}, ["age"])
@@ -39,16 +45,24 @@ class LinearFeatures(keras.layers.Layer):
     """
 
     def __init__(
-        self, cardinalities: Mapping[str, int], continuous: Iterable[str] = (), **kwargs: Any
+        self,
+        cardinalities: Mapping[str, int] | Iterable[Any],
+        continuous: Iterable[str] | Mapping[str, int | None] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(cardinalities, Mapping):
-            raise TrainingError(
-                "Expected cardinalities as a dictionary of column -> number of ids. "
-                f"Received: {cardinalities!r}."
-            )
+            if continuous:
+                raise TrainingError(
+                    "Expected feature columns alone, which say the rest. "
+                    f"Received: continuous={continuous!r} beside them."
+                )
+            found = read_linear(cardinalities)
+            cardinalities, continuous = found.ids, found.numbers
         self.cardinalities = [(name, rows) for name, rows in cardinalities.items()]
-        self.continuous = list(continuous)
+        self.continuous = widths_of(continuous)
+        # XLA compiles for shapes, which lists change in each batch, and drops checks.
+        self.supports_jit = set(self.continuous.values()) <= {None, 1}
         names = [*cardinalities, *self.continuous]
         if not names or len(set(names)) != len(names):
             raise TrainingError(
@@ -71,14 +85,14 @@ class LinearFeatures(keras.layers.Layer):
         if self.weights_of_ids is not None:
             self.weights_of_ids.build()
         if self.continuous:
-            width = sum(input_shape[name][1] for name in self.continuous)
+            width = sum(number_count(n, input_shape[n], k) for n, k in self.continuous.items())
             self.kernel = self.add_weight(name="kernel", shape=(width, 1), initializer="zeros")
         self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
         self.built = True
 
     @property
     def _names(self) -> list[str]:
-        return [name for name, _ in self.cardinalities] + self.continuous
+        return [name for name, _ in self.cardinalities] + [*self.continuous]
 
     def call(self, inputs: Mapping[str, Any]) -> tf.Tensor:
         """The linear function; see the class."""
@@ -88,7 +102,10 @@ class LinearFeatures(keras.layers.Layer):
             blocks = self.weights_of_ids.blocks(inputs)
             terms += [_sum_columns(weights) for _, weights in blocks]
         if self.continuous:
-            numbers = [tf.cast(inputs[name], self.compute_dtype) for name in self.continuous]
+            numbers = [
+                number_rows(name, inputs[name], width, self.compute_dtype)
+                for name, width in self.continuous.items()
+            ]
             terms.append(tf.concat(numbers, axis=1) @ tf.convert_to_tensor(self.kernel))
         return tf.add_n(terms) + self.bias
 
@@ -96,20 +113,22 @@ class LinearFeatures(keras.layers.Layer):
         """(N, 1)."""
         if self.weights_of_ids is not None:
             return next(iter(self.weights_of_ids.compute_output_shape(input_shape).values()))
-        return (input_shape[self.continuous[0]][0], 1)
+        shapes = [input_shape[n] for n, k in self.continuous.items() if k in (None, 1)]
+        return (shapes[0][0] if shapes else None, 1)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""
         return {
             **super().get_config(),
             "cardinalities": [list(entry) for entry in self.cardinalities],
-            "continuous": self.continuous,
+            "continuous": [list(entry) for entry in self.continuous.items()],
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LinearFeatures:
         """The layer that `get_config` described."""
-        return cls(**{**config, "cardinalities": dict(config["cardinalities"])})
+        mappings = {name: dict(config[name]) for name in ("cardinalities", "continuous")}
+        return cls(**{**config, **mappings})
 
 
 @tf.custom_gradient

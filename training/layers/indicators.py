@@ -1,0 +1,47 @@
+"""Columns of ids as counts of each id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from training.layers.bags import combine, row_of_value
+from training.layers.ids import check_lengths, check_range, flat_integers
+
+
+def count_ids(
+    column: str, given: Any, cardinality: int, dtype: str, *, validate: bool = False
+) -> tf.Tensor:
+    """How often each id occurs in each row: (N, cardinality).
+
+    Ids out of range are not counted.
+
+    Args:
+        column: its name.
+        given: ids (N, 1), or a pair (values (nnz, 1), nnzs (N, 1)).
+        cardinality: ids are 0 .. cardinality - 1.
+        dtype: of the counts.
+        validate: whether ids and row lengths are checked.
+
+    Raises:
+        TrainingError: another shape, or a dtype that is no integer.
+        tf.errors.InvalidArgumentError: found by the checks.
+
+    Example:
+        >>> count_ids("tags", tf.constant([[1], [0]]), 3, "float32").numpy().tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    is_pair = isinstance(given, (tuple, list))
+    ids = flat_integers(column, "ids", given[0] if is_pair else given)
+    if validate:
+        ids = check_range(column, ids, cardinality)
+    marks = tf.one_hot(ids, cardinality, dtype=dtype)
+    if not is_pair:
+        return marks
+    lengths = flat_integers(column, "nnzs", given[1])
+    if validate:
+        lengths = check_lengths(column, lengths, ids)
+    rows = row_of_value(lengths, ids)
+    # One row more, for values that lengths leave over; see row_of_value.
+    return combine(marks, rows, tf.concat([lengths, [0]], axis=0), "sum")[:-1]
