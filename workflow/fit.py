@@ -12,7 +12,7 @@ from .errors import WorkflowError
 from .expressions.series import polars_dtype
 from .graph import Node
 from .learn import WIDE, Learning, Tables, by_operator, learn_part, learn_parts, split_by_row
-from .operator import State
+from .operator import Operator, State
 from .operator_node import Bound, OperatorNode
 from .resolution import Resolution
 from .rows import schema_of
@@ -45,6 +45,7 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
         learn: what makes the operators' tables of the data.
 
     Raises:
+        NeedsIntegersError: columns of the data are floats, and an operator takes no fractions.
         WorkflowError: an operator cannot take its columns.
     """
     states: dict[int, State] = {}
@@ -79,6 +80,18 @@ def learner(source: Source, engine: str) -> Learn:
 
     is_gpu(engine)
     return learn
+
+
+class NeedsIntegersError(WorkflowError):
+    """Columns of the data are floats, and an operator takes no fractions.
+
+    Attributes:
+        names: the columns.
+    """
+
+    def __init__(self, label: str, names: Sequence[str]) -> None:
+        super().__init__(f"{label} needs integers. Received: floats in {', '.join(names)}.")
+        self.label, self.names = label, names
 
 
 class MustLearnError(WorkflowError):
@@ -127,7 +140,28 @@ def _resolve_ready(
         if node in made or any(parent not in made for parent in node.parents):
             continue
         if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
-            learning[number] = node, node.bind(resolution.inputs(node))
+            bound = node.bind(resolution.inputs(node))
+            _expect_integers(bound)
+            learning[number] = node, bound
         else:
+            if isinstance(node, OperatorNode) and _is_choosy(node.operator):
+                _expect_integers(node.bind(resolution.inputs(node)))
             resolution.resolve(node, states.get(number, {}))
     return learning
+
+
+def _is_choosy(operator: Operator) -> bool:
+    return type(operator).needs_integers is not Operator.needs_integers
+
+
+def _expect_integers(bound: Bound) -> None:
+    """Refuse columns of the data that are floats where an operator takes no fractions."""
+    if bound.rows.origin is not None:
+        return
+    wanted = bound.operator.needs_integers(schema_of(bound.columns))
+    columns = [
+        feature for name in wanted if (feature := bound.columns[name]).schema.info.kind == "float"
+    ]
+    sources = [f.expression.parameters["name"] for f in columns if f.expression.verb == "source"]
+    if sources:
+        raise NeedsIntegersError(bound.operator.label, sources)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,15 +109,67 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         >>> with_integers(ids, Schema([ColumnSchema("userId", "int64")])).collect()["userId"].to_list()
         [7, None]
     """
+    floats = _floats(frame, columns)
+    for column, value, row in _fractions(frame, columns):
+        most = next(most for other, most in floats if other is column)
+        raise WorkflowError(
+            f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
+            f"{most}. Received: {value} in row {row}."
+        )
+    return frame.with_columns(_as_integers(column) for column, _ in floats) if floats else frame
+
+
+def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
+    """The columns of integers that are floats in a frame, and up to where these hold each integer."""
     have = frame.collect_schema()
-    floats = [c for c in columns.columns if c.info.is_integer and _element(have[c.name]).is_float()]
-    if not floats:
-        return frame
-    with polars_errors("The data cannot be read"):
-        for column in floats:
-            single = _element(have[column.name]) == pl.Float32
-            _expect_whole(column, frame, 2**24 if single else 2**53)
-    return frame.with_columns(_as_integers(column) for column in floats)
+    types = [(c, _element(have[c.name])) for c in columns.columns if c.info.is_integer]
+    return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
+
+
+def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSchema, Any, int]]:
+    """Floats that stand for no integer, the first one of each column that has some, and their rows.
+
+    These are fractions, and numbers whose digits a float has no room for.
+    """
+    for column, most in _floats(frame, columns):
+        element = pl.element() if column.is_list else pl.col("value")
+        wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
+        wrong = wrong & element.is_not_nan()
+        if column.is_list:
+            wrong = pl.col("value").list.eval(wrong).list.any()
+        rows = frame.select(value=pl.col(column.name)).with_row_index("row").filter(wrong)
+        with polars_errors("The data cannot be read"):
+            found = rows.head(1).collect(engine="streaming")
+        for row, value in found.iter_rows():
+            yield column, value, row
+
+
+def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
+    """The columns of the data, some of which are int64 whatever they came as."""
+    return Schema(c.with_(dtype="int64") if c.name in names else c for c in inputs.columns)
+
+
+def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
+    """Data whose floats are taken for integers, as one query.
+
+    Args:
+        source: the data.
+        inputs: what its columns are to be.
+        label: the operator that takes no fractions.
+
+    Raises:
+        WorkflowError: a float is no whole number; names the operator, the column and the row.
+    """
+    have = source.frame.collect_schema()
+    for column, value, row in _fractions(source.frame, inputs):
+        raise WorkflowError(
+            f"{label} needs integers, booleans or strings. Received: column {column.name!r}, "
+            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "
+            "or cast it with LambdaOp(lambda c: c.cast('int64'))."
+        )
+    frame = with_integers(source.frame, inputs)
+    is_query = source.is_query or source.files is not None
+    return replace(source, frame=frame, files=None, is_query=is_query)
 
 
 def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
@@ -178,21 +231,6 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:
     text = f"Expected column {column.name!r} as {column}, as in fit. Received: {received}. {advice}"
     return WorkflowError(text.rstrip())
-
-
-def _expect_whole(column: ColumnSchema, frame: pl.LazyFrame, most: int) -> None:
-    """Refuse floats that stand for no integer: fractions, and those without room for its digits."""
-    name, element = column.name, pl.element() if column.is_list else pl.col("value")
-    wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
-    wrong = wrong & element.is_not_nan()
-    if column.is_list:
-        wrong = pl.col("value").list.eval(wrong).list.any()
-    rows = frame.select(value=pl.col(name)).with_row_index("row").filter(wrong)
-    for row, value in rows.head(1).collect(engine="streaming").iter_rows():
-        raise WorkflowError(
-            f"Expected column {name!r} as {column}, or as floats that are whole numbers up to "
-            f"{most}. Received: {value} in row {row}."
-        )
 
 
 def _as_integers(column: ColumnSchema) -> pl.Expr:

@@ -152,6 +152,14 @@ class Operator(ABC, metaclass=OperatorMeta):
         """What `partial` is given: the input columns, or what is computed from them row by row."""
         return columns
 
+    def needs_integers(self, columns: Schema) -> Iterable[str]:  # noqa: ARG002
+        """The input columns that may hold no fractions, as ids do.
+
+        Pandas makes floats of integers beside a missing one. Where such a column comes from the data
+        as it is, `fit` takes it for the integers that it was.
+        """
+        return ()
+
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether the CPU counts or groups rows that the GPU has computed.
 

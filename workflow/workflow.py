@@ -14,11 +14,18 @@ from .cluster import cluster_learner
 from .data import Source, as_path
 from .errors import WorkflowError
 from .evaluate_once import evaluate_once
-from .fit import MustLearnError, fit_graph, learn_nothing, learn_of_no_rows, learner
+from .fit import (
+    MustLearnError,
+    NeedsIntegersError,
+    fit_graph,
+    learn_nothing,
+    learn_of_no_rows,
+    learner,
+)
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node, as_columns
-from .inputs import expect_schema, read_schema
+from .inputs import expect_schema, integer_columns, read_schema, whole_numbers
 from .out_of_fold import transform_out_of_fold
 from .outputs import lazy_outputs, write_outputs
 from .parts import subgraphs, subworkflow
@@ -92,9 +99,23 @@ class Workflow(FittedGraph, Drawn):
         with own.errors("The data cannot be fitted to"):
             if own.is_empty():
                 raise WorkflowError("There is no row to fit to.")
-            learn = learner(own, engine) if client is None else cluster_learner(own, engine, client)
-            states = fit_graph(self.nodes, inputs, learn)
-        self.learn(inputs, states)
+        self._fit_columns(own, inputs, engine, client)
+
+    def _fit_columns(self, own: Source, inputs: Schema, engine: str, client: Any) -> None:
+        try:
+            with own.errors("The data cannot be fitted to"):
+                learn = (
+                    learner(own, engine) if client is None else cluster_learner(own, engine, client)
+                )
+                states = fit_graph(self.nodes, inputs, learn)
+        except NeedsIntegersError as needed:
+            if client is not None:
+                raise
+            integers = integer_columns(inputs, needed.names)
+            own = whole_numbers(own, integers, needed.label)
+            self._fit_columns(own, integers, engine, client)
+        else:
+            self.learn(inputs, states)
 
     def fit_schema(self, schema: Schema) -> Workflow:
         """Find out the outputs' names, types and tags without data.

@@ -129,7 +129,9 @@ def test_target_that_is_missing_or_no_number_is_refused():
         WorkflowError, match=r"TargetEncoding over city, rating: .* 'rating', string"
     ):
         Workflow(["city"] >> ops.TargetEncoding("rating")).fit({"city": ["a"], "rating": ["5"]})
-    with pytest.raises(WorkflowError, match=r"by integers, booleans or strings.*'price', float64"):
+    with pytest.raises(
+        WorkflowError, match=r"needs integers, booleans or strings.*'price', float64"
+    ):
         Workflow(["price"] >> ops.TargetEncoding("rating")).fit({"price": [1.5], "rating": [5]})
 
 

@@ -178,6 +178,10 @@ class Categorify(Operator):
         ids = {v.name: Ids(self._buckets(v.name), v.size(state)) for v in vocabularies}
         return {**state, **places(ids)} if self.single_table else state
 
+    def needs_integers(self, columns: Schema) -> Iterable[str]:
+        """The columns of the groups."""
+        return self.own_columns(columns)
+
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""
         vocabularies = self._vocabularies(columns, state)

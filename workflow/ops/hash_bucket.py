@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -54,6 +54,10 @@ class HashBucket(Operator):
             Example(cls(100), texts),
             Example(cls(100), lists),
         ]
+
+    def needs_integers(self, columns: Schema) -> Iterable[str]:
+        """All."""
+        return columns
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The ids."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -11,7 +11,7 @@ from typing import ClassVar
 from workflow.checks import require
 from workflow.feature import Feature, Features
 from workflow.operator import Example, Operator, State
-from workflow.schema import Tags
+from workflow.schema import Schema, Tags
 from workflow.tags import computed_of
 
 from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
@@ -67,6 +67,10 @@ class HashedCross(Operator):
                 left=[["user", "flag"], ["flag", "user"]],
             ),
         ]
+
+    def needs_integers(self, columns: Schema) -> Iterable[str]:
+        """The columns of the groups."""
+        return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """One column of ids for each group."""

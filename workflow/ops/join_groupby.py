@@ -151,6 +151,10 @@ class JoinGroupby(Operator):
             made |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
         return made
 
+    def needs_integers(self, columns: Schema) -> Iterable[str]:
+        """The columns of the groups."""
+        return self.own_columns(columns)
+
     def lower(self, columns: Features, state: State) -> Features:
         """The statistics of each row's group."""
         groups, described = self.groups(columns), self.dependency_names()

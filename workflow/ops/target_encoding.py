@@ -186,6 +186,10 @@ class TargetEncoding(OutOfFoldOperator):
         )
         return mean
 
+    def needs_integers(self, columns: Schema) -> Iterable[str]:
+        """The columns of the groups."""
+        return self.own_columns(columns)
+
     def lower(self, columns: Features, state: State) -> Features:
         """The encodings, by the tables of all rows."""
         groups, targets = self._checked(columns, state)

@@ -1,0 +1,85 @@
+"""Integers beside a missing one, of which pandas makes floats, are integers at fit as in transform."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+
+NODES = {
+    "Categorify": lambda: ["id"] >> ops.Categorify(),
+    "combo": lambda: [["id", "other"]] >> ops.Categorify(encode_type="combo"),
+    "HashBucket": lambda: ["id"] >> ops.HashBucket(1000),
+    "HashedCross": lambda: [["id", "other"]] >> ops.HashedCross(1000),
+    "JoinGroupby": lambda: ["id"] >> ops.JoinGroupby("price", stats=["count", "mean"]),
+    "TargetEncoding": lambda: [["id", "other"]] >> ops.TargetEncoding("price", kfold=1),
+    "after a learner": lambda: (
+        (["id", "other"] + (["price"] >> ops.Normalize()) >> ops.Rename(postfix="_"))["id_"]
+        >> ops.Categorify()
+    ),
+}
+
+
+def rows() -> pd.DataFrame:
+    """As pandas reads a column of ids in which one is missing."""
+    return pd.DataFrame(
+        {"id": [7, None, 9, 7, 11], "other": [1, 1, None, 2, 1], "price": [1.5, 2.0, 3.5, 4.0, 0.5]}
+    )
+
+
+def integers() -> pl.DataFrame:
+    return pl.DataFrame(rows().astype({"id": "Int64", "other": "Int64"}))
+
+
+def in_files(folder):
+    folder.mkdir()
+    frame = pl.from_pandas(rows(), nan_to_null=False)
+    for number, part in enumerate(frame.iter_slices(2)):
+        part.write_parquet(folder / f"{number}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["pandas", "nan", "lazy", "files"])
+@pytest.mark.parametrize("make", NODES.values(), ids=NODES)
+def test_what_is_learnt_is_what_integers_teach(make, form, tmp_path):
+    data = {
+        "pandas": rows,
+        "nan": lambda: pl.from_pandas(rows(), nan_to_null=False),
+        "lazy": lambda: pl.from_pandas(rows()).lazy(),
+        "files": lambda: in_files(tmp_path / "data"),
+    }[form]()
+    workflow, wanted = Workflow(make()).fit(data), Workflow(make()).fit(integers())
+    assert workflow.input_schema["id"].dtype == "int64"
+    assert workflow.output_schema == wanted.output_schema
+    made = workflow.transform(data).collect()
+    assert made.equals(wanted.transform(integers()).collect())
+    written = workflow.transform_to_parquet(data, tmp_path / "out")
+    assert pl.concat(map(pl.read_parquet, written)).equals(made)
+
+
+def test_lists_of_them_too():
+    data = {"ids": [[1.0, float("nan")], [], [2.0, 1.0]]}
+    made = Workflow(["ids"] >> ops.Categorify()).fit_transform(data).collect()
+    assert made["ids"].to_list() == [[3, 1], [], [4, 3]]
+
+
+def test_other_columns_stay_floats():
+    workflow = Workflow((["id"] >> ops.Categorify()) + "other").fit(rows())
+    assert workflow.input_schema["other"].dtype == "float64"
+
+
+@pytest.mark.parametrize("value", [2.5, np.inf, 2.0**60])
+@pytest.mark.parametrize("make", NODES.values(), ids=NODES)
+def test_fractions_are_no_ids(make, value):
+    data = rows().assign(id=[7.0, None, value, 7.0, 1.0])
+    with pytest.raises(WorkflowError, match=r"needs integers.*'id'.*in row 2\. Use Bucketize"):
+        Workflow(make()).fit(data)
+
+
+def test_a_computed_float_is_no_id():
+    node = ["price"] >> ops.LogOp() >> ops.Categorify()
+    with pytest.raises(WorkflowError, match="Categorify needs integers, booleans or strings"):
+        Workflow(node).fit(rows())
