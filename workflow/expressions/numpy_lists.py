@@ -62,13 +62,24 @@ def list_slice(step: Step, _: Sequence[Type]) -> Function:
 
     def apply(a: Column) -> Column:
         offsets = a.offsets()
-        size = np.diff(offsets)
-        begins = _place(start, size)
-        lengths = np.maximum((size if end is None else _place(end, size)) - begins, 0)
+        begins, lengths = slice_bounds(start, end, np.diff(offsets))
         elements = ranges(offsets[:-1] + begins, lengths)
         return Column(a.array[elements], None if a.valid is None else a.valid[elements], lengths)
 
     return apply
+
+
+def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array]:
+    """Where the slices of lists of some lengths begin, and how many elements they have.
+
+    Example:
+        >>> begins, lengths = slice_bounds(-2, None, np.array([5, 1]))
+        >>> begins.tolist(), lengths.tolist()
+        ([3, 0], [2, 1])
+    """
+    begins = _place(start, size)
+    ends = size if end is None else _place(end, size)
+    return begins, np.maximum(ends - begins, 0)
 
 
 def _place(bound: int, size: Array) -> Array:

@@ -14,14 +14,12 @@ import polars as pl
 from workflow.dtypes import DTYPES
 from workflow.schema import ColumnSchema
 
-from .column import Column, Strings
-from .cuckoo import as_int64, cuckoo_table
-from .lookup import direct_table
 from .numpy_verbs import bounds
 from .polars_buckets import bucketize, hash_value
 from .polars_lists import list_length, list_pad, list_slice
+from .polars_tables import gather, lookup
 from .program import Program, Step
-from .series import microseconds, polars_dtype, to_series
+from .series import microseconds, polars_dtype
 from .types import Type, promote
 
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
@@ -196,51 +194,6 @@ def _clip(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     return operands[0].clip(lower, None).clip(None, upper)
 
 
-def _lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    value, keys = operands[0], step.parameters["keys"]
-    first, missing = step.parameters["first"], step.parameters["missing"]
-    if keys.rows == 0:
-        return pl.when(value.is_not_null()).then(pl.lit(missing, pl.Int64))
-    if isinstance(keys.values, Strings):
-        results = pl.Series(np.arange(first, first + keys.rows))
-        found = value.replace_strict(
-            to_series(keys), results, default=missing, return_dtype=pl.Int64
-        )
-        return pl.when(value.is_not_null()).then(found)
-    found = _lookup_integer(value, types[0], step)
-    return pl.when(value.is_not_null()).then(found)
-
-
-def _lookup_integer(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
-    keys = step.parameters["keys"].values
-    first, missing = step.parameters["first"], step.parameters["missing"]
-    if keys.dtype == bool:
-        keys, value = keys.astype(np.uint8), value.cast(pl.UInt8)
-    direct = direct_table(keys, first, missing)
-    if direct is not None:
-        table, low, high = direct
-        value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
-        return pl.lit(pl.Series(table)).gather(value.cast(pl.Int64).clip(low, high) - low)
-    # A value that the keys' dtype does not hold becomes null, which is no hit.
-    value = value.cast(polars_dtype(keys.dtype.name), strict=False)
-    value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
-    hashed = cuckoo_table(as_int64(keys))
-    known, rows = pl.lit(pl.Series(hashed.keys)), pl.lit(pl.Series(hashed.rows))
-    one, two = (value * m // (1 << hashed.shift) + hashed.offset for m in hashed.multipliers)
-    row = rows.gather(one)
-    row = pl.when(known.gather(row) == value).then(row).otherwise(rows.gather(two))
-    hit = known.gather(row) == value
-    position = row.cast(pl.Int64) + first
-    return pl.when(hit).then(position).otherwise(pl.lit(missing, pl.Int64))
-
-
-def _gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    table: Column = step.parameters["table"]
-    position = pl.when((operands[0] >= 0) & (operands[0] < table.rows)).then(operands[0])
-    gathered = pl.lit(to_series(table)).gather(position)
-    return gathered.fill_null([]) if table.is_list else gathered
-
-
 VERBS: Mapping[str, Compile] = {
     "add": _arithmetic(lambda a, b: a + b),
     "subtract": _arithmetic(lambda a, b: a - b),
@@ -274,8 +227,8 @@ VERBS: Mapping[str, Compile] = {
     "cast": _cast,
     "clip": _clip,
     "hash": hash_value,
-    "lookup": _lookup,
-    "gather": _gather,
+    "lookup": lookup,
+    "gather": gather,
     "bucketize": bucketize,
     "list_length": list_length,
     "list_slice": list_slice,

@@ -16,6 +16,7 @@ import polars as pl
 
 from workflow.schema import ColumnSchema, Schema
 
+from .column import Column, Strings
 from .cut import part
 from .polars import VERBS, Compile, expressions, step_expression
 from .program import Program, Step
@@ -207,8 +208,20 @@ def _names(program: Program, step: Step, verbs: Mapping[str, Compile]) -> list[i
     if not types:
         return []
     places = [pl.col(str(o)) for o in step.operands]
-    made = step_expression(program, step, types, places, verbs)
+    # How often does not depend on a table's size, and to compile a large one takes long.
+    tables = {n: _first_row(v) for n, v in step.parameters.items() if isinstance(v, Column)}
+    small = replace(step, parameters={**step.parameters, **tables})
+    made = step_expression(program, small, types, places, verbs)
     return [int(name) for name in made.meta.root_names()]
+
+
+def _first_row(table: Column) -> Column:
+    if table.lengths is not None:
+        return table
+    values, valid = table.values, None if table.valid is None else table.valid[:1]
+    if isinstance(values, Strings):
+        return Column(Strings(values.data, values.offsets[:2]), valid)
+    return Column(values[:1], valid)
 
 
 def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -> dict[int, int]:

@@ -113,9 +113,18 @@ def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
         >>> relisted(pl.Series([1, 2, 3]), pl.Series([["a"], [], ["b", "c"]])).to_list()
         [[1], [], [2, 3]]
     """
+    return to_lists(elements, list_offsets(lists)).alias(elements.name)
+
+
+def list_offsets(lists: pl.Series) -> Array:
+    """Where each of some lists, none of them null, starts among the elements of all, and the end.
+
+    Example:
+        >>> list_offsets(pl.Series([["a"], [], ["b", "c"]])).tolist()
+        [0, 1, 1, 3]
+    """
     lengths = lists.list.len().to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return to_lists(elements, offsets).alias(elements.name)
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def _from_arrow(array: pa.Array) -> pl.Series:

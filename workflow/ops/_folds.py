@@ -21,10 +21,12 @@ def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, i
     """
     cells = np.zeros(shape)
     cells[rows, folds] = values
-    # Added up rather than subtracted from the total, which would leave rounding behind.
-    return np.stack(
-        [np.delete(cells, fold, axis=1).sum(axis=1) for fold in range(shape[1])], axis=1
-    )
+    # Added up from both ends rather than subtracted from the total, which would leave rounding
+    # behind: a pass over the table, however many folds there are.
+    others = np.zeros(shape)
+    np.cumsum(cells[:, :-1], axis=1, out=others[:, 1:])
+    others[:, :-1] += np.cumsum(cells[:, :0:-1], axis=1)[:, ::-1]
+    return others
 
 
 def fold_means(sums: Array, counts: Array, given: float | None) -> Array:

@@ -1,0 +1,89 @@
+"""The verbs in Polars that take values from tables: `lookup` and `gather`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from .column import Array, Column, Strings
+from .cuckoo import CuckooTable, as_int64, cuckoo_table
+from .lookup import direct_table
+from .program import Step
+from .series import polars_dtype, to_series
+from .types import ExpressionError, Type
+
+# Hashes of 64 bits meet once in a billion vocabularies of a hundred thousand strings.
+_SEEDS = 8
+
+
+def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`lookup`: by address where integers lie close together, else by hash."""
+    value, keys = operands[0], step.parameters["keys"]
+    if keys.rows == 0:
+        found = pl.lit(step.parameters["missing"], pl.Int64)
+    elif isinstance(keys.values, Strings):
+        found = _among_strings(value, step)
+    else:
+        found = _among_integers(value, types[0], step)
+    return pl.when(value.is_not_null()).then(found)
+
+
+def _among_strings(value: pl.Expr, step: Step) -> pl.Expr:
+    """By their hash among those of the keys, and then by their bytes.
+
+    Polars' `replace_strict` makes a hash table of all keys for each query, of which large data takes
+    many.
+    """
+    keys = to_series(step.parameters["keys"])
+    seed, hashes = _hashes(keys)
+    row = _row(value.hash(seed).reinterpret(signed=True), cuckoo_table(hashes))
+    return _position(row, pl.lit(keys).gather(row) == value, step)
+
+
+def _hashes(keys: pl.Series) -> tuple[int, Array]:
+    for seed in range(_SEEDS):
+        hashes = keys.hash(seed)
+        if hashes.n_unique() == len(keys):
+            return seed, hashes.reinterpret(signed=True).to_numpy()
+    twice = keys.filter(keys.is_duplicated()).head(1).to_list()
+    raise ExpressionError(f"lookup needs keys that differ. Received: {twice} more than once.")
+
+
+def _among_integers(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
+    keys = step.parameters["keys"].values
+    if keys.dtype == bool:
+        keys, value = keys.astype(np.uint8), value.cast(pl.UInt8)
+    direct = direct_table(keys, step.parameters["first"], step.parameters["missing"])
+    if direct is not None:
+        slots, low, high = direct
+        value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
+        return pl.lit(pl.Series(slots)).gather(value.cast(pl.Int64).clip(low, high) - low)
+    # A value that the keys' dtype does not hold becomes null, which is no hit.
+    value = value.cast(polars_dtype(keys.dtype.name), strict=False)
+    value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
+    table = cuckoo_table(as_int64(keys))
+    row = _row(value, table)
+    return _position(row, pl.lit(pl.Series(table.keys)).gather(row) == value, step)
+
+
+def _row(value: pl.Expr, table: CuckooTable) -> pl.Expr:
+    """The one row of the table that can have the value as its key."""
+    known, rows = pl.lit(pl.Series(table.keys)), pl.lit(pl.Series(table.rows))
+    one, two = (value * m // (1 << table.shift) + table.offset for m in table.multipliers)
+    row = rows.gather(one)
+    return pl.when(known.gather(row) == value).then(row).otherwise(rows.gather(two))
+
+
+def _position(row: pl.Expr, hit: pl.Expr, step: Step) -> pl.Expr:
+    position = row.cast(pl.Int64) + step.parameters["first"]
+    return pl.when(hit).then(position).otherwise(pl.lit(step.parameters["missing"], pl.Int64))
+
+
+def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`gather`."""
+    table: Column = step.parameters["table"]
+    position = pl.when((operands[0] >= 0) & (operands[0] < table.rows)).then(operands[0])
+    gathered = pl.lit(to_series(table)).gather(position)
+    return gathered.fill_null([]) if table.is_list else gathered
