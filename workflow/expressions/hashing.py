@@ -27,6 +27,8 @@ MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 SHIFTS = (30, 27, 31)
 _GOLDEN = 0x9E3779B97F4A7C15
 _BITS = 2**64 - 1
+# So much is hashed at once that what it takes, some 30 bytes a byte, stays small.
+_MOST_BYTES, _MOST_TEXTS = 2**18, 2**16
 
 
 def seed_offset(seed: int) -> int:
@@ -52,21 +54,38 @@ def hash_values(values: Array, seed: int) -> Array:
         [8449514215880780645, 5957332687720944705]
     """
     if values.dtype == object:
-        return hash_strings(Strings.of(values.reshape(-1).tolist()), seed).reshape(values.shape)
+        texts, made = values.reshape(-1), np.empty(values.size, np.int64)
+        for start in range(0, len(texts), _MOST_TEXTS):
+            part = slice(start, start + _MOST_TEXTS)
+            made[part] = hash_strings(Strings.of(texts[part].tolist()), seed)
+        return made.reshape(values.shape)
     bits = values.astype(np.int64, copy=False) if values.dtype != np.uint64 else values
     return _mixed(bits.view(np.uint64), seed)
 
 
 def hash_strings(texts: Strings, seed: int) -> Array:
     """The hash of each string, int64, shape (N,)."""
-    lengths = np.diff(texts.offsets)
-    powers = np.cumprod(np.full(lengths.max(initial=0), BASE, np.uint64))
-    places = np.arange(len(texts.data)) - np.repeat(texts.offsets[:-1], lengths)
-    # Sums wrap round at 2**64, and so does the difference of two of them.
-    sums = np.zeros(len(texts.data) + 1, np.uint64)
-    np.cumsum(texts.data * powers[places], out=sums[1:])
-    bits = sums[texts.offsets[1:]] - sums[texts.offsets[:-1]] + lengths.astype(np.uint64)
+    offsets, size = texts.offsets, len(texts.data)
+    if size <= _MOST_BYTES:
+        return _mixed(_sums(texts.data, offsets), seed)
+    bits = np.empty(len(texts), np.uint64)
+    cuts = np.searchsorted(offsets, np.arange(_MOST_BYTES, size, _MOST_BYTES)).tolist()
+    for begin, end in zip([0, *cuts], [*cuts, len(texts)]):  # noqa: B905 - Python 3.10
+        bits[begin:end] = _sums(texts.data, offsets[begin : end + 1])
     return _mixed(bits, seed)
+
+
+def _sums(data: Array, offsets: Array) -> Array:
+    """The bytes of each string times powers of the base, summed up, and its length."""
+    lengths, data = np.diff(offsets), data[offsets[0] : offsets[-1]]
+    begins = offsets[:-1] - offsets[0]
+    powers = np.cumprod(np.full(lengths.max(initial=0), BASE, np.uint64))
+    places = np.arange(len(data)) - np.repeat(begins, lengths)
+    # Sums wrap round at 2**64, and so does the difference of two of them.
+    sums = np.zeros(len(data) + 1, np.uint64)
+    np.cumsum(data * powers[places], out=sums[1:])
+    bits: Array = sums[begins + lengths] - sums[begins] + lengths.astype(np.uint64)
+    return bits
 
 
 def _mixed(bits: Array, seed: int) -> Array:

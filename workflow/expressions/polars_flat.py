@@ -19,7 +19,7 @@ from .polars_gpu import VERBS_ON_GPU, hashes_strings, is_one_query
 from .polars_gpu_verbs import find
 from .polars_stages import ELEMENT, compile_stages, is_element, roots_of, run_stages, stages
 from .program import Program
-from .series import relisted, to_strings
+from .series import list_elements, relisted, to_strings
 
 Collect = Callable[[pl.LazyFrame], pl.DataFrame]
 Run = Callable[[pl.LazyFrame, Collect], pl.DataFrame]
@@ -150,7 +150,7 @@ def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
 
     def action(columns: _Columns) -> None:
         of = columns.lists[lists]
-        elements = of.explode(empty_as_null=False).alias(ELEMENT).to_frame()
+        elements = list_elements(of).alias(ELEMENT).to_frame()
         made = run(elements.lazy(), columns.collect)
         columns.add(pl.DataFrame([relisted(column, of) for column in made]))
 

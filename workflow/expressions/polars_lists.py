@@ -14,7 +14,7 @@ import polars as pl
 from .column import Array
 from .numpy_lists import ranges, slice_bounds
 from .program import Step
-from .series import list_offsets, polars_dtype, to_lists
+from .series import list_elements, list_offsets, polars_dtype, to_lists
 from .types import Type
 
 # From elements, and where the rows begin and end, to the same of other lists.
@@ -50,7 +50,8 @@ def list_pad(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.E
         index = np.uint32 if len(values) < 2**32 else np.uint64
         within: Array = np.arange(length, dtype=index)
         begins: Array = offsets[:-1, None].astype(index)
-        places = np.where(within < np.diff(offsets)[:, None], begins + within, index(len(elements)))
+        places = np.full((len(begins), length), len(elements), index)
+        np.add(begins, within, out=places, where=within < np.diff(offsets)[:, None])
         return values.gather(places.reshape(-1)), np.arange(len(offsets)) * length
 
     return _chosen(operands[0], step, choose)
@@ -58,8 +59,8 @@ def list_pad(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.E
 
 def _chosen(lists: pl.Expr, step: Step, choose: Choose) -> pl.Expr:
     def run(series: pl.Series) -> pl.Series:
-        elements = series.explode(empty_as_null=False)
-        return to_lists(*choose(elements, list_offsets(series))).alias(series.name)
+        chosen, offsets = choose(list_elements(series), list_offsets(series))
+        return to_lists(chosen, offsets).alias(series.name)
 
     dtype = polars_dtype(step.type.dtype, is_list=True)
     return lists.map_batches(run, return_dtype=dtype, is_elementwise=True)

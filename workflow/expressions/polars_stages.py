@@ -20,7 +20,7 @@ from .column import Column, Strings
 from .cut import part
 from .polars import VERBS, Compile, expressions, step_expression
 from .program import Program, Step
-from .series import polars_dtype, relisted
+from .series import list_elements, polars_dtype, relisted
 from .types import Root, element_root
 
 # The expressions of each stage over a frame of a program's inputs and what the stages before added.
@@ -107,7 +107,7 @@ def _over_elements(
 
 def _elements_runner(stages: Stages) -> Callable[[pl.Series], pl.Series]:
     def run(lists: pl.Series) -> pl.Series:
-        elements = lists.explode(empty_as_null=False).alias(ELEMENT).to_frame().lazy()
+        elements = list_elements(lists).alias(ELEMENT).to_frame().lazy()
         made = run_stages(elements, stages).collect(engine="in-memory")
         columns = [relisted(column, lists) for column in made]
         return columns[0] if len(columns) == 1 else pl.DataFrame(columns).to_struct()

@@ -116,6 +116,18 @@ def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
     return to_lists(elements, list_offsets(lists)).alias(elements.name)
 
 
+def list_elements(lists: pl.Series) -> pl.Series:
+    """The elements of lists, none of them null, one after another: a view where they are numbers.
+
+    Example:
+        >>> list_elements(pl.Series([[1, 2], [], [3]])).to_list()
+        [1, 2, 3]
+    """
+    if not isinstance(lists.dtype, pl.List) or lists.dtype.inner == pl.String:
+        return lists.explode(empty_as_null=False)
+    return _from_arrow(lists.rechunk().to_arrow().flatten())
+
+
 def list_offsets(lists: pl.Series) -> Array:
     """Where each of some lists, none of them null, starts among the elements of all, and the end.
 
