@@ -30,11 +30,11 @@ from workflow.expressions.column import Column
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.polars_flat import host_and_engine
 from workflow.expressions.series import column_schema, to_column, to_series
+from workflow.expressions.verbs import VERBS
 from workflow.frame_operator import OutOfFoldOperator
 from workflow.operator import OPERATORS, Example
 
 ULP = 2.0**-23
-TRANSCENDENTAL = ("log1p", "log", "exp")
 SHOWN = 60
 
 
@@ -63,7 +63,7 @@ def verb_difference(case: VerbCase) -> str:
     expected = NumpyInterpreter(case.program)(case.columns)["out"]
     frame = pl.DataFrame([to_series(column, name) for name, column in case.columns.items()])
     made = host_and_engine(case.program)(frame.lazy(), collect_on_gpu)
-    exact = case.verb not in TRANSCENDENTAL
+    exact = VERBS[case.verb].exact
     return difference(expected, to_column(made["out"]), exact=exact)
 
 

@@ -17,10 +17,10 @@ from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program, build
 from workflow.expressions.tree import Expression, call, source
 from workflow.expressions.types import ExpressionError, Type
-from workflow.expressions.verbs import VERBS
+from workflow.expressions.verbs import ELEMENTWISE, VERBS
 from workflow.schema import ColumnSchema, Schema
 
-OVER_LISTS = ("list_length", "list_slice", "list_pad")
+OVER_LISTS = VERBS.keys() - ELEMENTWISE
 TEXTS = ["", "a", "b", "é", "日本", "a longer text, of more bytes than a word has"]
 # Enough boundaries for a search, and distinct in every dtype.
 MANY = 40

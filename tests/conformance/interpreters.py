@@ -17,6 +17,7 @@ from workflow.expressions.polars_stages import apply
 from workflow.expressions.program import Program
 from workflow.expressions.series import to_column, to_series
 from workflow.expressions.types import ExpressionError
+from workflow.expressions.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO
 
 Run = Callable[[Program, Mapping[str, Column]], dict[str, Column]]
 
@@ -73,8 +74,32 @@ OTHERS = [
 ]
 
 
-def assert_same(expected: Column, received: Column, *, exact: bool, what: str) -> None:
-    """Integers and strings identical, floats too or to 1 ulp of float32, NaN as NaN, null as null."""
+@dataclass(frozen=True)
+class Equality:
+    """How equal two answers are.
+
+    Attributes:
+        exact: whether floats have the same value, or are close.
+        signed_zero: whether the sign of a zero counts.
+    """
+
+    exact: bool = True
+    signed_zero: bool = True
+
+
+SAME = Equality()
+
+
+def equality_of(program: Program) -> Equality:
+    """What the rows of its verbs say of the answers to a program."""
+    verbs = {step.verb for step in program.steps}
+    return Equality(verbs.isdisjoint(INEXACT), verbs.isdisjoint(INEXACT | UNSIGNED_ZERO))
+
+
+def assert_same(
+    expected: Column, received: Column, *, what: str, equality: Equality = SAME
+) -> None:
+    """The same values, or of what is not exact close ones; NaN as NaN, null as null."""
     assert expected.rows == received.rows, what
     if expected.is_list or received.is_list:
         assert _as_list(expected.lengths) == _as_list(received.lengths), f"{what}: lengths"
@@ -84,18 +109,23 @@ def assert_same(expected: Column, received: Column, *, exact: bool, what: str) -
     assert a.dtype == b.dtype, what
     if a.dtype == object:
         assert a.tolist() == b.tolist(), what
-    elif a.dtype.kind == "f" and not exact:
+    elif a.dtype.kind == "f" and not equality.exact:
         _assert_close(a, b, what)
     else:
         np.testing.assert_array_equal(a, b, what)
+    if a.dtype.kind == "f" and equality.signed_zero:  # numpy says that -0.0 is 0.0
+        zero = a == 0
+        np.testing.assert_array_equal(np.signbit(a[zero]), np.signbit(b[zero]), f"{what}: signs")
 
 
 def _assert_close(a: Array, b: Array, what: str) -> None:
+    """Float64 to a few units in the last place; what was rounded to float32 once to one of it."""
     finite = np.isfinite(a) & np.isfinite(b)
     np.testing.assert_array_equal(a[~finite], b[~finite], what)
+    limits = np.finfo(a.dtype)
+    share = float(limits.eps) * (MOST_ULPS if a.dtype == np.float64 else 1)
     a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
-    tiny = float(np.finfo(np.float32).smallest_subnormal)
-    tolerance = np.maximum(np.maximum(np.abs(a), np.abs(b)) * 2.0**-23, tiny)
+    tolerance = np.maximum(np.maximum(np.abs(a), np.abs(b)) * share, limits.smallest_subnormal)
     assert np.all(np.abs(a - b) <= tolerance), f"{what}: {a} {b}"
 
 

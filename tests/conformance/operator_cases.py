@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 import pytest
-from interpreters import REFERENCE, assert_same
+from interpreters import REFERENCE, SAME, Equality, assert_same, equality_of
 from strategies import SPECIAL
 
 from workflow import Workflow
@@ -73,6 +73,11 @@ class Case:
         """What the numpy interpreter makes of the hard rows."""
         return REFERENCE.run(self.workflow.program, self.inputs)
 
+    @cached_property
+    def equality(self) -> Equality:
+        """How equal the answers of interpreters are."""
+        return equality_of(self.workflow.program)
+
     def bound(self) -> Bound:
         """The operator with its groups, its dependencies and its input columns."""
         nodes = self.workflow.nodes
@@ -132,8 +137,10 @@ def as_columns(frame: pl.DataFrame) -> dict[str, Column]:
     return {series.name: to_column(series) for series in frame}
 
 
-def assert_same_columns(expected: dict[str, Column], received: dict[str, Column]) -> None:
-    """Elementary arithmetic is exact; what is not may differ by an ulp of float32."""
+def assert_same_columns(
+    expected: dict[str, Column], received: dict[str, Column], equality: Equality = SAME
+) -> None:
+    """The same columns in the same order."""
     assert list(expected) == list(received)
     for name, column in expected.items():
-        assert_same(column, received[name], exact=False, what=name)
+        assert_same(column, received[name], what=name, equality=equality)

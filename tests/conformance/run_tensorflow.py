@@ -18,7 +18,7 @@ from workflow.schema import ColumnSchema
 
 def run_tensorflow(program: Program, columns: Mapping[str, Column]) -> dict[str, Column]:
     # Its threads take subnormal numbers for zeros, which is documented and cannot be changed.
-    if _any_subnormal(program, columns):
+    if any_subnormal(program, columns):
         assume(False)
     tensors = {name: _to_tensors(column) for name, column in columns.items()}
     interpreter = TensorFlowInterpreter(program)
@@ -49,7 +49,7 @@ def _to_column(values, valid, lengths) -> Column:
     return Column(array, *(t if t is None else t.numpy() for t in (valid, lengths)))
 
 
-def _any_subnormal(program: Program, columns: Mapping[str, Column]) -> bool:
+def any_subnormal(program: Program, columns: Mapping[str, Column]) -> bool:
     """Whether a subnormal number is among the data, or comes up on the way."""
     steps = [
         (ColumnSchema(str(number), step.type.dtype, step.type.is_list), number)

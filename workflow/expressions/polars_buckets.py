@@ -14,7 +14,7 @@ from .series import polars_dtype, to_series, to_strings
 from .types import Type, promote, table_dtype
 
 # From here on a binary search is faster than a comparison with each.
-_MANY_BOUNDARIES = 32
+MANY_BOUNDARIES = 32
 
 
 def hash_value(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -72,7 +72,7 @@ def _bucketize(
     boundaries: Column = step.parameters["boundaries"]
     dtype = polars_dtype(promote("bucketize", [types[0], Type(table_dtype(boundaries).name)]))
     value, edges = value.cast(dtype), to_series(boundaries).cast(dtype)
-    if len(edges) > _MANY_BOUNDARIES:
+    if len(edges) > MANY_BOUNDARIES:
         count = search(edges, value)
     else:
         reached = [(value >= edge).cast(pl.Int64) for edge in edges]

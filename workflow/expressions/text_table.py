@@ -24,7 +24,7 @@ _SEEDS = 8
 # So many strings of the table are hashed at once, which bounds what that takes beside it.
 _BLOCK = 2**16
 # So few are found one by one, which saves numpy's cost of each call.
-_FEW = 16
+FEW = 16
 # Which bits of a word belong to a string, by how many of its bytes do.
 _MASKS = np.array([(1 << 8 * used) - 1 for used in range(9)], np.uint64)
 
@@ -57,7 +57,7 @@ class TextTable:
     def find(self, values: Array) -> Array:
         """The row of each `str` of an object array, int64, shape (N,); -1 where it is not there."""
         wanted = values.tolist()
-        if len(wanted) <= _FEW:
+        if len(wanted) <= FEW:
             return np.array([self._find_bytes(_bytes(value)) for value in wanted], np.int64)
         words, starts, lengths = _encode(wanted)
         pieces = list(_pieces(words, starts, lengths))

@@ -28,6 +28,8 @@ from .types import ExpressionError, Type, promote, table_dtype
 
 # A saved program may be hostile, and a padded batch takes this times its rows.
 LONGEST_PADDING = 100_000
+# By how much, in units of the last place of float64, libraries differ in a verb that is not exact.
+MOST_ULPS = 4
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
 
@@ -41,12 +43,20 @@ class Verb:
         arity: the number of operands.
         parameters: names and Python types of the static parameters.
         infer: the result type from the operands' types and the parameters.
+        exact: whether every interpreter gives the same numbers. Else each computes them in float64
+            by a library of its own, which may be off by `MOST_ULPS`, and rounds them once to the
+            result's dtype.
+        signed_zero: whether every interpreter gives a zero the same sign. Else it is unspecified:
+            numpy and TensorFlow take either of two equal operands as the larger one, Polars takes
+            x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
     """
 
     name: str
     arity: int
     parameters: Mapping[str, type | tuple[type, ...]]
     infer: Infer
+    exact: bool = True
+    signed_zero: bool = True
 
 
 def _joint(types: Sequence[Type], dtype: str) -> Type:
@@ -232,14 +242,16 @@ def _table() -> dict[str, Verb]:
     number = (int, float, type(None))
     verbs = [
         *(
-            Verb(n, 2, {}, _arithmetic(n))
-            for n in ("add", "subtract", "multiply", "minimum", "maximum")
+            Verb(n, 2, {}, _arithmetic(n), signed_zero=False)
+            for n in ("add", "subtract", "minimum", "maximum")
         ),
+        Verb("multiply", 2, {}, _arithmetic("multiply")),
         Verb("divide", 2, {}, _real("divide")),
         # As in Python: rounded down, the remainder of the divisor's sign. By 0 they are null.
         *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
         *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
-        *(Verb(n, 1, {}, _real(n)) for n in ("log1p", "log", "exp", "sqrt", "floor", "ceil")),
+        *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp")),
+        *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil")),
         *(
             Verb(n, 2, {}, _comparison(n))
             for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -249,11 +261,11 @@ def _table() -> dict[str, Verb]:
         # True where the operand is null; never null itself.
         Verb("is_null", 1, {}, lambda types, _: replace(types[0], dtype="bool", nullable=False)),
         # The first operand, or the second where the first is null.
-        Verb("fill_null", 2, {}, _fill_null),
+        Verb("fill_null", 2, {}, _fill_null, signed_zero=False),
         # The second operand where the first is true, else the third; null where the first is null.
-        Verb("where", 3, {}, _where),
+        Verb("where", 3, {}, _where, signed_zero=False),
         Verb("cast", 1, {"dtype": str}, _cast),
-        Verb("clip", 1, {"lower": number, "upper": number}, _clip),
+        Verb("clip", 1, {"lower": number, "upper": number}, _clip, signed_zero=False),
         # From 0 to 2**63 - 1, the same for equal integers of any type; see hashing.py.
         Verb("hash", 1, {"seed": int}, _hash),
         # `first` + the position among the keys, or `missing` for a value that is no key.
@@ -275,3 +287,6 @@ def _table() -> dict[str, Verb]:
 VERBS: Mapping[str, Verb] = _table()
 # Verbs that work on each value by itself: all but those that see a list as a whole.
 ELEMENTWISE = VERBS.keys() - {"list_length", "list_slice", "list_pad"}
+# Verbs in which interpreters may differ in the last places, and in the sign of a zero.
+INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
+UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}

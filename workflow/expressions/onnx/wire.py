@@ -217,13 +217,7 @@ def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
     names = [name + OUTPUT_SUFFIX for name in column.tensors]
     values, lengths = made.values, made.lengths
     if column.nullable and made.valid is not None:
-        is_string = column.dtype == "string"
-        code = (
-            graph.table(_null_string(column))
-            if is_string
-            else graph.constant(column.null_code, column.dtype)
-        )
-        values = graph.add("Where", made.valid, values, code)
+        values = _with_nulls(graph, column, values, made.valid)
     shape: tuple[str | int, ...] = ("rows", 1)
     if column.layout == "flat":
         shape = (f"elements of {names[0]}", 1)
@@ -236,3 +230,16 @@ def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
     graph.give(names[0], values, column.dtype, *shape)
     if lengths is not None and column.layout != "fixed":
         graph.give(names[1], lengths, column.nnzs_dtype, "rows", 1)
+
+
+def _with_nulls(graph: Graph, column: WireColumn, values: str, valid: str) -> str:
+    """The values, and the code for null where they are null."""
+    if column.dtype == "string":
+        return graph.add("Where", valid, values, graph.table(_null_string(column)))
+    code = graph.constant(column.null_code, column.dtype)
+    if DTYPES[column.dtype].kind != "float":
+        return graph.add("Where", valid, values, code)
+    # In this order: Where makes 0.0 of the -0.0 that it takes of its first branch. By Xor, since
+    # onnxruntime turns the branches round where there is a Not.
+    absent = graph.add("Xor", valid, graph.constant(True, "bool"))
+    return graph.add("Where", absent, code, values)

@@ -95,19 +95,13 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
 def _wire_columns(
     side: str, schema: Schema, given: Iterable[WireColumn] | None
 ) -> dict[str, WireColumn]:
-    default = {c.name: wire_column(c, c.nullable) for c in schema.columns}
     if given is None:
-        return default
+        return {c.name: wire_column(c, c.nullable) for c in schema.columns}
     described = {column.name: column for column in given}
-    for columns in (default, described):
-        for name in columns:
-            have, want = described.get(name), default.get(name)
-            if (
-                have is None
-                or want is None
-                or (have.dtype, have.is_list) != (want.dtype, want.is_list)
-            ):
-                raise SchemaError(f"Expected the {side} {name!r} as {want}. Received: {have}.")
+    for name in dict.fromkeys([*schema, *described]):
+        have, want = described.get(name), schema.get(name)
+        if have is None or want is None or (have.dtype, have.is_list) != (want.dtype, want.is_list):
+            raise SchemaError(f"Expected the {side} {name!r} as {want}. Received: {have}.")
     return described
 
 

@@ -1,0 +1,103 @@
+"""On both sides of every size at which an interpreter changes its algorithm the answer is the same."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from interpreters import OTHERS, REFERENCE, assert_same
+
+from workflow.expressions.column import Column, Strings
+from workflow.expressions.lookup import MANY_STRINGS, direct_table
+from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.polars_buckets import MANY_BOUNDARIES
+from workflow.expressions.program import Program, build
+from workflow.expressions.tensorflow.lookups import LARGE_VOCABULARY
+from workflow.expressions.text_table import FEW
+from workflow.expressions.tree import Expression, source
+from workflow.expressions.types import Type
+from workflow.schema import ColumnSchema, Schema
+
+ROWS = 600
+FIRST, MISSING = 3, -1
+
+
+@cache
+def texts(count: int) -> list[str]:
+    """Distinct strings of many lengths, the empty one and some of more bytes than letters."""
+    return ["", "é日本", *(f"{n:x}" * (1 + n % 4) + "~" for n in range(count - 2))]
+
+
+def program_of(result: Expression, dtype: str) -> Program:
+    made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
+    return build([(made, result)], Schema([ColumnSchema("a", dtype)]))
+
+
+def assert_answer(program: Program, column: Column, expected: list[int | None]) -> None:
+    """Every interpreter gives the answer that was computed here."""
+    valid = np.array([answer is not None for answer in expected])
+    wanted = Column(np.array([answer or 0 for answer in expected]), valid)
+    for interpreter in (REFERENCE, *OTHERS):
+        received = interpreter.answer(program, {"a": column})
+        assert received is not None, f"{interpreter} cannot run {program.steps[-1].verb}."
+        assert_same(wanted, received["out"], what=interpreter.name)
+
+
+def looked_up(keys: list, values: list) -> list[int | None]:
+    rows = {key: FIRST + row for row, key in enumerate(keys)}
+    return [None if value is None else rows.get(value, MISSING) for value in values]
+
+
+@pytest.mark.parametrize(
+    "count", sorted({MANY_STRINGS, LARGE_VOCABULARY, MANY_STRINGS + 1, LARGE_VOCABULARY + 1})
+)
+def test_vocabularies_of_strings(count: int):
+    keys = texts(count)
+    rng = np.random.default_rng(count)
+    known = [keys[row] for row in rng.integers(0, count, ROWS)]
+    values = [*known, keys[0], keys[1], keys[-1], "unknown", "é", " ", None]
+    column = Column(
+        np.array([value or "" for value in values], object),
+        np.array([value is not None for value in values]),
+    )
+    result = source("a", Type("string")).lookup(Column(Strings.of(keys)), FIRST, MISSING)
+    program, expected = program_of(result, "string"), looked_up(keys, values)
+    assert_answer(program, column, expected)
+    run = NumpyInterpreter(program)
+    for rows in (1, FEW, FEW + 1):  # so few are found one by one
+        part = Column(column.array[:rows], column.valid[:rows])
+        assert run({"a": part})["out"].array.tolist() == expected[:rows]
+
+
+def spread(count: int, span: int) -> np.ndarray:
+    """Distinct whole numbers from 1 to `span` less 1, these two among them."""
+    return np.unique(np.linspace(1, span - 1, count).astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    ("count", "span"),
+    # By address up to 100,000 numbers, or eight for each key; else by hash.
+    [(50, 100_000), (50, 100_001), (13_000, 104_000), (13_000, 104_001)],
+)
+def test_vocabularies_of_integers(count: int, span: int):
+    keys = spread(count, span)
+    by_address = direct_table(keys, FIRST, MISSING) is not None
+    assert by_address == (span in (100_000, 104_000)), "The threshold is another one."
+    rng = np.random.default_rng(span)
+    ends = [int(keys[0]), int(keys[-1]), 0, -1, span, 2**63 - 1, -(2**63)]
+    values = [*rng.choice(keys, ROWS).tolist(), *rng.integers(0, span, ROWS).tolist(), *ends]
+    result = source("a", Type("int64")).lookup(Column(keys), FIRST, MISSING)
+    column = Column(np.array(values), np.arange(len(values)) != 5)
+    expected = looked_up(keys.tolist(), values)
+    expected[5] = None
+    assert_answer(program_of(result, "int64"), column, expected)
+
+
+@pytest.mark.parametrize("count", [MANY_BOUNDARIES, MANY_BOUNDARIES + 1])
+def test_boundaries(count: int):
+    edges = np.linspace(-5, 5, count)
+    values = [*np.linspace(-6, 6, ROWS).tolist(), *edges.tolist(), float("inf"), float("-inf")]
+    result = source("a", Type("float64")).bucketize(Column(edges))
+    expected = [sum(edge <= value for edge in edges.tolist()) for value in values]
+    assert_answer(program_of(result, "float64"), Column(np.array(values)), expected)
