@@ -15,7 +15,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests bench bench-serving bench-peers lock clean
+.PHONY: help env demo test lint types contracts tests bench bench-scaling bench-serving bench-peers lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.loader
 	$(BIN)/python -m benchmarks.loader_fit
 	$(BIN)/python -m benchmarks.training
+
+bench-scaling: env  ## Measure every operator and verb over sizes; what grows faster than its data fails
+	$(BIN)/python -m benchmarks.scaling $(SCALING)
 
 bench-serving: env  ## Measure every runtime on the embedded server
 	$(BIN)/python -m benchmarks.serving

@@ -1,0 +1,93 @@
+"""`make bench-scaling` measures every operator and every verb, and sees what grows too fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks import scaling
+from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
+from workflow import Workflow, ops
+from workflow.expressions.verbs import VERBS
+
+
+def test_every_operator_and_every_verb_is_measured():
+    assert {case.name for case in OPERATORS} == set(ops.__all__)
+    assert {case.name for case in VERB_CASES} == set(VERBS)
+    titles = [case.title for case in (*OPERATORS, *VERB_CASES)]
+    assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("case", [*OPERATORS, *VERB_CASES], ids=lambda case: case.title)
+def test_both_forms_hold_the_same_values(case: Case):
+    for form in case.forms:
+        rows, every = case.rows(form, 40, 7), case.every(form, 7)
+        workflow = Workflow(case.make(7)).fit(every)
+        assert workflow.transform(rows).collect().width > 0
+        if form == "list" and not case.only_lists:
+            flat = case.rows("scalar", 40, 7)
+            for name in case.lists:
+                values = rows[name].explode(empty_as_null=False)
+                assert values.equals(flat[name], null_equal=True)
+
+
+def measured(cpu, *, forms=("scalar",), tables=(1_000,)) -> scaling.Costs:
+    """Costs by a formula of form, table and rows, with a start-up of 0.1 s."""
+    return scaling.Costs(
+        [
+            scaling.Measured(form, table, rows, "fit", 0.1 + cpu(form, table, rows), 0.0, 50.0)
+            for form in forms
+            for table in tables
+            for rows in (10_000, 100_000, 1_000_000)
+        ]
+    )
+
+
+def flags(costs: scaling.Costs) -> list[str]:
+    return [flag for form in costs.forms for flag in scaling.flags_of(costs, "X", form)]
+
+
+def test_what_grows_as_its_rows_is_not_flagged():
+    costs = measured(lambda _form, _table, rows: rows * 1e-6)
+    assert costs.exponent("scalar", 1_000, "fit", "cpu") == pytest.approx(1)
+    assert flags(costs) == []
+
+
+def test_what_grows_faster_than_its_rows_is_flagged():
+    (said,) = flags(measured(lambda _form, _table, rows: rows**1.5 * 1e-8))
+    assert said.startswith("X, scalar, fit, time: exponent in rows 1.4")
+
+
+def test_a_list_that_costs_more_than_its_values_is_flagged():
+    costs = measured(
+        lambda form, _table, rows: rows * (3e-6 if form == "list" else 1e-6),
+        forms=("scalar", "list"),
+    )
+    (said,) = flags(costs)
+    assert said.startswith("X, list, fit, time: list / flat 2.9")
+
+
+def test_a_cost_of_rows_times_entries_is_flagged():
+    costs = measured(lambda _form, table, rows: rows * table * 1e-9, tables=(1_000, 1_000_000))
+    assert any("exponent in entries" in said for said in flags(costs))
+
+
+def test_what_is_within_the_noise_is_not_flagged():
+    assert flags(measured(lambda _form, _table, rows: rows**2 * 1e-15)) == []
+
+
+def test_a_case_that_crashes_ends_the_benchmark():
+    command = [sys.executable, "-m", "benchmarks.scaling", "--only", "Clip", "--gigabytes", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Clip ended with" in done.stderr
+    assert "|" not in done.stdout
+
+
+def test_a_figure_is_a_line_of_json():
+    figure = scaling.Measured("list", 1, 10, "fit", 0.5, 1.0, 2.0)
+    assert scaling.Measured(**json.loads(json.dumps(asdict(figure)))) == figure
