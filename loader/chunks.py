@@ -142,7 +142,8 @@ def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
     counts = ", ".join(f"{count} in {column.name!r}" for column, count in found.items())
     return DamagedError(
         f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
-        "Fill them in the workflow with FillMissing or Categorify.",
+        "Fill them in the workflow, with FillMissing or Categorify, or in a LambdaOp, as in "
+        "(rating > 3).fill_null(False): what is compared with null is null.",
         (piece.path, piece.row_group),
     )
 
