@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any, Protocol
 
 import polars as pl
@@ -13,6 +15,11 @@ from loader.plan import Piece
 from workflow.dtypes import DTYPES
 
 _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
+
+# Files whose footers are kept once they are parsed.
+_SCANS = 64
+# A query of so many rows costs what it reads; one of fewer costs what it takes to plan it.
+_JOINED_ROWS = 16384
 
 
 class ChunkReader(Protocol):
@@ -32,7 +39,9 @@ class ParquetReader:
 
     def __init__(self, layout: Layout, options: Mapping[str, Any]) -> None:
         self._layout = layout
-        self._options = dict(options)
+        # A scan that is used again has the footer that it has parsed.
+        scan = partial(pl.scan_parquet, glob=False, **options)
+        self._scan = lru_cache(_SCANS)(scan)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
         """Decode the pieces.
@@ -40,23 +49,50 @@ class ParquetReader:
         Raises:
             LoaderError: a file that cannot be decoded, or values that do not fit the layout.
         """
+        runs = _neighbours(pieces)
         try:
-            frames = _collect([self._query(piece) for piece in pieces])
+            found = _collect([self._query(run) for run in runs])
         except _UNREADABLE:
             frames = [self._read_alone(piece) for piece in pieces]  # tells which one it is
+        else:
+            pairs = zip(runs, found, strict=True)
+            frames = [frame for run, whole in pairs for frame in _cut(whole, run)]
         for piece, frame in zip(pieces, frames, strict=True):
             check(frame, piece, self._layout)
         return frames
 
     def _read_alone(self, piece: Piece) -> pl.DataFrame:
         try:
-            return _collect([self._query(piece)])[0]
+            return _collect([self._query([piece])])[0]
         except _UNREADABLE as error:
             raise unreadable(piece, error) from error
 
-    def _query(self, piece: Piece) -> pl.LazyFrame:
-        scan = pl.scan_parquet(piece.path, glob=False, **self._options)
-        return scan.slice(piece.start, piece.rows).select(self._layout.names)
+    def _query(self, run: Sequence[Piece]) -> pl.LazyFrame:
+        rows = sum(piece.rows for piece in run)
+        return self._scan(run[0].path).slice(run[0].start, rows).select(self._layout.names)
+
+
+def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces by what one query reads: runs of small ones that follow each other in a file."""
+    runs: list[list[Piece]] = []
+    rows = 0
+    for piece in pieces:
+        before = runs[-1][-1] if runs else None
+        follows = before and (before.path, before.start + before.rows) == (piece.path, piece.start)
+        if follows and rows + piece.rows <= _JOINED_ROWS:
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+            rows = 0
+        rows += piece.rows
+    return runs
+
+
+def _cut(frame: pl.DataFrame, run: Sequence[Piece]) -> list[pl.DataFrame]:
+    if len(run) == 1:
+        return [frame]
+    ends = accumulate(piece.rows for piece in run)
+    return [frame[end - piece.rows : end] for piece, end in zip(run, ends, strict=True)]
 
 
 def _collect(queries: list[pl.LazyFrame]) -> list[pl.DataFrame]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -124,25 +124,29 @@ class UnchangedReader(Generic[T]):
         Raises:
             DamagedError: a file has changed, or what reads finds it damaged.
         """
+        by_file: dict[str, list[Piece]] = {}
         for piece in pieces:
-            size, expected = _size(piece.path), self._sizes[piece.path]
+            by_file.setdefault(piece.path, []).append(piece)
+        for path, own in by_file.items():
+            size, expected = _size(path), self._sizes[path]
             if size is None:
-                raise unreadable(piece, "no such file")
+                raise unreadable(own[0], "no such file")
             if size != expected:
-                raise unreadable(piece, f"{size} bytes where it had {expected}")
-            self._check_pages(piece)
+                raise unreadable(own[0], f"{size} bytes where it had {expected}")
+            self._check_pages(path, {piece.row_group: piece for piece in own})
         return self._reader.read(pieces)
 
-    def _check_pages(self, piece: Piece) -> None:
-        checksums = self._checksums.get(piece.path)
+    def _check_pages(self, path: str, pieces: Mapping[int, Piece]) -> None:
+        checksums = self._checksums.get(path)
         if checksums is None:
             return
         try:
-            found = checksums.damaged([piece.row_group], self._columns)
+            found = checksums.damaged(pieces, self._columns)
         except OSError as error:
-            raise unreadable(piece, error) from error
+            raise unreadable(next(iter(pieces.values())), error) from error
         if found is not None:
-            raise unreadable(piece, f"other bytes than were written in column {found[1]!r}")
+            group, column = found
+            raise unreadable(pieces[group], f"other bytes than were written in column {column!r}")
 
 
 def _size(path: str) -> int | None:

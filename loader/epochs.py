@@ -32,6 +32,9 @@ from loader.prefetch import Prefetcher, Wait, wait_without_limit
 from loader.process import expect_process
 from loader.stream import Stream
 
+# Rows that are worth a read of their own.
+_LEAST_ROWS = 16384
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -152,7 +155,7 @@ class Epochs:
         chunks = epoch_chunks(self._pieces, settings.parts_per_chunk, settings.max_rows, seed)
         chunks = share_of(rest_of(chunks, position.legs, batch_size), settings.share)
         chunks = take_rows(chunks, position.batch * batch_size, self._total)
-        groups = _read_groups(chunks, settings.max_rows, source.chunks_per_read)
+        groups = _read_groups(chunks, settings, source.chunks_per_read)
         return Prefetcher(lambda: source.blocks(groups, batch_size, seed), wait=self._wait)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
@@ -229,15 +232,23 @@ class Epochs:
         return zlib.crc32(json.dumps(facts).encode())
 
 
-def _read_groups(chunks: Sequence[Chunk], max_rows: int, most: int) -> list[list[Chunk]]:
-    """Chunks by what is read at once: less at first, for there is who waits for it."""
+def _read_groups(chunks: Sequence[Chunk], settings: Settings, most: int) -> list[list[Chunk]]:
+    """Group chunks into reads. The first read is small, so that the first batch arrives early.
+
+    Chunks of few rows are read together, for a read costs as much however little it reads.
+    """
     groups: list[list[Chunk]] = []
+    rows = 0
     for chunk in chunks:
-        last = groups[-1] if groups else []
-        rows = sum(other.rows for other in last) + chunk.rows
-        limit = most if len(groups) > 1 else min(most, 2)
-        if last and len(last) < limit and rows <= max_rows:
-            last.append(chunk)
+        first = len(groups) < 2
+        limit = min(most, 2) if first else most
+        # Nothing can be done with less than a batch.
+        least = settings.batch_size if first else max(settings.batch_size, _LEAST_ROWS)
+        joins = groups and (len(groups[-1]) < limit or rows < least)
+        if joins and rows + chunk.rows <= settings.max_rows:
+            groups[-1].append(chunk)
         else:
             groups.append([chunk])
+            rows = 0
+        rows += chunk.rows
     return groups

@@ -216,13 +216,14 @@ def _read_footer(file: DataFile) -> tuple[Any, pa.Schema, Checksums | None]:
 
 
 def _types_of(file: str, schema: Any, columns: Sequence[str]) -> dict[str, ColumnType]:
-    missing = [name for name in columns if name not in schema.names]
+    have = dict(zip(schema.names, schema.types, strict=True))
+    missing = [name for name in columns if name not in have]
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {file}. "
-            f"Received: the columns {', '.join(schema.names[:50])}."
+            f"Received: the columns {', '.join([*have][:50])}."
         )
-    return {name: _column_type(file, name, schema.field(name).type) for name in columns}
+    return {name: _column_type(file, name, have[name]) for name in columns}
 
 
 def _column_type(file: str, name: str, arrow_type: Any) -> ColumnType:

@@ -11,6 +11,7 @@ import polars as pl
 
 from loader.batches import Array, Block, Dense, Ragged
 from loader.chunks import ChunkReader, elements_of, lengths_of
+from loader.errors import LoaderError
 from loader.layout import BatchColumn, Layout
 from loader.plan import Chunk
 from loader.prefetch import Prefetcher
@@ -49,15 +50,28 @@ class HostBlocks:
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
     ) -> Generator[tuple[pl.DataFrame, pl.DataFrame]]:
         """The rows of each chunk: those that fill up the batch begun before it, and the rest."""
-        read = functools.partial(map, self._read, groups)
+        read = functools.partial(self._reads, groups)
         with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
             rows = 0
-            for group, frames in zip(groups, reads, strict=True):
+            for group, frames in reads:
                 for chunk, order in zip(group, _row_orders(group, seed), strict=True):
                     missing = min(-rows % batch_size, chunk.wanted)
                     rows += chunk.wanted
                     # Without a name, which would hold it while the next group is read.
                     yield _split([frames.pop(0) for _ in chunk.pieces], chunk, missing, order)
+
+    def _reads(
+        self, groups: Iterable[Sequence[Chunk]]
+    ) -> Iterator[tuple[Sequence[Chunk], list[pl.DataFrame]]]:
+        """Chunks with their pieces' frames; before an error, those that can be read."""
+        for group in groups:
+            try:
+                frames = self._read(group)
+            except LoaderError:
+                yield from (([chunk], self._read([chunk])) for chunk in group)
+            else:
+                yield group, frames
+                del frames
 
     def _read(self, group: Sequence[Chunk]) -> list[pl.DataFrame]:
         return self._reader.read([piece for chunk in group for piece in chunk.pieces])
@@ -66,20 +80,22 @@ class HostBlocks:
         self, parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], batch_size: int
     ) -> Iterator[Block]:
         """Blocks of whole batches; the last one may end with a short batch."""
-        carry = pl.DataFrame()
+        carry: list[pl.DataFrame] = []
+        rows = 0
         for head, body in parts:
             if len(head):
-                carry = pl.concat([carry, head], rechunk=True)
-                if len(carry) < batch_size:
+                carry.append(head)
+                rows += len(head)
+                if rows < batch_size:
                     continue
-                yield make_block(carry, self._layout)
+                yield make_block(pl.concat(carry, rechunk=True), self._layout)
             whole = len(body) // batch_size * batch_size
             if whole:
                 yield make_block(body[:whole], self._layout)
-            carry = body[whole:]
+            carry, rows = [body[whole:]], len(body) - whole
             del head, body
-        if len(carry):
-            yield make_block(carry, self._layout)
+        if rows:
+            yield make_block(pl.concat(carry, rechunk=True), self._layout)
 
 
 def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequence[pl.Series | None]:

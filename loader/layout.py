@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,8 +113,8 @@ def _checked(names: Names) -> Names:
             "Expected names of the features: cat_names, cont_names, or a schema that tags columns "
             "as categorical or continuous. Received: none of them."
         )
-    everything = names.features + names.labels
-    twice = {name for name in everything if everything.count(name) > 1}
+    counts = Counter(names.features + names.labels)
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise LoaderError(
             "Expected each column once among cat_names, cont_names and label_names. "

@@ -19,9 +19,9 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import accumulate, chain
 from operator import eq
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -75,15 +75,12 @@ class Checksums:
         Raises:
             OSError: the file cannot be read.
         """
-        wanted = tuple(columns)
-        # A column of lists or structs has the chunks of its leaves: `tags.list.element`.
-        below = tuple(f"{name}." for name in wanted)
+        wanted = set(columns)
         places = [
             (group, number)
             for group in groups
             for number, chunk in enumerate(self._chunks[group])
-            if (group, number) not in self._sound
-            and (chunk.column in wanted or chunk.column.startswith(below))
+            if (group, number) not in self._sound and not wanted.isdisjoint(_above(chunk.column))
         ]
         if not places:
             return None
@@ -178,6 +175,11 @@ def _place(column: Any) -> Chunk:
     if column.has_dictionary_page:
         start = min(start, column.dictionary_page_offset)
     return Chunk(column.path_in_schema, start, column.total_compressed_size, 0)
+
+
+def _above(leaf: str) -> Iterator[str]:
+    """The columns that a leaf may be of, `tags` of `tags.list.element`, and itself."""
+    return accumulate(leaf.split("."), "{}.{}".format)
 
 
 _buffers = threading.local()

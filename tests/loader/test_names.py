@@ -1,9 +1,11 @@
 """Which columns a loader takes: as named, as tagged, or as feature columns say."""
 
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
+from loader.files import ColumnType, _types_of
 from workflow.dataset import DataFile, Manifest
 from workflow.schema import ColumnSchema, Schema, Tags
 
@@ -117,3 +119,24 @@ def test_feature_columns_and_names_together(folder):
     price = tf.feature_column.numeric_column("price")
     with pytest.raises(LoaderError, match="either feature_columns or cat_names"):
         KerasSequenceLoader(folder, 10, ["rating"], [price], cat_names=["userId"])
+
+
+def test_the_names_of_a_file_are_listed_as_often_however_many_columns_are_wanted():
+    class Arrow:
+        """The schema of a file, which makes a new list whenever it is asked for its names."""
+
+        types = (pa.int64(),) * 300
+        asked = 0
+
+        @property
+        def names(self):
+            self.asked += 1
+            return [f"c{number}" for number in range(300)]
+
+    asked = []
+    for columns in (["c1"], [f"c{number}" for number in range(300)]):
+        schema = Arrow()
+        types = _types_of("a.parquet", schema, columns)
+        assert types == dict.fromkeys(columns, ColumnType("int64"))
+        asked.append(schema.asked)
+    assert asked[0] == asked[1]
