@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from loader.arguments import check_choices, check_counts, make_seed, make_share, rows_in_buffer
@@ -161,6 +161,7 @@ class KerasSequenceLoader(EpochDataset):
             transport = SparseTransport(where.transport, layout)
         pieces = split_row_groups(source.row_groups, settings.max_rows)
         epochs = Epochs(pieces, where.source, settings, source.skipped, where.wait)
+        self._own_pass: Iterator[Any] | None = None
         super().__init__(epochs, transport, where.name)
 
     @property
@@ -178,7 +179,25 @@ class KerasSequenceLoader(EpochDataset):
 
         A `with` block does so at its end. Dropping an iterator ends its reading as well.
         """
+        self._own_pass = None
         self._epochs.close()
+
+    def __next__(self) -> Any:
+        """The next batch of the loader's own pass, as `next(loader)`.
+
+        The first call begins an epoch, as does the first after `close()` and after an epoch's end,
+        which is a `StopIteration`. `iter(loader)` has nothing to do with it.
+
+        Example:
+            >>> x, y = next(train)  # doctest: +SKIP
+        """
+        if self._own_pass is None:
+            self._own_pass = iter(self)
+        try:
+            return next(self._own_pass)
+        except StopIteration:
+            self._own_pass = None
+            raise
 
     def __enter__(self) -> Self:
         return self

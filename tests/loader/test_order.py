@@ -158,3 +158,22 @@ def test_close_ends_what_is_being_read(make, users):
         assert users([next(batches)]) == list(range(10))
     assert users(batches) == []
     assert users(loader) == list(range(1000)), "a closed loader begins the next epoch"
+
+
+def test_next_walks_through_one_epoch_after_another(make, users):
+    loader, other = make(seed=3), make(seed=3)
+    for _ in range(2):
+        taken = [next(loader) for _ in range(len(loader))]
+        assert users(taken) == users(other)
+        with pytest.raises(StopIteration):
+            next(loader)
+
+
+def test_close_lets_next_begin_an_epoch(make, users):
+    loader = make(batch_size=10, shuffle=False)
+    assert users([next(loader), next(loader)]) == list(range(20))
+    # An iterator has a place of its own.
+    assert users([next(iter(loader))]) == list(range(10))
+    assert users([next(loader)]) == list(range(20, 30))
+    loader.close()
+    assert users([next(loader)]) == list(range(10))
