@@ -6,7 +6,7 @@ Keras reads an id beyond a table as an error on a CPU and as zeros on a GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -48,11 +48,17 @@ def expect_room(network: Any, features: Features) -> None:
         ExportError: a table is too small.
     """
     counts = id_counts(features)
-    for layer, column, rows in _tables(network):
+    for layer, own, rows in _tables(network):
+        column = _column_of(own, network.columns)
         if rows < counts.get(column, 0):
             raise ExportError(
                 too_small(column, counts[column], f"layer {layer!r} with {rows} rows")
             )
+
+
+def _column_of(own: str, columns: Mapping[str, str]) -> str:
+    """The workflow's column of one that a network knows by its own name."""
+    return columns.get(own) or columns.get(own + VALUES, own).removesuffix(VALUES)
 
 
 def too_small(column: str, count: int, received: str) -> str:

@@ -106,7 +106,8 @@ def export_tensorflow_ensemble(
     _expect_known_arguments(nvtabular_backend, cats, conts)
     _expect_types(workflow, model_path, label_columns, sparse_max, serving)
     options = serving or ServingOptions()
-    network = _checked(model)
+    network = _checked(model, options)
+    options = replace(options, columns=network.columns)
     plan = _plan(network, workflow, name, label_columns, sparse_max, version, options)
     expect_room(network, plan.features)
     answers = OfflineAnswers(workflow, plan.features, network)
@@ -146,9 +147,9 @@ def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, servin
             raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
 
 
-def _checked(model: Any) -> Network:
+def _checked(model: Any, options: ServingOptions) -> Network:
     try:
-        return as_network(model)
+        return as_network(model, options.columns)
     except TrainingError as error:
         raise ExportError(str(error)) from error
 

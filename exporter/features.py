@@ -152,7 +152,8 @@ def _wanted_columns(
             + (
                 "Give the inputs names: keras.Input(..., name=...)."
                 if _are_made_up(missing)
-                else "Name the inputs after its columns, or let it make them."
+                else "Name the inputs after its columns, say which columns feed them, "
+                "ServingOptions(columns={input: column}), or let it make them."
             )
         )
     return list(columns.values())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from exporter.errors import ExportError
+from exporter.named_inputs import name_inputs
 from exporter.servable import expect_servable, traced
 from training.errors import TrainingError
 from training.saved_model import network_function, network_state
@@ -28,12 +31,14 @@ class Network(Protocol):
     """What an export needs of a network.
 
     Attributes:
-        signature: its named inputs and outputs.
+        signature: its named inputs and outputs; inputs under the names of the columns.
         function: a concrete function of that signature.
+        columns: its own name for each input that is served under another, and that one.
     """
 
     signature: ModelSignature
     function: Any
+    columns: Mapping[str, str]
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name, in inference mode. Can be traced."""
@@ -45,14 +50,20 @@ class Network(Protocol):
 class KerasNetwork:
     """A Keras model that is in memory.
 
+    Args:
+        model: the model.
+        columns: as `name_inputs` takes it.
+
     Raises:
         TrainingError: its inputs or outputs cannot be served under names.
         ExportError: what it computes is not what it says, or cannot leave this process.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, columns: Mapping[str, str]) -> None:
         self.model = model
-        self.signature = model_signature(model)
+        inputs = getattr(model, "inputs", None) or ()
+        self.columns: Mapping[str, str] = name_inputs([t.name for t in inputs], columns)
+        self.signature = model_signature(model, self.columns)
         self._function = network_function(model, self.signature)
         self.function = traced(self._function, self.signature)
 
@@ -68,8 +79,8 @@ class KerasNetwork:
 class SavedNetwork:
     """A SavedModel that lies on disk, whatever wrote it.
 
-    It is no Keras model any more, but has what a proof of parity needs of one: `inputs`, `input`
-    and `predict_on_batch`.
+    It is no Keras model any more, but has what a proof of parity needs of one, by its own names:
+    `inputs`, `input` and `predict_on_batch`.
 
     Args:
         path: its folder.
@@ -91,19 +102,27 @@ class SavedNetwork:
                 f"Expected the signature {SIGNATURE!r} in {path}. "
                 f"Received: {', '.join(signatures) or 'none'}. Save the model with that one."
             )
-        self.function = signatures[SIGNATURE]
-        expect_servable(self.function)
-        given = self.function.structured_input_signature[1]
-        made = self.function.structured_outputs
-        self.signature = ModelSignature(
-            tuple(_spec("input", name, spec) for name, spec in given.items()),
-            tuple(_spec("output", name, spec) for name, spec in made.items()),
-        )
+        self._own = self.function = signatures[SIGNATURE]
+        expect_servable(self._own)
+        self.columns: Mapping[str, str] = {}
+        given = self._own.structured_input_signature[1]
+        made = self._own.structured_outputs
+        self.inputs = tuple(_spec("input", name, spec) for name, spec in given.items())
+        outputs = tuple(_spec("output", name, spec) for name, spec in made.items())
+        self.signature = ModelSignature(self.inputs, outputs)
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """Its inputs, each with name and shape."""
-        return self.signature.inputs
+    def renamed(self, columns: Mapping[str, str]) -> SavedNetwork:
+        """The same network, its signature's inputs under the names of the workflow's columns.
+
+        Raises:
+            ExportError: as `name_inputs`.
+        """
+        other = copy(self)
+        other.columns = name_inputs([spec.name for spec in self.inputs], columns)
+        inputs = (replace(s, name=other.columns.get(s.name, s.name)) for s in self.inputs)
+        other.signature = replace(self.signature, inputs=tuple(inputs))
+        other.function = traced(other.call, other.signature)
+        return other
 
     @cached_property
     def input(self) -> dict[str, TensorSpec]:
@@ -116,11 +135,12 @@ class SavedNetwork:
             name: tf.constant(np.asarray(tensors[name]).astype(DTYPES[spec.dtype].numpy))
             for name, spec in self.input.items()
         }
-        return {name: tensor.numpy() for name, tensor in self.call(**given).items()}
+        return {name: tensor.numpy() for name, tensor in self._own(**given).items()}
 
     def call(self, **tensors: Any) -> dict[str, Any]:
         """The outputs, by name."""
-        return dict(self.function(**{name: tensors[name] for name in self.input}))
+        names = {name: self.columns.get(name, name) for name in self.input}
+        return dict(self._own(**{name: tensors[column] for name, column in names.items()}))
 
     def state(self) -> Any:
         """What was loaded."""
@@ -144,16 +164,23 @@ def _spec(side: str, name: str, tensor: Any) -> TensorSpec:
     return TensorSpec(name, tensor.dtype.name, shape)
 
 
-def as_network(model: Any) -> Network:
+def as_network(model: Any, columns: Mapping[str, str] | None = None) -> Network:
     """A network of what a user has: a Keras model, or the path of a model.
 
+    Args:
+        model: either.
+        columns: as `name_inputs` takes it.
+
     Raises:
-        ExportError: there is no model at the path, or a SavedModel that cannot be served.
+        ExportError: there is no model at the path, a SavedModel that cannot be served, or columns
+            for inputs that it has not.
         TrainingError: a Keras model that cannot be served.
     """
     if isinstance(model, str | os.PathLike):
         model = load_network(Path(model))
-    return model if isinstance(model, SavedNetwork) else KerasNetwork(model)
+    if isinstance(model, SavedNetwork):
+        return model.renamed(columns) if columns else model
+    return KerasNetwork(model, columns or {})
 
 
 def load_network(path: Path) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -44,6 +44,10 @@ class ServingOptions:
             GPU where the server has one.
         preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
             CPU, in Python one process each.
+        columns: input of the network -> column of the workflow that feeds it, where their names
+            differ or the input's is none for a SavedModel (`name-cat`); for a list
+            `{"tags": "genres"}` or each half by itself. In the repository the input has the
+            column's name.
         pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
             tensors, which is faster. Without it each has a tensor of its own name and dtype, so that
             others can stand in for either step.
@@ -78,6 +82,7 @@ class ServingOptions:
     network_instances: int = 1
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
+    columns: Mapping[str, str] = field(default_factory=dict)
     pack: bool = True
     response_cache: bool = False
     warm_up: bool = True
@@ -99,6 +104,13 @@ class ServingOptions:
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
+        if not isinstance(self.columns, Mapping) or not all(
+            isinstance(name, str) for pair in self.columns.items() for name in pair
+        ):
+            raise ExportError(
+                "Expected columns as a dictionary of input of the network -> column of the workflow. "
+                f"Received: {self.columns!r}."
+            )
         for contradiction in _contradictions(self):
             raise ExportError(contradiction)
 

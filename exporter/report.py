@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CACHE_FLAG = "--cache-config=local,size=67108864"
 # What an option says where it sets nothing.
 _UNSET = {
+    "columns": "by name",
     "max_queue_size": "any",
     "queue_timeout_us": "none",
     "keep_versions": "all",
@@ -135,6 +136,8 @@ def _word(options: ServingOptions, name: str) -> str:
     value = getattr(options, name)
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{column} as {name}" for name, column in value.items())
     return str(value) if value else _UNSET.get(name, "0")
 
 

@@ -55,6 +55,8 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
     }
     if preprocessing:
         parameters["preprocessing"] = preprocessing
+    if pipeline.options.columns:
+        parameters["network_columns"] = json.dumps(dict(pipeline.options.columns))
     if pipeline.options.limits:
         parameters["limits"] = json.dumps(pipeline.options.limits)
     return parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,8 @@ class Contract:
         output_suffix: what the names of the output tensors have behind those of the columns.
         packing: the packed output tensors by name.
         row_limit: the rows that the preprocessing takes at most, where a limit was set; else 0.
+        network_columns: the network's own name for each input that is served under another, and
+            that one.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -50,6 +52,7 @@ class Contract:
     output_suffix: str = ""
     packing: Packing = field(default_factory=dict)
     row_limit: int = 0
+    network_columns: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def plain_groups(self) -> tuple[Group, ...]:
@@ -103,6 +106,10 @@ def read_contract(config: Any) -> Contract:
         )
         labels = tuple(json.loads(parameters.get("label_columns", "[]")))
         packing = parse_packing(parameters.get("packing", "{}"))
+        network_columns = {
+            str(name): str(column)
+            for name, column in json.loads(parameters.get("network_columns", "{}")).items()
+        }
         row_limit = int(json.loads(parameters.get("limits", "{}")).get("max_rows", 0))
     except (ValueError, TypeError, AttributeError) as error:
         raise ClientError(
@@ -125,6 +132,7 @@ def read_contract(config: Any) -> Contract:
         parameters.get("output_suffix", ""),
         packing,
         row_limit,
+        network_columns,
     )
 
 

@@ -59,14 +59,16 @@ def check_parity(
     model = _network(model)
     contract = client.contract
     frame = _raw_rows(rows, [column.name for column in contract.inputs])
-    features = _features_of(model, workflow)
+    names_served = contract.network_columns
+    features = _features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
     answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
     names = [column.name for column in contract.outputs]
     expected = [
-        _call(model, {n: to_column(offline[n][part]) for n in features}, names) for part in batches
+        _call(model, {n: to_column(offline[n][part]) for n in features}, names, names_served)
+        for part in batches
     ]
     for name in names:
         here, there = (
@@ -110,10 +112,10 @@ def _network(model: Any) -> Any:
     return model
 
 
-def _features_of(model: Any, workflow: Workflow) -> list[str]:
+def _features_of(model: Any, workflow: Workflow, served: Mapping[str, str]) -> list[str]:
     """The workflow's columns that a network takes."""
     made = workflow.output_schema
-    names = [tensor.name for tensor in model.inputs]
+    names = [served.get(tensor.name, tensor.name) for tensor in model.inputs]
     return [
         *dict.fromkeys(n if n in made else n.removesuffix(VALUES).removesuffix(NNZS) for n in names)
     ]
@@ -155,10 +157,12 @@ def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> 
     return workflow.transform(full).select(features).collect()
 
 
-def _call(model: Any, columns: Mapping[str, Column], names: list[str]) -> dict[str, Array]:
+def _call(
+    model: Any, columns: Mapping[str, Column], names: list[str], served: Mapping[str, str]
+) -> dict[str, Array]:
     """The network's answer, by the names that it has on the server."""
     tensors: dict[str, Array] = {}
-    widths = {tensor.name: tensor.shape[1] for tensor in model.inputs}
+    widths = {served.get(t.name, t.name): t.shape[1] for t in model.inputs}
     for name, column in columns.items():
         if column.lengths is not None and name in widths:
             dtype = column.array.dtype.name
@@ -168,6 +172,7 @@ def _call(model: Any, columns: Mapping[str, Column], names: list[str]) -> dict[s
         else:
             tensors[name + VALUES] = column.array.reshape(-1, 1)
             tensors[name + NNZS] = column.lengths.reshape(-1, 1)
+    tensors |= {name: tensors[column] for name, column in served.items()}
     # A sequential model that was never called has no `input`; then it takes one tensor.
     structure = getattr(model, "input", model.inputs[0])
     answer = model.predict_on_batch(_fill(structure, tensors))

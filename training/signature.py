@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class ModelSignature:
         return f"{inputs} -> {outputs}"
 
 
-def model_signature(model: keras.Model) -> ModelSignature:
+def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) -> ModelSignature:
     """Reads the signature off a model; nothing is written or changed.
 
     Inputs carry the names of the model's `keras.Input`s. Outputs carry the keys of a dictionary
@@ -73,6 +74,7 @@ def model_signature(model: keras.Model) -> ModelSignature:
     Args:
         model: a functional or a built sequential model. A subclassed model becomes one by
             `keras.Model(inputs, subclassed(inputs))`.
+        names: other names for some of the inputs.
 
     Raises:
         TrainingError: a model without declared inputs, and any input or output that could not
@@ -88,10 +90,13 @@ def model_signature(model: keras.Model) -> ModelSignature:
             f"have names. Received: {model!r} of {type(model).__name__}. Wrap it: "
             "keras.Model(inputs, model(inputs)) with inputs made by keras.Input(name=...)."
         )
-    names = _output_names(model)
-    inputs = tuple(_spec("input", tensor, tensor.name) for tensor in model.inputs)
+    renamed = names or {}
+    inputs = tuple(
+        _spec("input", tensor, renamed.get(tensor.name, tensor.name)) for tensor in model.inputs
+    )
     outputs = tuple(
-        _spec("output", tensor, name) for tensor, name in zip(model.outputs, names, strict=True)
+        _spec("output", tensor, name)
+        for tensor, name in zip(model.outputs, _output_names(model), strict=True)
     )
     for side, specs in (("inputs", inputs), ("outputs", outputs)):
         _check_distinct(side, [spec.name for spec in specs])
@@ -161,7 +166,13 @@ def _check_name(side: str, name: str) -> None:
         allowed = "letters, digits, _, - and ."
     raise TrainingError(
         f"Expected the name of an {side} of {allowed}, since TensorFlow or Triton would refuse "
-        f"or change another. Received: {name!r}. Rename it in the model."
+        f"or change another. Received: {name!r}. Rename it in the model"
+        + (
+            f"; or export with ServingOptions(columns={{{name!r}: <column of the workflow>}}), of "
+            "which ops.Rename can make a name of that form."
+            if side == "input"
+            else "."
+        )
     )
 
 

@@ -87,5 +87,7 @@ def test_a_sequential_model_that_was_never_called():
     model = keras.Sequential(
         [keras.Input((1,), name="a"), keras.layers.Rescaling(2.0, name="twice")]
     )
-    answer = _call(model, {"a": Column(np.array([1.0, 2.0], np.float32), None, None)}, ["twice"])
+    answer = _call(
+        model, {"a": Column(np.array([1.0, 2.0], np.float32), None, None)}, ["twice"], {}
+    )
     assert answer["twice"].tolist() == [[2.0], [4.0]]
