@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -38,8 +38,7 @@ def _among_strings(value: pl.Expr, step: Step) -> pl.Expr:
     """
     keys = to_series(step.parameters["keys"])
     seed, hashes = _hashes(keys)
-    row = _row(value.hash(seed).reinterpret(signed=True), cuckoo_table(hashes))
-    return _position(row, pl.lit(keys).gather(row) == value, step)
+    return _by_hash(value, lambda v: v.hash(seed).reinterpret(signed=True), hashes, keys, step)
 
 
 def _hashes(keys: pl.Series) -> tuple[int, Array]:
@@ -63,22 +62,43 @@ def _among_integers(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
     # A value that the keys' dtype does not hold becomes null, which is no hit.
     value = value.cast(polars_dtype(keys.dtype.name), strict=False)
     value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
-    table = cuckoo_table(as_int64(keys))
-    row = _row(value, table)
-    return _position(row, pl.lit(pl.Series(table.keys)).gather(row) == value, step)
+    bits = as_int64(keys)
+    return _by_hash(value, lambda v: v, bits, pl.Series(bits), step)
 
 
-def _row(value: pl.Expr, table: CuckooTable) -> pl.Expr:
-    """The one row of the table that can have the value as its key."""
+def _by_hash(
+    value: pl.Expr,
+    hash_of: Callable[[pl.Expr], pl.Expr],
+    hashes: Array,
+    keys: pl.Series,
+    step: Step,
+) -> pl.Expr:
+    """The position of a value among the keys, of which one at most can be where its hash leads to.
+
+    In columns of a frame of its own: as one expression Polars would compute hash and row for each
+    place where they are named.
+    """
+    table = cuckoo_table(hashes)
+    columns = {"hash": hash_of(pl.col("value")), "row": _row(pl.col("hash"), table)}
+    hit = pl.lit(keys).gather(pl.col("row")) == pl.col("value")
+    position = pl.col("row").cast(pl.Int64) + step.parameters["first"]
+    found = pl.when(hit).then(position).otherwise(pl.lit(step.parameters["missing"], pl.Int64))
+
+    def run(values: pl.Series) -> pl.Series:
+        frame = values.alias("value").to_frame().lazy()
+        for name, column in columns.items():
+            frame = frame.with_columns(column.alias(name))
+        return frame.select(found.alias(values.name)).collect(engine="in-memory").to_series()
+
+    return value.map_batches(run, return_dtype=pl.Int64, is_elementwise=True)
+
+
+def _row(hashed: pl.Expr, table: CuckooTable) -> pl.Expr:
+    """The one row of the table that can have a hash."""
     known, rows = pl.lit(pl.Series(table.keys)), pl.lit(pl.Series(table.rows))
-    one, two = (value * m // (1 << table.shift) + table.offset for m in table.multipliers)
+    one, two = (hashed * m // (1 << table.shift) + table.offset for m in table.multipliers)
     row = rows.gather(one)
-    return pl.when(known.gather(row) == value).then(row).otherwise(rows.gather(two))
-
-
-def _position(row: pl.Expr, hit: pl.Expr, step: Step) -> pl.Expr:
-    position = row.cast(pl.Int64) + step.parameters["first"]
-    return pl.when(hit).then(position).otherwise(pl.lit(step.parameters["missing"], pl.Int64))
+    return pl.when(known.gather(row) == hashed).then(row).otherwise(rows.gather(two))
 
 
 def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
