@@ -1,9 +1,10 @@
-"""Ratings in the shape of MovieLens, small enough to check by hand."""
+"""Ratings in the shape of MovieLens, small enough to check by hand, and a process to kill."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
+from killed_at import Process
 
 from workflow import Workflow, ops
 
@@ -25,3 +26,13 @@ def fitted(ratings: pl.DataFrame) -> Workflow:
     ids = ["userId", "genres"] >> ops.Categorify()
     label = ["rating"] >> ops.FillMissing(0) >> ops.LambdaOp(lambda rating: rating > 3)
     return Workflow(ids + label).fit(ratings)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """A process that is killed at a step of what it is asked to do, and a folder of its own."""
+    root = tmp_path_factory.mktemp("killed")
+    process = Process(root)
+    process.root = root
+    yield process
+    process.close()

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from killed_at import Process
 
 from loader import KerasSequenceLoader, LoaderError
 from workflow import Workflow, WorkflowError, ops
@@ -20,15 +19,6 @@ from workflow import Workflow, WorkflowError, ops
 ROWS = 250
 # More than any of the runs takes; a walk through the steps ends where none is struck.
 MOST_STEPS = 300
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    root = tmp_path_factory.mktemp("killed")
-    process = Process(root)
-    process.root = root
-    yield process
-    process.close()
 
 
 @pytest.fixture

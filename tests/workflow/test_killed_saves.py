@@ -10,21 +10,11 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from killed_at import Process
 
 from workflow import Workflow, WorkflowError, WorkflowFormatError, ops
 
 # More than a save takes; a walk through the steps ends where none is struck.
 MOST_STEPS = 100
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    root = tmp_path_factory.mktemp("killed")
-    process = Process(root)
-    process.root = root
-    yield process
-    process.close()
 
 
 def fitted(*values):
