@@ -62,7 +62,7 @@ def _column_of(own: str, columns: Mapping[str, str]) -> str:
 
 
 def too_small(column: str, count: int, received: str) -> str:
-    """What is said of a table that has no row for some of a column's ids."""
+    """The error text for a table that has no row for some of a column's ids."""
     return (
         f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
         f"Received: {received}. Take its input_dim from workflow.get_embedding_sizes, as "

@@ -1,4 +1,4 @@
-"""What a workflow and a network answer here, to hold to it what an export wrote."""
+"""Answers of the workflow and the network in this process, with which written models are compared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Offline:
-    """What golden rows are answered with here.
+    """The answers to golden rows in this process.
 
     Attributes:
         golden: the rows, without those that are refused here.

@@ -32,7 +32,7 @@ class UnprovenError(ExportError):
 
 @dataclass(frozen=True)
 class Proof:
-    """What an export was proven with.
+    """The rows and models that an export was proven with.
 
     Attributes:
         rows: the names of the golden rows.

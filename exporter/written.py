@@ -67,7 +67,7 @@ class WrittenModels:
 
 
 def contract_of(spec: ModelSpec) -> Contract:
-    """What a model takes and gives, as its config says."""
+    """The tensors that a model takes and gives, as its config says."""
     return read_contract(parse_config(config_text(spec)))
 
 
