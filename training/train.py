@@ -111,12 +111,18 @@ def train(
     check_count("epochs", epochs)
     if steps_per_execution is not None:
         check_count("steps_per_execution", steps_per_execution)
-    metrics = check_names(optimizer, loss, metrics, len(getattr(model, "outputs", None) or [0]))
+    outputs = len(getattr(model, "outputs", None) or [0])
+    metrics = check_names(optimizer, loss, metrics, outputs)
     check_data(model, train_data, "train_data")
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
     if split is None:
-        split = precision != "float32" or is_splittable(model)
+        split = outputs == 1 and (precision != "float32" or is_splittable(model))
+    if split and outputs > 1:
+        raise TrainingError(
+            "Expected a model with one output to split the step and count metrics. "
+            f"Received: {outputs}. Use split=False, or compile_model and model.fit without metrics."
+        )
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     saver = _saver(checkpoint, train_data)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)

@@ -47,7 +47,8 @@ def test_options_that_do_nothing_are_not_told(export):
     assert steps["max_queue_delay_us"] == "0"
     alone = export(name="alone", serving=ServingOptions(runtime="fused_onnx", warm_up=False))
     assert "preprocess_instances" not in alone.to_html() + str(alone)
-    idle = {"preprocess_instances", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"}
+    queue = {"max_queue_delay_us", "max_queue_size", "queue_timeout_us"}
+    idle = queue | {"preprocess_instances", "pack"}
     assert steps.keys() - alone.settings.keys() == idle | {"golden_rows"}
 
 

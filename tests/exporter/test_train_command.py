@@ -144,8 +144,8 @@ def test_ids_out_of_range_are_found():
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
         ("--learning-rate 0", "Expected a learning rate above 0."),
         ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
-        ("--loss hinge_los", "Did you mean hinge"),
-        ("--metric acu", "Did you mean acc"),
+        ("--loss hinge_los", "Did you mean 'hinge'"),
+        ("--metric acu", "Did you mean 'a"),
         ("--label nope", "Expected the column 'nope'"),
     ],
 )

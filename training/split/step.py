@@ -185,11 +185,6 @@ def cut_for_training(model: keras.Model) -> Cut:
         TrainingError: the model cannot be cut, or its step not be split.
     """
     parts = cut(model)
-    if len(model.outputs) > 1:
-        raise TrainingError(
-            "Expected a model with one output to split the step. "
-            f"Received: {len(model.outputs)}. Use split=False."
-        )
     regularized = [
         variable.path
         for variable in parts.lookup.trainable_variables
