@@ -135,7 +135,7 @@ FEEDS = {
 @pytest.mark.parametrize("case", FEEDS)
 def test_a_converted_network_answers_as_keras(case, tmp_path):
     make, feed = FEEDS[case]
-    network = KerasNetwork(make())
+    network = KerasNetwork(make(), {})
     network_to_onnx(network).write(tmp_path)
     feed = {s.name: np.array(feed[s.name], s.dtype) for s in network.signature.inputs}
     session = onnxruntime.InferenceSession(
