@@ -118,14 +118,6 @@ def test_lists_of_grouped_rows_are_computed_and_learnt_from(tmp_path):
     assert_frame_equal(pl.read_parquet(made), cpu)
 
 
-def test_a_window_over_hashes_of_strings_is_refused_and_says_what_does(tmp_path):
-    frame = pl.DataFrame({"user": ["a", "b", "a"], "time": [1, 2, 3]})
-    users = ["user"] >> ops.HashBucket(50)
-    workflow = Workflow(["time"] >> ops.DifferenceLag(users)).fit(frame)
-    with pytest.raises(WorkflowError, match=r"'user'.*engine \"cpu\""):
-        workflow.transform_to_parquet(frame, tmp_path, engine="gpu")
-
-
 def test_the_list_of_what_is_done_otherwise_is_the_one_that_is_documented():
     decisions = Path(__file__).parents[2] / "docs" / "decisions"
     (page,) = decisions.glob("*-queries-on-the-gpu.md")
