@@ -184,7 +184,7 @@ def _onnx(spec: ModelSpec, folder: Path) -> Call:
 
     def call(tensors: Tensors) -> Tensors:
         fed = {name: _with_end(array) for name, array in tensors.items()}
-        return dict(zip(names, session.run(names, fed), strict=True))
+        return dict(zip(names, map(_in_bytes, session.run(names, fed)), strict=True))
 
     return call
 
@@ -195,3 +195,11 @@ def _with_end(array: Any) -> Any:
         return array
     width = max(map(len, array.reshape(-1)), default=0) + 1
     return array.astype(f"S{width}")
+
+
+def _in_bytes(array: Any) -> Any:
+    """Strings as a server and TensorFlow give them; onnxruntime gives Python's own."""
+    if array.dtype != DTYPES["string"].numpy:
+        return array
+    encoded = np.array([each.encode() for each in array.flat], array.dtype)
+    return encoded.reshape(array.shape)
