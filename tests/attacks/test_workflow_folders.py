@@ -52,8 +52,8 @@ def assert_refused(report: dict[str, Any]) -> None:
     assert report["outcome"] == "refused", f"{report['outcome']}: {report['message'][:500]}"
     assert 0 < len(report["message"]) < 1500, "a message is no copy of the file"
     assert "of the sum" not in report["message"], "the sums are right, and what they are of is not"
-    # Processor time, of which a busy machine takes no more than an idle one.
-    assert report["seconds"] < 1
+    # Processor time; what is not bounded takes minutes, and a busy machine doubles what is.
+    assert report["seconds"] < 5
     assert report["megabytes"] < 200
     touched = [e for e in report["events"] if not e.startswith(f"open {report['folder']}/")]
     assert touched == [], "nothing is imported, run or opened outside the folder"
