@@ -209,7 +209,7 @@ def test_large_whole_numbers_beside_floats_keep_their_digits():
 
 def test_a_name_that_a_frame_has_twice_is_an_error():
     frame = pd.DataFrame([[1, 2]], columns=["c0", "c0"])
-    with pytest.raises(ClientError, match="one column 'c0'. Received: 2 of that name"):
+    with pytest.raises(ClientError, match=r"one column 'c0'\. Received: 2 of that name"):
         to_requests(contract(["int64"], set()), frame)
 
 
