@@ -152,3 +152,37 @@ def test_what_is_no_client_is_refused(given, folder, tmp_path):
         workflow.fit(folder, client=given)
     with pytest.raises(WorkflowError, match=r"dask\.distributed\.Client\(address\)"):
         workflow.fit(folder).transform_to_parquet(folder, tmp_path / "out", client=given)
+
+
+def count_tables():
+    """In a worker: count the tables that its tasks make of vocabularies."""
+    from workflow.expressions import polars_tables
+
+    make, polars_tables.made = polars_tables.cuckoo_table, []
+
+    def counted(keys):
+        polars_tables.made += [1] * (len(keys) > 100)
+        return make(keys)
+
+    polars_tables.cuckoo_table = counted
+
+
+def tables_made():
+    """In a worker: how many, and count no further."""
+    from workflow.expressions import cuckoo, polars_tables
+
+    polars_tables.cuckoo_table = cuckoo.cuckoo_table
+    return len(polars_tables.made)
+
+
+def test_a_worker_makes_a_table_once_for_all_of_its_files(client, tmp_path):
+    texts = [f"value {n:03}" for n in range(500)]
+    for number in range(12):
+        pl.DataFrame({"a": texts}).write_parquet(tmp_path / f"{number:02}.parquet")
+    workflow = Workflow(["a"] >> ops.Categorify()).fit({"a": texts})
+    client.run(count_tables)
+    files = workflow.transform_to_parquet(
+        tmp_path, tmp_path.parent / "out", rows_per_file=300, client=client
+    )
+    assert max(client.run(tables_made).values()) == 1
+    assert pl.read_parquet(files)["a"].to_list() == list(range(3, 503)) * 12

@@ -11,6 +11,7 @@ RUNTIME_FILES = (
     "expressions/arrays.py",
     "expressions/column.py",
     "expressions/cuckoo.py",
+    "expressions/derived.py",
     "expressions/hashing.py",
     "expressions/lanes.py",
     "expressions/lookup.py",

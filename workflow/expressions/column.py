@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .derived import Derives
+
 Array = npt.NDArray[Any]
 
 
@@ -51,7 +53,7 @@ class Strings:
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Derives):
     """Values of one column, with nulls and lists beside them rather than in them.
 
     Attributes:

@@ -44,6 +44,8 @@ class _Use(NamedTuple):
 def fold_tables(program: Program) -> Program:
     """The same program with what it does to the values of a constant table done to the table.
 
+    A program is folded once.
+
     Args:
         program: any program.
 
@@ -61,6 +63,10 @@ def fold_tables(program: Program) -> Program:
         >>> [step.verb for step in folded.steps]
         ['source', 'gather']
     """
+    return program.derived("folded", lambda: _fold(program))
+
+
+def _fold(program: Program) -> Program:
     taken: dict[int, _Taken] = {}
     for number, step in enumerate(program.steps):
         found = _take(program, step, taken)

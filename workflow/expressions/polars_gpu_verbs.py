@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -47,25 +48,50 @@ def gather(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Exp
     table: Column = step.parameters["table"]
     if not table.is_list:
         return VERBS["gather"](step, types, operands)
-    (position,), lists = operands, to_series(table)
+    (position,), lists = operands, table.derived("with an empty list", lambda: _and_empty(table))
     inside = (position >= 0) & (position < table.rows)
     row = pl.when(inside).then(position.cast(pl.Int64)).otherwise(table.rows)
-    return pl.lit(pl.concat([lists, pl.Series([[]], dtype=lists.dtype)])).gather(row)
+    return pl.lit(lists).gather(row)
+
+
+def _and_empty(table: Column) -> pl.Series:
+    lists = to_series(table)
+    return pl.concat([lists, pl.Series([[]], dtype=lists.dtype)])
 
 
 def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """`lookup` by a binary search, for which least goes to the GPU: it takes literals anew each time."""
-    keys, value = step.parameters["keys"], operands[0]
+    keys: Column = step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
     small = max(abs(first) + keys.rows, abs(missing)) < 2**31
+    value, wide = operands[0], types[0].dtype == "uint64"
+    if not isinstance(keys.values, Strings):
+        value = _as_int64(value, wide=wide, wide_keys=keys.values.dtype == np.uint64)
+    known, positions = keys.derived(
+        ("in order", first, small, wide), lambda: _in_order(keys, first, small=small, wide=wide)
+    )
+    found = _find(value, known, positions, missing)
+    return pl.when(operands[0].is_not_null()).then(found.cast(pl.Int64))
+
+
+def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.Series, pl.Series]:
+    """The keys that values can be, in order, and the position of each."""
     positions = np.arange(first, first + keys.rows, dtype=np.int32 if small else np.int64)
     if isinstance(keys.values, Strings):
-        known = to_series(keys)
-    else:
-        value, kept = _as_int64(value, types[0], keys.values)
-        known, positions = pl.Series(as_int64(keys.values[kept])), positions[kept]
-    found = find(value, known, pl.Series(positions), missing)
-    return pl.when(operands[0].is_not_null()).then(found.cast(pl.Int64))
+        return _sorted(to_series(keys), pl.Series(positions))
+    kept: Any = slice(None)
+    if keys.values.dtype == np.uint64 and not wide:
+        kept = keys.values <= np.uint64(_INT64_MAX)
+    return _sorted(pl.Series(as_int64(keys.values[kept])), pl.Series(positions[kept]))
+
+
+def _as_int64(value: pl.Expr, *, wide: bool, wide_keys: bool) -> pl.Expr:
+    """Integers as int64, null where they can be no key."""
+    if wide and wide_keys:
+        return value.reinterpret(signed=True)
+    if wide:  # cuDF's cast wraps round, and never makes a null
+        value = pl.when(value <= _INT64_MAX).then(value)
+    return value.cast(pl.Int64)
 
 
 def find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
@@ -79,23 +105,18 @@ def find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> p
         results: of each key.
         missing: of a value that is no key.
     """
+    return _find(value, *_sorted(keys, results), missing)
+
+
+def _sorted(keys: pl.Series, results: pl.Series) -> tuple[pl.Series, pl.Series]:
+    order = keys.arg_sort()
+    return keys.gather(order), results.gather(order)
+
+
+def _find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
+    """As `find`, of keys in order."""
     if len(keys) == 0:
         return pl.lit(missing, results.dtype)
-    order = keys.arg_sort()
-    keys, results = keys.gather(order), results.gather(order)
     place = pl.lit(keys).search_sorted(value, side="left").clip(None, len(keys) - 1)
     hit = pl.lit(keys).gather(place) == value
     return pl.when(hit).then(pl.lit(results).gather(place)).otherwise(missing)
-
-
-def _as_int64(
-    value: pl.Expr, type_: Type, keys: np.ndarray[tuple[int], np.dtype[np.generic]]
-) -> tuple[pl.Expr, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """The values as int64, null where they can be no key, and which of the keys they can be."""
-    every = np.ones(len(keys), bool)
-    wide, wide_keys = type_.dtype == "uint64", keys.dtype == np.uint64
-    if wide and wide_keys:
-        return value.reinterpret(signed=True), every
-    if wide:  # cuDF's cast wraps round, and never makes a null
-        return pl.when(value <= _INT64_MAX).then(value).cast(pl.Int64), every
-    return value.cast(pl.Int64), every if not wide_keys else keys <= np.uint64(_INT64_MAX)

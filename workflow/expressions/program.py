@@ -17,6 +17,7 @@ from typing import Any
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
 from .arrays import columns_from_arrays, read_arrays, read_json, write_arrays, write_json
 from .column import Array, Column
+from .derived import Derives
 from .types import Type
 from .verbs import VERBS
 
@@ -39,7 +40,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Derives):
     """Steps, and which of them are the outputs.
 
     Attributes:
