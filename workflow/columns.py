@@ -57,9 +57,7 @@ def picked(selection: Selection, made: Resolved, where: str) -> Groups:
         >>> picked(Selection.of("*"), data.resolve(as_node("*"), {}), "the data")
         (('a',), ('b',))
     """
-    if not selection.is_dynamic:  # as is each choice of one column among thousands
-        return selection.pick(dict.fromkeys(made.columns, ()), where)
-    return selection.pick({name: f.schema.tags for name, f in made.columns.items()}, where)
+    return selection.pick(made.tags, where)
 
 
 def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> Resolved:

@@ -11,6 +11,7 @@ from .engine import brought_to_host, collect_all, held_on_gpu, is_gpu
 from .operator_node import Bound, OperatorNode
 from .reading import Reading, read
 from .rows import schema_of
+from .schema import Schema
 
 # The operators that are ready to learn and what they learn from, by their nodes' numbers.
 Learning = Mapping[int, tuple[OperatorNode, Bound]]
@@ -37,12 +38,15 @@ def learn_part(
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     on_host: dict[tuple[int, str], pl.LazyFrame] = {}
     readings: dict[int, Reading] = {}
+    # Planning a query takes Polars as long as its frame is wide, and each column has one.
+    is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
+    rows = frame.collect() if is_wide else None
     for number, (node, bound) in learning.items():
         with node.errors(bound.columns):
             reading = readings[number] = read(bound)
-            own = bound.rows.select(frame, reading.program, engine)
-            if held and len(reading.columns) > WIDE and not is_gpu(engine):
-                # Planning a query takes Polars as long as its frame is wide, and each column has one.
+            data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
+            own = bound.rows.select(data, reading.program, engine)
+            if is_wide and len(reading.columns) > WIDE:
                 own = own.collect().lazy()
             grouped = bound.operator.groups_on_host(reading.columns)
             if grouped:
@@ -82,6 +86,11 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     return _collect(queries, "cpu")
 
 
+def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
+    """Some columns of rows in memory; all of them where only the rows' number counts."""
+    return (rows.select(columns.names) if columns else rows).lazy()
+
+
 def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:
     return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
 
@@ -93,6 +102,8 @@ def _element_counts(
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     own = by_operator(tables)
     for number, reading in readings.items():
+        if not reading.cuts:
+            continue
         made = reading.of_elements(own[number])
         queries |= {(number, name): query for name, query in made.items()}
     return queries

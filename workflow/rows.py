@@ -121,7 +121,7 @@ class RowSet:
         """
         wanted, extensions = self._needed(program)
         if self.origin is None:
-            names = [name for name in self.columns if name in wanted]
+            names = self.columns.keep(wanted).names
             frame = data.select(names) if names else data
         else:
             frame = self._rows_made(self.origin, data, engine)
@@ -148,7 +148,7 @@ class RowSet:
             before = self.origin.rows
             return before.reads(before.program(self.origin.columns.values()))
         wanted, _ = self._needed(program)
-        return self.columns.select(n for n in self.columns if n in wanted)
+        return self.columns.keep(wanted)
 
     def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
         """The sources that a program reads, directly or through extensions, and these."""
@@ -195,6 +195,11 @@ class Resolved:
         """Some of the columns as they are grouped here; a group that loses one falls apart."""
         near = dict.fromkeys(group for name in names for group in self._groups_of[name])
         return regroup(tuple(near), names)
+
+    @cached_property
+    def tags(self) -> Mapping[str, tuple[str, ...]]:
+        """The tags of each column."""
+        return {name: feature.schema.tags for name, feature in self.columns.items()}
 
     @cached_property
     def _groups_of(self) -> Mapping[str, list[tuple[str, ...]]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 
-from workflow import Workflow, fit, ops
+from workflow import Workflow, fit, learn, ops
 from workflow.graph import ConcatNode, as_node
 from workflow.learn import WIDE
+from workflow.ops._vocabulary.counts import _SMALL, chosen
 
 NAMES = [f"c{n}" for n in range(WIDE + 20)]
 ROWS = 1_000
@@ -52,3 +57,86 @@ def test_a_sum_that_is_part_of_others_stays_as_it_is(rows):
     second = first + "c2"
     assert Workflow(first).fit(rows).output_schema.names == ["c0", "c1"]
     assert Workflow("c3" + second).fit(rows).output_schema.names == ["c3", "c0", "c1", "c2"]
+
+
+def sums(operator: ops.Categorify | ops.Normalize) -> ConcatNode:
+    """A node of its own for each column."""
+    return ConcatNode(*([name] >> operator for name in NAMES))
+
+
+@pytest.mark.parametrize("operator", [ops.Categorify(), ops.Normalize(), ops.FillMedian()], ids=str)
+def test_what_is_learnt_by_many_nodes_is_what_is_learnt_by_one(
+    operator, rows, tmp_path, monkeypatch
+):
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    monkeypatch.setattr(fit, "VALUES_OF_A_WIDE_PASS", 300 * len(NAMES))
+    want = outputs(Workflow(NAMES >> operator).fit(rows), rows)
+    for data in (rows, rows.lazy(), tmp_path / "rows.parquet"):
+        assert outputs(Workflow(sums(operator)).fit(data), rows).equals(want)
+
+
+def test_a_joined_column_is_learnt_from_among_many_nodes(rows):
+    joined = ["c0"] >> ops.JoinExternal({"c0": list(range(9)), "name": list("abcdefghi")}, on="c0")
+    names = joined["name"] >> ops.Categorify()
+    made = Workflow(names + sums(ops.Categorify())).fit(rows)
+    want = Workflow(names).fit(rows)
+    assert outputs(made, rows)["name"].equals(outputs(want, rows)["name"])
+
+
+def frames_planned_over(monkeypatch, workflow: Workflow, data: object) -> list[int]:
+    """The widths of the frames that the queries of a fit are over."""
+    widths: list[int] = []
+
+    def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
+        plans = (query.explain(optimized=False) for query in queries)
+        found = [re.findall(r"PROJECT \S+/(\d+) COLUMNS", plan) for plan in plans]
+        widths.extend(max(map(int, own)) for own in found)
+        return engine_collect_all(queries, engine)
+
+    engine_collect_all = learn.collect_all
+    monkeypatch.setattr(learn, "collect_all", collect_all)
+    workflow.fit(data)
+    return widths
+
+
+@pytest.mark.parametrize("form", ["memory", "files"])
+def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, monkeypatch):
+    """To plan one takes Polars as long as its frame is wide: 2,000 nodes would take the square."""
+    rows.write_parquet(tmp_path / "rows.parquet")
+    data = rows if form == "memory" else tmp_path / "rows.parquet"
+    widths = frames_planned_over(monkeypatch, Workflow(sums(ops.Categorify())), data)
+    assert widths == [1] * len(NAMES)
+
+
+def queries_run(monkeypatch, work: Callable[[], object]) -> int:
+    count = 0
+
+    def collect(*args: Any, **settings: Any) -> pl.DataFrame:
+        nonlocal count
+        count += 1
+        return polars_collect(*args, **settings)
+
+    polars_collect = pl.LazyFrame.collect
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.LazyFrame, "collect", collect)
+        work()
+    return count
+
+
+def test_a_small_vocabulary_is_put_in_order_by_one_query(monkeypatch):
+    table = pl.DataFrame({"key0": [5, 7, None, 2], "count": [3, 9, 4, 3]})
+    made = []
+    assert queries_run(monkeypatch, lambda: made.append(chosen(table, 1, None))) == 1
+    assert made[0]["key0"].to_list() == [7, 2, 5]
+
+
+@pytest.mark.parametrize("values", [_SMALL, _SMALL + 1], ids=["small", "large"])
+def test_vocabularies_of_both_sizes_are_in_the_order_of_their_counts(values):
+    random = np.random.default_rng(0)
+    keys = random.permutation(values - 1).tolist()
+    counts = random.integers(1, 20, values - 1).tolist()
+    table = pl.DataFrame({"key0": [*keys, None], "count": [*counts, 3]})
+    pairs = sorted(zip(counts, keys, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    want = [key for count, key in pairs if count >= 2]
+    assert chosen(table, 2, None)["key0"].to_list() == want
+    assert chosen(table, 2, 100)["key0"].to_list() == want[:100]

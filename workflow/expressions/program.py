@@ -127,8 +127,7 @@ def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Progra
             step = builder.cast(step, column.dtype)
         made.append((column.with_(is_list=type_.is_list, nullable=type_.nullable), step))
     read = {step.parameters["name"] for step in builder.steps if step.verb == "source"}
-    used = Schema(column for column in inputs.columns if column.name in read)
-    return Program(used, tuple(builder.steps), tuple(made))
+    return Program(inputs.keep(read), tuple(builder.steps), tuple(made))
 
 
 class _Builder:

@@ -9,6 +9,8 @@ import polars as pl
 
 COUNT = "count"
 _SELDOM = 8
+# Values of which the order takes less than the start of a query.
+_SMALL = 10_000
 
 
 def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
@@ -55,15 +57,30 @@ def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
         most: how many values at most; None for all.
     """
     keys = pl.exclude(COUNT)
-    table = table.filter(~pl.all_horizontal(keys.is_null()))
-    table = table.filter(pl.col(COUNT) >= least) if least > 1 else table
-    often = table.filter(pl.col(COUNT) > _SELDOM)
-    often = often.sort(keys).sort(COUNT, descending=True, maintain_order=True).select(keys)
-    # Most values occur a few times only. Those that occur equally often are sorted without their
-    # counts, which takes half of the memory and a third of the time.
+    has_id = ~pl.all_horizontal(keys.is_null()) & (pl.col(COUNT) >= least)
+    # One query, since a workflow may have thousands of small vocabularies.
+    if table.height <= _SMALL:
+        ordered = _by_count(table.lazy().filter(has_id)).collect(engine="in-memory")
+    else:
+        ordered = _in_groups(table.filter(has_id))
+    return ordered if most is None else ordered.head(most)
+
+
+def _by_count(table: pl.LazyFrame) -> pl.LazyFrame:
+    keys = pl.exclude(COUNT)
+    return table.sort(keys).sort(COUNT, descending=True, maintain_order=True).select(keys)
+
+
+def _in_groups(table: pl.DataFrame) -> pl.DataFrame:
+    """The same as `_by_count`: half of the memory and a third of the time for many values.
+
+    Most of these occur a few times only. Those that occur equally often are sorted without their
+    counts.
+    """
+    keys = pl.exclude(COUNT)
+    often = _by_count(table.lazy().filter(pl.col(COUNT) > _SELDOM)).collect()
     seldom = (
         table.lazy().filter(pl.col(COUNT) == count).select(keys).sort(keys).collect()
         for count in range(_SELDOM, 0, -1)
     )
-    ordered = pl.concat([often, *seldom])
-    return ordered if most is None else ordered.head(most)
+    return pl.concat([often, *seldom])
