@@ -4,7 +4,7 @@
 
 A verb is compared with the numpy interpreter, which serves; an operator with what the CPU learns
 and makes of the same parquet: of its examples, and of the extremes of their dtypes. Integers and
-strings are to be identical and floats too, but for 1 ulp of float32 after log1p, log and exp.
+strings are to be identical and floats too, but for 1 ulp of float32 after a verb that is not exact.
 What the GPU cannot run is an error, never a fallback, and counts as a failure.
 """
 

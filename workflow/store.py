@@ -42,10 +42,9 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
         >>> sorted(file.name for file in Path("saved").iterdir())
         ['state-....safetensors', 'workflow.json']
     """
-    document, arrays = _describe(workflow), _state_arrays(workflow.states)
     try:
         folder = folder.resolve()
-        write_files(folder, document, arrays)
+        write_files(folder, _describe(workflow), _state_arrays(workflow.states))
     except FormatError as error:
         raise WorkflowError(f"The workflow cannot be saved: {error}") from error
     except OSError as error:

@@ -17,7 +17,7 @@ from workflow.expressions.polars_stages import apply
 from workflow.expressions.program import Program
 from workflow.expressions.series import to_column, to_series
 from workflow.expressions.types import ExpressionError
-from workflow.expressions.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO
+from workflow.expressions.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO, VERBS
 
 Run = Callable[[Program, Mapping[str, Column]], dict[str, Column]]
 
@@ -80,10 +80,12 @@ class Equality:
 
     Attributes:
         exact: whether floats have the same value, or are close.
+        near_zero: by how much these differ in any case, in units of the last place of 1.
         signed_zero: whether the sign of a zero counts.
     """
 
     exact: bool = True
+    near_zero: int = 0
     signed_zero: bool = True
 
 
@@ -93,7 +95,9 @@ SAME = Equality()
 def equality_of(program: Program) -> Equality:
     """What the rows of its verbs say of the answers to a program."""
     verbs = {step.verb for step in program.steps}
-    return Equality(verbs.isdisjoint(INEXACT), verbs.isdisjoint(INEXACT | UNSIGNED_ZERO))
+    near_zero = max((VERBS[verb].near_zero for verb in verbs & VERBS.keys()), default=0)
+    signed_zero = verbs.isdisjoint(INEXACT | UNSIGNED_ZERO)
+    return Equality(verbs.isdisjoint(INEXACT), near_zero, signed_zero)
 
 
 def assert_same(
@@ -110,7 +114,7 @@ def assert_same(
     if a.dtype == object:
         assert a.tolist() == b.tolist(), what
     elif a.dtype.kind == "f" and not equality.exact:
-        _assert_close(a, b, what)
+        _assert_close(a, b, equality.near_zero, what)
     else:
         np.testing.assert_array_equal(a, b, what)
     if a.dtype.kind == "f" and equality.signed_zero:  # numpy says that -0.0 is 0.0
@@ -118,14 +122,15 @@ def assert_same(
         np.testing.assert_array_equal(np.signbit(a[zero]), np.signbit(b[zero]), f"{what}: signs")
 
 
-def _assert_close(a: Array, b: Array, what: str) -> None:
+def _assert_close(a: Array, b: Array, near_zero: int, what: str) -> None:
     """Float64 to a few units in the last place; what was rounded to float32 once to one of it."""
     finite = np.isfinite(a) & np.isfinite(b)
     np.testing.assert_array_equal(a[~finite], b[~finite], what)
     limits = np.finfo(a.dtype)
     share = float(limits.eps) * (MOST_ULPS if a.dtype == np.float64 else 1)
     a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
-    tolerance = np.maximum(np.maximum(np.abs(a), np.abs(b)) * share, limits.smallest_subnormal)
+    least = max(float(limits.smallest_subnormal), near_zero * float(np.finfo(np.float64).eps))
+    tolerance = np.maximum(np.maximum(np.abs(a), np.abs(b)) * share, least)
     assert np.all(np.abs(a - b) <= tolerance), f"{what}: {a} {b}"
 
 

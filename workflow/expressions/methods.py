@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
 from workflow.dtypes import dtype_of
 
 from .column import Column
+from .composed import is_in, power, rounded
 from .types import ExpressionError, check_constant
 from .verbs import VERBS
 
@@ -25,6 +27,7 @@ _UFUNCS = {
     "bitwise_or": "logical_or",
     "bitwise_xor": "logical_xor",
     "invert": "logical_not",
+    "rint": "round",
 }
 
 # What people write who come from pandas.
@@ -35,6 +38,8 @@ _MEANT = {
     "isnull": "is_null",
     "notna": "~column.is_null()",
     "notnull": "~column.is_null()",
+    "is_in": "isin",
+    "pow": "column ** exponent",
     "dt": "ops.DatePart",
 }
 
@@ -86,11 +91,20 @@ class Methods(ABC):
     def __rmod__(self, other: Operand) -> Expression:
         return self._call("modulo", other, self)
 
+    def __pow__(self, exponent: Operand) -> Expression:
+        return power(cast("Expression", self), exponent)
+
+    def __rpow__(self, base: Operand) -> Expression:
+        return self._call("power", base, self)
+
     def __neg__(self) -> Expression:
         return self._call("negate", self)
 
     def __abs__(self) -> Expression:
         return self._call("absolute", self)
+
+    def __round__(self, decimals: int = 0) -> Expression:
+        return self.round(decimals)
 
     def __eq__(self, other: Operand) -> Expression:  # type: ignore[override]
         return self._call("equal", self, other)
@@ -145,6 +159,18 @@ class Methods(ABC):
         """The exponential."""
         return self._call("exp", self)
 
+    def sin(self) -> Expression:
+        """The sine of an angle in radians."""
+        return self._call("sin", self)
+
+    def cos(self) -> Expression:
+        """The cosine of an angle in radians."""
+        return self._call("cos", self)
+
+    def tanh(self) -> Expression:
+        """The hyperbolic tangent."""
+        return self._call("tanh", self)
+
     def sqrt(self) -> Expression:
         """The square root."""
         return self._call("sqrt", self)
@@ -156,6 +182,14 @@ class Methods(ABC):
     def ceil(self) -> Expression:
         """The nearest whole number above."""
         return self._call("ceil", self)
+
+    def round(self, decimals: int = 0) -> Expression:
+        """The nearest number of as many decimal digits, of two the one whose last digit is even."""
+        return rounded(cast("Expression", self), decimals)
+
+    def isin(self, values: Iterable[Any]) -> Expression:
+        """Whether the value is one of some values; null where it is null."""
+        return is_in(cast("Expression", self), values)
 
     def clip(self, lower: float | None = None, upper: float | None = None) -> Expression:
         """Move values outside [lower, upper] to the nearer bound."""
@@ -210,6 +244,8 @@ class Methods(ABC):
         verb = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
         if method != "__call__" or options or verb not in VERBS:
             raise ExpressionError(f"numpy.{ufunc.__name__} has no counterpart here. {vocabulary()}")
+        if verb == "power" and isinstance(inputs[0], Methods):
+            return power(cast("Expression", inputs[0]), inputs[1])
         return self._call(verb, *inputs)
 
     def __bool__(self) -> NoReturn:
@@ -231,10 +267,10 @@ class Methods(ABC):
 def vocabulary() -> str:
     """What a column knows, for error messages."""
     methods = (
-        "cast, clip, fill_null, is_null, abs, log, log1p, exp, sqrt, floor, ceil, hash, "
-        "hash_bucket, list_length, list_slice, list_pad"
+        "cast, clip, fill_null, is_null, isin, abs, log, log1p, exp, sin, cos, tanh, sqrt, floor, "
+        "ceil, round, hash, hash_bucket, list_length, list_slice, list_pad"
     )
     return (
-        "A column knows + - * / // % == != < <= > >= & | ^ ~, where(condition, a, b) and: "
+        "A column knows + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "
         f"{methods}."
     )

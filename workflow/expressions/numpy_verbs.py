@@ -55,7 +55,7 @@ def _transcendental(function: Callable[..., Array]) -> Callable[[Step, Sequence[
 
     def prepare(step: Step, _: Sequence[Type]) -> Function:
         dtype = DTYPES[step.type.dtype].numpy
-        return elementwise(lambda a: function(a).astype(dtype, copy=False), "float64")
+        return elementwise(lambda *a: function(*a).astype(dtype, copy=False), "float64")
 
     return prepare
 
@@ -201,9 +201,14 @@ PREPARE: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = {
     "log1p": _transcendental(np.log1p),
     "log": _transcendental(np.log),
     "exp": _transcendental(np.exp),
+    "sin": _transcendental(np.sin),
+    "cos": _transcendental(np.cos),
+    "tanh": _transcendental(np.tanh),
+    "power": _transcendental(np.power),
     "sqrt": _real(np.sqrt),
     "floor": _real(np.floor),
     "ceil": _real(np.ceil),
+    "round": _real(np.rint),
     "equal": _comparison(np.equal),
     "not_equal": _comparison(np.not_equal),
     "less": _comparison(np.less),

@@ -107,9 +107,9 @@ def _divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     return a / (b * (a == a).cast(dtype))  # noqa: PLR0124
 
 
-def _transcendental(function: Callable[[pl.Expr], pl.Expr]) -> Compile:
+def _transcendental(function: Callable[..., pl.Expr]) -> Compile:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
-    return lambda step, _, operands: function(operands[0].cast(pl.Float64)).cast(
+    return lambda step, _, operands: function(*(o.cast(pl.Float64) for o in operands)).cast(
         polars_dtype(step.type.dtype)
     )
 
@@ -208,9 +208,14 @@ VERBS: Mapping[str, Compile] = {
     "log1p": _transcendental(lambda a: a.log1p()),
     "log": _transcendental(lambda a: a.log()),
     "exp": _transcendental(lambda a: a.exp()),
+    "sin": _transcendental(lambda a: a.sin()),
+    "cos": _transcendental(lambda a: a.cos()),
+    "tanh": _transcendental(lambda a: a.tanh()),
+    "power": _transcendental(lambda a, b: a.pow(b)),
     "sqrt": _real(lambda a: a.sqrt()),
     "floor": _real(lambda a: a.floor()),
     "ceil": _real(lambda a: a.ceil()),
+    "round": _real(lambda a: a.round(mode="half_to_even")),
     "equal": _comparison(lambda a, b: a == b, 0),
     "not_equal": _not_equal,
     "less": _comparison(lambda a, b: a < b, 1),

@@ -74,14 +74,18 @@ class Program(Derives):
         used = (self.steps[number] for number in seen)
         return {step.parameters["name"] for step in used if step.verb == "source"}
 
-    def to_json(self, tables: dict[str, Array]) -> dict[str, Any]:
-        """A JSON-able document; the arrays of its tables are put into `tables`."""
+    def to_json(self, tables: dict[str, Array] | None = None) -> dict[str, Any]:
+        """A JSON-able document; the arrays of its tables are put into `tables`, or stand in it.
+
+        Raises:
+            FormatError: a table that is to stand in it has lists, nulls or infinite numbers.
+        """
         from .program_json import program_to_json  # noqa: PLC0415 - it makes programs
 
         return program_to_json(self, tables)
 
     @classmethod
-    def from_json(cls, document: Any, tables: Mapping[str, Column]) -> Program:
+    def from_json(cls, document: Any, tables: Mapping[str, Column] | None = None) -> Program:
         """The program that `to_json` described, every step checked.
 
         Raises:
@@ -89,7 +93,7 @@ class Program(Derives):
         """
         from .program_json import program_from_json  # noqa: PLC0415
 
-        return program_from_json(document, tables)
+        return program_from_json(document, tables or {})
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `program.json` and `program.safetensors` into a folder."""

@@ -9,19 +9,21 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..dtypes import DTYPES, SchemaError  # noqa: TID252 - see verbs.py
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
 from .arrays import FormatError, column_to_arrays
-from .column import Array, Column
+from .column import Array, Column, Strings
 from .program import Program, Step
-from .types import ExpressionError, Root, Type, element_root
+from .types import ExpressionError, Root, Type, check_constant, element_root, table_dtype
 from .verbs import VERBS
 
 FORMAT = 1
 
 
-def program_to_json(program: Program, tables: dict[str, Array]) -> dict[str, Any]:
-    """A JSON-able document; the arrays of the program's tables are put into `tables`."""
+def program_to_json(program: Program, tables: dict[str, Array] | None) -> dict[str, Any]:
+    """A JSON-able document; the arrays of the program's tables are put into `tables`, or stand in it."""
     return {
         "format": FORMAT,
         "inputs": program.inputs.to_json(),
@@ -30,10 +32,12 @@ def program_to_json(program: Program, tables: dict[str, Array]) -> dict[str, Any
     }
 
 
-def _step_to_json(step: Step, tables: dict[str, Array]) -> dict[str, Any]:
+def _step_to_json(step: Step, tables: dict[str, Array] | None) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for key, value in step.parameters.items():
-        if isinstance(value, Column):
+        if isinstance(value, Column) and tables is None:
+            parameters[key] = _values_to_json(step.verb, value)
+        elif isinstance(value, Column) and tables is not None:
             name = f"table{len(tables)}"
             tables.update(column_to_arrays(name, value))
             parameters[key] = {"table": name}
@@ -44,6 +48,14 @@ def _step_to_json(step: Step, tables: dict[str, Array]) -> dict[str, Any]:
     if step.verb == "constant":
         parameters["dtype"] = step.type.dtype
     return {"verb": step.verb, "operands": list(step.operands), "parameters": parameters}
+
+
+def _values_to_json(verb: str, table: Column) -> dict[str, Any]:
+    real = table_dtype(table).kind == "float"
+    plain = not table.is_list and table.valid is None
+    if not plain or (real and not np.isfinite(table.array).all()):
+        raise FormatError(f"the table of {verb} holds lists, nulls or numbers that are not finite.")
+    return {"dtype": table_dtype(table).name, "values": table.array.tolist()}
 
 
 def program_from_json(document: Any, tables: Mapping[str, Column]) -> Program:
@@ -117,6 +129,8 @@ class _Reader:
             return value
         if value.keys() == {"float"} and value["float"] in ("inf", "-inf", "nan"):
             return float(value["float"])
+        if value.keys() == {"dtype", "values"}:
+            return _values(_known_dtype(value["dtype"]), _expect(value["values"], list))
         _expect_keys(value, "table")
         name = _expect(value["table"], str)
         if name not in self.tables:
@@ -141,11 +155,24 @@ class _Reader:
 
 def _constant(parameters: dict[str, Any]) -> Step:
     _expect_keys(parameters, "value", "dtype")
-    dtype = _expect(parameters["dtype"], str)
-    if dtype not in DTYPES:
-        raise FormatError(f"unknown dtype {dtype!r}.")
+    dtype = _known_dtype(parameters["dtype"])
     value = parameters["value"]
     return Step("constant", (), {"value": value}, Type.of_constant(value, dtype))
+
+
+def _known_dtype(value: Any) -> str:
+    dtype: str = _expect(value, str)
+    if dtype not in DTYPES:
+        raise FormatError(f"unknown dtype {dtype!r}.")
+    return dtype
+
+
+def _values(dtype: str, values: list[Any]) -> Column:
+    for value in values:
+        check_constant(value, dtype)
+    return Column(
+        Strings.of(values) if dtype == "string" else np.array(values, DTYPES[dtype].numpy)
+    )
 
 
 def _expect(value: Any, kind: type) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from workflow.dtypes import DTYPES
 
 from .column import Column
-from .methods import Methods, Operand
+from .methods import Methods, Operand, vocabulary
 from .types import ExpressionError, Root, Type, element_root
 from .verbs import VERBS
 
@@ -42,6 +42,15 @@ class Expression(Methods):
             return None
         types, roots = [o.type for o in self.operands], [o.root for o in self.operands]
         return element_root(self.verb, self.type, types, roots, id(self))
+
+    def __array_function__(
+        self, function: Callable[..., Any], _: Any, args: Any, options: Any
+    ) -> Expression:
+        if function not in _FUNCTIONS:
+            raise ExpressionError(
+                f"numpy.{function.__name__} has no counterpart here. {vocabulary()}"
+            )
+        return _FUNCTIONS[function](*args, **options)
 
     @staticmethod
     def _call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
@@ -123,3 +132,13 @@ def where(condition: Expression, then: Operand, otherwise: Operand) -> Expressio
         b if isinstance(b, Expression) else constant(b, like) for b in (then, otherwise)
     )
     return call("where", condition, then, otherwise)
+
+
+# numpy's functions that are a method of another name, or no universal function.
+_FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Expression]] = {
+    np.where: where,
+    np.clip: Methods.clip,
+    np.isin: Methods.isin,
+    np.round: Methods.round,
+    np.around: Methods.round,
+}

@@ -46,6 +46,8 @@ class Verb:
         exact: whether every interpreter gives the same numbers. Else each computes them in float64
             by a library of its own, which may be off by `MOST_ULPS`, and rounds them once to the
             result's dtype.
+        near_zero: by how much libraries may differ in any case, in units of the last place of 1:
+            near a zero of the sine no more digits are known than the operand's rounding leaves.
         signed_zero: whether every interpreter gives a zero the same sign. Else it is unspecified:
             numpy and TensorFlow take either of two equal operands as the larger one, Polars takes
             x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
@@ -56,6 +58,7 @@ class Verb:
     parameters: Mapping[str, type | tuple[type, ...]]
     infer: Infer
     exact: bool = True
+    near_zero: int = 0
     signed_zero: bool = True
 
 
@@ -250,8 +253,12 @@ def _table() -> dict[str, Verb]:
         # As in Python: rounded down, the remainder of the divisor's sign. By 0 they are null.
         *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
         *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
-        *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp")),
-        *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil")),
+        *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp", "tanh")),
+        *(Verb(n, 1, {}, _real(n), exact=False, near_zero=8) for n in ("sin", "cos")),
+        # As IEEE 754 defines pow: anything to the 0 is 1, NaN too; a fraction of a negative is NaN.
+        Verb("power", 2, {}, _real("power"), exact=False),
+        # `round` takes the even one of two whole numbers that are equally near.
+        *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil", "round")),
         *(
             Verb(n, 2, {}, _comparison(n))
             for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")

@@ -87,14 +87,9 @@ class Filter(RowFilter):
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace, in place of the function."""
-        tables: dict[str, Any] = {}
-        document = self.condition(schema_of(columns)).to_json(tables)
-        require(not tables, "Filter saves no tables, and its condition uses one.")
-        return {"f": {CONDITION: document}}
+        return {"f": {CONDITION: self.condition(schema_of(columns)).to_json()}}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Filter:  # noqa: ARG003
         """The operator over its saved trace."""
-        return cls(
-            {name: Program.from_json(document, {}) for name, document in config["f"].items()}
-        )
+        return cls({name: Program.from_json(document) for name, document in config["f"].items()})

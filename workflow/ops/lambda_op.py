@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from workflow.checks import require
 from workflow.config import AnyDType
-from workflow.expressions.column import Array
 from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source, where
@@ -28,8 +29,8 @@ class LambdaOp(Operator):
     Args:
         f: a function from a column to a column, or from a column and a frame of all columns,
             `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `& | ~`,
-            `workflow.where(condition, a, b)` and a column's methods such as `cast`, `clip`,
-            `log1p` and `fill_null`.
+            `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`, `clip`, `log1p`,
+            `isin` and `fill_null`, and numpy's functions of these names: `LambdaOp(np.log1p)`.
         dependency: further columns for the frame: names, or a node of the graph.
         dtype: cast the result; by default it keeps the dtype that the arithmetic gives.
         tags: tags of the result, in place of the column's own.
@@ -61,6 +62,10 @@ class LambdaOp(Operator):
             Example(cls(lambda c: c.fill_null(-1).clip(-5, 5) * 2 + 1), counts),
             Example(cls(lambda c: where(c % -7 == 0, c // 10, c.hash_bucket(60))), counts),
             Example(cls(lambda c: abs(c).sqrt()), lists),
+            Example(cls(lambda c: c**2 + c.round(1)), lists),
+            Example(cls(lambda c: c**3 - c.isin([10, -7]).cast("int8")), counts),
+            Example(cls(np.sin, dtype="float32"), ratings),
+            Example(cls(lambda c: c.isin(["a", "d"])), {"city": ["a", None, "b", ""]}),
             Example(cls(lambda c: c.list_length()), lists),
             Example(cls(lambda c: (c == "a") | c.is_null()), {"city": ["a", None, "b", ""]}),
         ]
@@ -93,20 +98,13 @@ class LambdaOp(Operator):
         traces = {}
         for name in self.own_columns(columns):
             result = self._apply(name, sources)
-            tables: dict[str, Array] = {}
-            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json(
-                tables
-            )
-            require(
-                not tables,
-                f"LambdaOp saves no tables, and its function uses one on column {name!r}. Write an operator.",
-            )
+            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json()
         return {**super().to_config(columns), "f": traces}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> LambdaOp:  # noqa: ARG003
         """The operator over its saved traces."""
-        traces = {name: Program.from_json(document, {}) for name, document in config["f"].items()}
+        traces = {name: Program.from_json(document) for name, document in config["f"].items()}
         for name, program in traces.items():
             require(
                 program.output_schema.names == [name],

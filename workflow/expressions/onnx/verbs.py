@@ -62,12 +62,12 @@ def _real(operator: str) -> Emit:
     )
 
 
-def _transcendental(function: Callable[[Graph, str], str]) -> Emit:
+def _transcendental(function: Callable[..., str]) -> Emit:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
 
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-        (value,) = _converted(graph, operands, types, "float64")
-        values = convert(graph, function(graph, value), "float64", step.type.dtype)
+        given = _converted(graph, operands, types, "float64")
+        values = convert(graph, function(graph, *given), "float64", step.type.dtype)
         return joint(graph, operands, values)
 
     return emit
@@ -86,6 +86,13 @@ def _log1p(graph: Graph, x: str) -> str:
     u = graph.add("Add", inner, one)
     lost = graph.add("Div", graph.add("Sub", inner, graph.add("Sub", u, one)), u)
     return graph.add("Add", graph.add("Log", graph.add("Add", x, one)), lost)
+
+
+def _cos(graph: Graph, x: str) -> str:
+    """cos(x) as 1 - 2 sin(x / 2)**2: onnxruntime 1.20 has no cosine of float64."""
+    one, two = graph.constant(1.0, "float64"), graph.constant(2.0, "float64")
+    half = graph.add("Sin", graph.add("Div", x, two))
+    return graph.add("Sub", one, graph.add("Mul", two, graph.add("Mul", half, half)))
 
 
 def _ranks(graph: Graph, a: str, b: str) -> tuple[str, str]:
@@ -225,9 +232,14 @@ EMIT: Mapping[str, Emit] = {
     "sqrt": _transcendental(lambda graph, x: graph.add("Sqrt", x)),
     "floor": _real("Floor"),
     "ceil": _real("Ceil"),
+    "round": _real("Round"),
     "log1p": _transcendental(_log1p),
     "log": _transcendental(lambda graph, x: graph.add("Log", x)),
     "exp": _transcendental(lambda graph, x: graph.add("Exp", x)),
+    "sin": _transcendental(lambda graph, x: graph.add("Sin", x)),
+    "cos": _transcendental(_cos),
+    "tanh": _transcendental(lambda graph, x: graph.add("Tanh", x)),
+    "power": _transcendental(lambda graph, x, y: graph.add("Pow", x, y)),
     "equal": _comparison("Equal"),
     "not_equal": _comparison("Equal", negate=True),
     "less": _comparison("Less"),

@@ -62,10 +62,11 @@ def _real(function: Callable[..., Any]) -> Prepare:
     )
 
 
-def _transcendental(function: Callable[[Any], Any]) -> Prepare:
+def _transcendental(function: Callable[..., Any]) -> Prepare:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
     return lambda step, _: _elementwise(
-        lambda value: tf.cast(function(guarded_arithmetic(value)), step.type.dtype), "float64"
+        lambda *values: tf.cast(function(*map(guarded_arithmetic, values)), step.type.dtype),
+        "float64",
     )
 
 
@@ -228,9 +229,14 @@ PREPARE: Mapping[str, Prepare] = {
     "log1p": _transcendental(tf.math.log1p),
     "log": _transcendental(tf.math.log),
     "exp": _transcendental(tf.math.exp),
+    "sin": _transcendental(tf.math.sin),
+    "cos": _transcendental(tf.math.cos),
+    "tanh": _transcendental(tf.math.tanh),
+    "power": _transcendental(tf.math.pow),
     "sqrt": _real(tf.math.sqrt),
     "floor": _real(tf.math.floor),
     "ceil": _real(tf.math.ceil),
+    "round": _real(tf.math.rint),
     "equal": _comparison(tf.equal),
     "not_equal": _comparison(tf.not_equal),
     "less": _ordering(tf.less),
