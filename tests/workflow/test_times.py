@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, ops, where
 from workflow.schema import ColumnSchema, Schema
 
 NOON = datetime(2024, 7, 1, 12, 0, 0, 5)  # noqa: DTZ001 - each column has its own time zone, or none
@@ -237,6 +238,59 @@ def test_a_time_that_is_computed_with_is_a_number():
     workflow = Workflow(["at"]).fit({"at": NAIVE})
     workflow.output_dtypes["at"] = "float64"
     assert str(workflow.output_schema["at"]) == "float64?"
+
+
+TOGETHER = {
+    "subtract": lambda at, df: at - df["other"],
+    "less": lambda at, df: df["other"] < at,
+    "equal": lambda at, df: at == df["other"],
+    "minimum": lambda at, df: np.minimum(at, df["other"]),
+    "fill_null": lambda at, df: at.fill_null(df["other"]),
+    "where": lambda at, df: where(at.is_null(), df["other"], at),
+    "a later step": lambda at, df: (at + 1).clip(0) > where(at > 0, df["other"] - 60, 0),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), UNLIKE)
+@pytest.mark.parametrize("f", TOGETHER.values(), ids=TOGETHER)
+def test_functions_over_unlike_times_are_refused(one, other, f):
+    data = {"at": KINDS[one], "other": KINDS[other]}
+    names = "".join(
+        f"(?=.*column '{name}' \\({re.escape(kind)}\\))"
+        for name, kind in (("at", one), ("other", other))
+    )
+    message = rf"Expected times of one kind in \w+\. Received:{names}.* in (Polars|pandas)|midnight"
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(["at"] >> ops.LambdaOp(f, "other")).fit(data)
+    condition = ["at", "other"] >> ops.Filter(lambda df: f(df["at"], df).is_null())
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(condition).fit(data)
+
+
+@pytest.mark.parametrize("unit", ["ms", "ns"])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", None])
+def test_functions_over_times_of_any_unit_and_zone_are_of_the_moments(unit, zone):
+    at = NEW_YORK if zone else NAIVE
+    other = (at + timedelta(seconds=3)).dt.cast_time_unit(unit)
+    data = pl.DataFrame({"at": at, "other": other.dt.convert_time_zone(zone) if zone else other})
+    ends = data["other"].dt.timestamp("us"), data["at"].dt.timestamp("us")
+    wanted = [None if end is None else end - start for end, start in zip(*ends, strict=True)]
+    node = ["other"] >> ops.LambdaOp(lambda other, df: other - df["at"], "at")
+    assert Workflow(node).fit_transform(data).collect()["other"].to_list() == wanted
+
+
+def test_numbers_of_unlike_times_are_compared_where_they_are_said_to_be_numbers(tmp_path):
+    since = ["day"] >> ops.LambdaOp(lambda day, df: df["at"].cast("int64") - day, "at")
+    lasted = ["at"] >> ops.LambdaOp(
+        lambda at, df: where(df["end"] - at > df["day"] % 86_400, 1, 0), ["end", "day"]
+    )
+    data = {"day": DATES, "at": NAIVE, "end": NAIVE}
+    workflow = Workflow(since + lasted).fit(data)
+    midnight = DATES.cast(pl.Datetime("us"))
+    wanted = (NAIVE - midnight).dt.total_microseconds().to_list()
+    workflow.save(tmp_path)
+    for each in (workflow, Workflow.load(tmp_path)):
+        assert each.transform(data).collect()["day"].to_list() == wanted
 
 
 def test_a_users_schema_does_not_make_times_of_numbers():

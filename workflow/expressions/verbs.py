@@ -51,6 +51,8 @@ class Verb:
         signed_zero: whether every interpreter gives a zero the same sign. Else it is unspecified:
             numpy and TensorFlow take either of two equal operands as the larger one, Polars takes
             x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
+        hands_on: whether each value is one of the first operand's, as it is, or a filling.
+        keeps_time: whether the result is a time where one operand is; a difference of two is not.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Verb:
     exact: bool = True
     near_zero: int = 0
     signed_zero: bool = True
+    hands_on: bool = False
+    keeps_time: bool = False
 
 
 def _joint(types: Sequence[Type], dtype: str) -> Type:
@@ -245,7 +249,7 @@ def _table() -> dict[str, Verb]:
     number = (int, float, type(None))
     verbs = [
         *(
-            Verb(n, 2, {}, _arithmetic(n), signed_zero=False)
+            Verb(n, 2, {}, _arithmetic(n), signed_zero=False, keeps_time=True)
             for n in ("add", "subtract", "minimum", "maximum")
         ),
         Verb("multiply", 2, {}, _arithmetic("multiply")),
@@ -268,11 +272,18 @@ def _table() -> dict[str, Verb]:
         # True where the operand is null; never null itself.
         Verb("is_null", 1, {}, lambda types, _: replace(types[0], dtype="bool", nullable=False)),
         # The first operand, or the second where the first is null.
-        Verb("fill_null", 2, {}, _fill_null, signed_zero=False),
+        Verb("fill_null", 2, {}, _fill_null, signed_zero=False, hands_on=True, keeps_time=True),
         # The second operand where the first is true, else the third; null where the first is null.
-        Verb("where", 3, {}, _where, signed_zero=False),
+        Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True),
         Verb("cast", 1, {"dtype": str}, _cast),
-        Verb("clip", 1, {"lower": number, "upper": number}, _clip, signed_zero=False),
+        Verb(
+            "clip",
+            1,
+            {"lower": number, "upper": number},
+            _clip,
+            signed_zero=False,
+            keeps_time=True,
+        ),
         # From 0 to 2**63 - 1, the same for equal integers of any type; see hashing.py.
         Verb("hash", 1, {"seed": int}, _hash),
         # `first` + the position among the keys, or `missing` for a value that is no key.
@@ -284,9 +295,16 @@ def _table() -> dict[str, Verb]:
         # How many elements each row holds.
         Verb("list_length", 1, {}, _list_length),
         # The elements that Python's row[start:end] would take.
-        Verb("list_slice", 1, {"start": int, "end": (int, type(None))}, _list_slice),
+        Verb(
+            "list_slice",
+            1,
+            {"start": int, "end": (int, type(None))},
+            _list_slice,
+            hands_on=True,
+            keeps_time=True,
+        ),
         # As many elements as `length` says: a longer row is cut, a shorter one filled up at its end.
-        Verb("list_pad", 2, {"length": int}, _list_pad),
+        Verb("list_pad", 2, {"length": int}, _list_pad, hands_on=True, keeps_time=True),
     ]
     return {verb.name: verb for verb in verbs}
 

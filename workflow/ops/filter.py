@@ -10,11 +10,12 @@ from workflow.checks import require
 from workflow.expressions.program import Program, build
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression
-from workflow.feature import Features
+from workflow.feature import Feature, Features
 from workflow.frame_operator import RowFilter
 from workflow.operator import Example, State
 from workflow.rows import schema_of, sources_of
 from workflow.schema import ColumnSchema, Schema
+from workflow.traced_times import expect_alike_times
 
 CONDITION = "condition"
 
@@ -70,7 +71,10 @@ class Filter(RowFilter):
 
     def condition(self, columns: Schema) -> Program:
         """The function's trace."""
-        condition = self._trace(sources_of(columns))
+        sources = sources_of(columns)
+        condition = self._trace(sources)
+        if callable(self.f):  # a trace has been looked at, and has lost casts that do nothing
+            expect_alike_times(condition, (Feature(sources[c.name], c) for c in columns.columns))
         type_ = condition.type
         require(
             type_.kind == "bool" and not type_.is_list,

@@ -17,6 +17,7 @@ from workflow.expressions.tree import Expression, source, where
 from workflow.feature import Feature, Features, Selectable
 from workflow.operator import Example, Operator, State
 from workflow.schema import ColumnSchema, Schema
+from workflow.traced_times import expect_alike_times
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class LambdaOp(Operator):
         f: a function from a column to a column, or from a column and a frame of all columns,
             `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `& | ~`,
             `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`, `clip`, `log1p`,
-            `isin` and `fill_null`, and numpy's functions of these names: `LambdaOp(np.log1p)`.
+            `isin` and `fill_null`, and numpy's functions of these names: `LambdaOp(np.log1p)`. Dates
+            and times are int64, microseconds since 1970-01-01; unlike ones, as of a zone and without
+            one, cannot be compared, subtracted or mixed.
         dependency: further columns for the frame: names, or a node of the graph.
         dtype: cast the result; by default it keeps the dtype that the arithmetic gives.
         tags: tags of the result, in place of the column's own.
@@ -76,6 +79,8 @@ class LambdaOp(Operator):
         results: Features = {}
         for name in self.own_columns(columns):
             result = self._apply(name, expressions)
+            if callable(self.f):  # a trace has been looked at, and has lost casts that do nothing
+                expect_alike_times(result, columns.values())
             result = result if self.dtype is None else result.cast(self.dtype)
             made = Feature.of(name, result, _like(columns[name], result))
             tags = made.schema.tags if self.tags is None else tuple(self.tags)
