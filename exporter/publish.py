@@ -22,7 +22,7 @@ from typing import Any
 from exporter.config import parse_config, read_config
 from exporter.errors import ExportError
 from exporter.staging import JOURNAL, leftovers
-from workflow.durable import remove_if_empty, sync
+from workflow.durable import remove_if_empty, sync, sync_tree
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
 # Where Triton looks for the requests that a config says it makes by itself; each version has its own.
@@ -81,7 +81,9 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
         OSError: the file system refused; the repository is as it was.
     """
     _write_journal(stage, repository, models, version)
-    _sync_tree(stage)
+    for path in stage.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    sync_tree(stage)
     sync(stage.parent)
     try:
         fresh = [model for model in models if not (repository / model).exists()]
@@ -183,10 +185,3 @@ def compatible_versions(repository: Path, text: str) -> list[int]:
             config.ClearField(field)
         config.parameters.pop("generation", None)
     return versions if old == new else []
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
-    sync(folder)

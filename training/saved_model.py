@@ -17,6 +17,7 @@ from training.errors import TrainingError
 from training.layers.bags import for_few_rows
 from training.quiet import quiet
 from training.signature import ModelSignature, model_signature
+from workflow.durable import make_folder, sync, sync_tree
 
 
 def save_model(
@@ -29,7 +30,8 @@ def save_model(
     holds the model's weights once and nothing of the optimizer, so it is as large as the
     weights. TensorFlow 2 and the C++ loader of a server read it. The model is not changed.
 
-    The folder appears whole or not at all: it is written beside its place and then renamed.
+    The folder appears whole or not at all: it is written beside its place, reaches the disk and is
+    renamed.
 
     Args:
         model: what `model_signature` takes.
@@ -131,16 +133,30 @@ def _staged(path: Path) -> Iterator[Path]:
             "Remove it, or choose another folder or version."
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
-        raise TrainingError(
-            f"Expected to be able to write a folder beside {path}. Received: {error}."
-        ) from error
+        raise _unwritable(path, error) from error
     try:
         yield staging
         # mkdtemp made it private; a server that runs as another user has to read it.
         staging.chmod(0o755)
-        staging.rename(path)
+        _put_into_place(staging, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _put_into_place(staging: Path, path: Path) -> None:
+    try:
+        sync_tree(staging)
+        staging.rename(path)
+        sync(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> TrainingError:
+    return TrainingError(
+        f"Expected to be able to write a folder beside {path}. Received: {error}. "
+        "Look for room on the disk, and for who may write there."
+    )

@@ -38,17 +38,38 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file by one rename: killed at any moment, the path holds the old or the new content."""
-    partial = partial_of(path)
+def sync_tree(folder: Path) -> None:
+    """Wait until a folder and all that it holds are on the disk."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+@contextmanager
+def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
+    """A path to write a file to, which one rename puts into place when the block ends.
+
+    Killed at any moment, the path holds the old or the new content; after an error the old one.
+
+    Args:
+        path: of the file to replace, or to make.
+        suffix: of the name to write to, for a writer that goes by it.
+    """
+    partial = path.with_name(partial_of(path).name + suffix)
     try:
-        partial.write_bytes(content)
+        yield partial
         sync(partial)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file by one rename: killed at any moment, the path holds the old or the new content."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)
 
 
 def file_hash(path: Path) -> str:

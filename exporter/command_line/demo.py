@@ -9,6 +9,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.quiet import import_tensorflow
+from workflow.durable import replacing
 
 NAME = "movielens"
 MOVIES = 500
@@ -48,7 +49,8 @@ def demo(
     workflow.save(output / "workflow")
     model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
     report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
-    model.save(output / "model.keras")
+    with replacing(output / "model.keras", ".keras") as draft:
+        model.save(draft)
     typer.echo(f"train     {str(report).splitlines()[0]}")
     export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
     typer.echo(f"export    {output / 'models'}, runtime {runtime}")

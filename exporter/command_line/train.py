@@ -11,6 +11,7 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.network import KINDS, WIDEST, Network, class_weights, make_optimizer
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
+from workflow.durable import replacing
 
 
 def train(
@@ -146,5 +147,6 @@ def train(
         validate_ids=validate_ids,
         verbose=True,
     )
-    network.save(output)
+    with replacing(output, output.suffix) as draft:
+        network.save(draft)
     typer.echo(f"{report}\n{output}: the network")

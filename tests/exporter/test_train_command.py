@@ -1,6 +1,8 @@
 """`ensemble train` with its options, and what it says of wrong ones before work begins."""
 
 import contextlib
+import errno
+import os
 import shutil
 
 import keras
@@ -169,3 +171,16 @@ def test_every_option_says_what_it_is_for():
     rows = [line.strip("│ ").split() for line in text.splitlines() if "│ --" in line]
     told = {row[0].removeprefix("--").replace("-", "_"): row for row in rows}
     assert set(train.__annotations__) - {"data", "return"} <= set(told)
+
+
+def test_a_network_that_cannot_be_written_leaves_the_one_before(folder, monkeypatch):
+    def fail(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (folder / "model.keras").write_text("the one before")
+    monkeypatch.setattr(os, "fsync", fail)
+    result = run("train --batch-size 1000 --hidden 4 --embedding-dim 4")
+    assert result.exit_code == 1
+    assert "No space left" in result.stderr
+    assert (folder / "model.keras").read_text() == "the one before"
+    assert list(folder.glob("*.keras*")) == [folder / "model.keras"]

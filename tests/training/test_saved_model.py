@@ -1,4 +1,6 @@
+import errno
 import itertools
+import os
 
 import keras
 import numpy as np
@@ -167,5 +169,38 @@ def test_a_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
 
     monkeypatch.setattr(tf.saved_model, "save", fail)
     with pytest.raises(OSError, match="No space left"):
+        save_model(model, tmp_path / "saved")
+    assert not any(tmp_path.iterdir())
+
+
+def test_all_of_it_is_on_the_disk_before_and_after_it_has_its_name(tmp_path, model, monkeypatch):
+    synced, rename, fsync = [], os.rename, os.fsync
+    held = {}
+
+    def noted(descriptor):
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def watched(source, target):
+        held[target] = {p.stat().st_ino for p in (source, *source.rglob("*"))}
+        assert held[target] <= set(synced)
+        synced.clear()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "rename", watched)
+    save_model(model, tmp_path / "models" / "1" / "saved")
+    assert len(held[tmp_path / "models" / "1" / "saved"]) > 3
+    assert synced == [(tmp_path / "models" / "1").stat().st_ino]
+
+
+def test_a_disk_that_fails_in_the_end_is_told_of_and_leaves_nothing_behind(
+    tmp_path, model, monkeypatch
+):
+    def fail(_descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(TrainingError, match=r"write a folder beside .*saved.*Input/output error"):
         save_model(model, tmp_path / "saved")
     assert not any(tmp_path.iterdir())
