@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exporter.computed_ranges import expect_ranges
 from exporter.errors import ExportError
 from exporter.lists import cut_widths, expect_widths
-from exporter.narrow_inputs import input_dtypes, narrow_inputs
+from exporter.narrow_inputs import cast_early, input_dtypes, narrow_inputs
 from exporter.nulls import settle_nulls
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
@@ -72,7 +73,7 @@ def select_features(
         ExportError: the network takes what the workflow does not make, or a label; or a dtype that
             does not hold a column's values, or a null that cannot be served.
     """
-    schema = workflow.output_schema
+    schema, inputs = workflow.output_schema, workflow.input_schema
     labels = _labels(workflow, label_columns)
     wanted = _wanted_columns(signature, schema, sparse_max or {})
     expect_widths(wanted, sparse_max or {})
@@ -86,11 +87,12 @@ def select_features(
             casts.append(Cast(wire.name, made.dtype, wire.dtype))
         own = expressions[wire.name].expression
         # The dtype that was assigned to the output comes first, as it does in training.
-        expression = own if own.type.dtype == made.dtype else own.cast(made.dtype)
+        expression = cast_early(cast_early(own, made.dtype, inputs), wire.dtype, inputs)
         columns.append((made.with_(dtype=wire.dtype), expression))
-    program = settle_nulls(build(columns, workflow.input_schema))
-    taken = ((expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted)
-    program = narrow_inputs(program, input_dtypes(taken))
+    taken = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted]
+    expect_ranges(taken, inputs)
+    program = settle_nulls(build(columns, inputs))
+    program = narrow_inputs(program, input_dtypes(taken, inputs))
     _expect_no_label_input(program, labels)
     return Features(
         program=program,

@@ -11,6 +11,7 @@ import numpy as np
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.program import Program
+from workflow.expressions.verbs import VERBS
 from workflow.wire import WireColumn, null_code
 
 # A column may be looked up in several vocabularies; each has an end.
@@ -21,8 +22,8 @@ _DAY = 86_400_000_000
 _UNSEEN = " that no vocabulary holds"
 # A negative number and a larger one, by kind of dtype.
 _NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
-# Verbs that hand a value on; what is looked up behind them is the client's own value.
-_HANDING_ON = {"cast", "fill_null", "list_slice", "list_pad"}
+# What is looked up behind these is the client's own value.
+_HANDING_ON = {"cast", *(name for name, verb in VERBS.items() if verb.hands_on)}
 
 
 @dataclass(frozen=True)

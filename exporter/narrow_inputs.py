@@ -1,4 +1,4 @@
-"""Inputs of the dtype that the network takes of them, so that no value is cut on the way."""
+"""Inputs of the dtype that the network takes of them, so that no value becomes another on the way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from workflow.dtypes import DTYPES
+from workflow.exact_dtypes import holds
 from workflow.expressions.program import Program, Step
+from workflow.expressions.tree import Expression, call, constant
+from workflow.expressions.types import Type
 from workflow.expressions.verbs import VERBS
 from workflow.feature import Feature
 from workflow.schema import Schema
@@ -68,23 +71,79 @@ def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
     return Program(inputs, tuple(steps), tuple((c, places[s]) for c, s in program.outputs))
 
 
-def input_dtypes(outputs: Iterable[tuple[Feature, Sequence[str]]]) -> dict[str, str]:
+def input_dtypes(
+    outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Schema
+) -> dict[str, str]:
     """The inputs that reach the network as they are and narrower, with their narrowest dtype.
 
     Args:
         outputs: what the workflow makes of the network's columns, each with the dtypes that it is
             cast to on the way.
+        inputs: the columns of the data.
     """
     found: dict[str, str] = {}
     for feature, dtypes in outputs:
-        column = feature.schema
-        if feature.expression.verb == "source" and not column.is_time and column.info.is_integer:
-            name = feature.expression.parameters["name"]
-            for dtype in dtypes:
-                have, want = DTYPES[found.get(name, column.dtype)], DTYPES[dtype]
-                if want.is_integer and not np.can_cast(have.numpy, want.numpy):
-                    found[name] = dtype
+        for dtype in dtypes:
+            name = handed_on(feature.expression, dtype, inputs)
+            if name and is_narrower(found.get(name, inputs[name].dtype), dtype):
+                found[name] = dtype
     return found
+
+
+def is_narrower(have: str, want: str) -> bool:
+    """Whether a dtype of whole numbers lacks some of those that another one has."""
+    one, other = DTYPES[have], DTYPES[want]
+    both = one.is_integer and other.is_integer
+    return both and not np.can_cast(one.numpy, other.numpy)
+
+
+def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
+    """The column of whole numbers whose own values an expression holds, beside fillings, or "".
+
+    Args:
+        expression: of a column that the workflow makes.
+        dtype: which holds the fillings.
+        inputs: the columns of the data.
+    """
+    while expression.verb in VERBS:
+        first, *fillings = expression.operands
+        if not (VERBS[expression.verb].hands_on and all(_is_of(f, dtype) for f in fillings)):
+            return ""
+        expression = first
+    if expression.verb != "source":
+        return ""
+    column = inputs[expression.parameters["name"]]
+    return column.name if column.info.is_integer and not column.is_time else ""
+
+
+def cast_early(expression: Expression, dtype: str, inputs: Schema) -> Expression:
+    """A column in another dtype; where values are handed on, the cast comes first.
+
+    So the input itself can be taken in that dtype.
+
+    Example:
+        >>> from workflow.expressions.tree import source
+        >>> from workflow.schema import ColumnSchema
+        >>> filled = source("age", Type("int64")).fill_null(0)
+        >>> cast_early(filled, "int32", Schema([ColumnSchema("age", "int64")]))
+        fill_null(cast(age, dtype='int32'), 0)
+    """
+    if is_narrower(expression.type.dtype, dtype) and handed_on(expression, dtype, inputs):
+        return _cast_first(expression, dtype)
+    return expression.cast(dtype)
+
+
+def _is_of(filling: Expression, dtype: str) -> bool:
+    value = filling.type.value
+    return type(value) is int and holds(DTYPES[dtype], value, value)
+
+
+def _cast_first(expression: Expression, dtype: str) -> Expression:
+    if expression.verb == "source":
+        return expression.cast(dtype)
+    first, *fillings = expression.operands
+    values = [constant(filling.type.value, Type(dtype)) for filling in fillings]
+    return call(expression.verb, _cast_first(first, dtype), *values, **expression.parameters)
 
 
 def _cast(operand: int, steps: list[Step], dtype: str) -> Step:

@@ -17,8 +17,9 @@ def inexact(column: ColumnSchema, wanted: DType) -> str | None:
     """Say why values of a column would become others in a dtype.
 
     Whole numbers are held to the range that the operators before them state, in the property
-    `domain`. Where none is stated, the values of each table and request are what decides, and
-    `transform` looks at them (narrowed_outputs.py). Fractions may lose digits, and nothing else.
+    `domain`. Where none is stated, the values of each table are what decides, and `transform` looks
+    at them (narrowed_outputs.py); those of a request are the client's to refuse where they are handed
+    on, and an export refuses what is computed of them. Fractions may lose digits, and nothing else.
 
     Args:
         column: what is made.

@@ -17,6 +17,7 @@ from workflow.expressions.numpy_verbs import PREPARE
 from workflow.expressions.onnx.verbs import EMIT
 from workflow.expressions.polars import VERBS as POLARS
 from workflow.expressions.program import Program, build
+from workflow.expressions.ranges import ranges
 from workflow.expressions.tensorflow.verbs import PREPARE as TENSORFLOW
 from workflow.expressions.tree import source
 from workflow.expressions.types import ExpressionError, Type
@@ -89,6 +90,18 @@ def assert_of_static_type(program: Program, columns: dict[str, Column], made: Co
     assert made.rows == next(iter(columns.values())).rows
     if not column.nullable:
         assert made.valid is None or made.valid.all()
+    assert_in_range(program, made)
+
+
+def assert_in_range(program: Program, made: Column) -> None:
+    [(_, place)] = program.outputs
+    found = ranges(program)[place]
+    values = made.array if made.valid is None else made.array[made.valid]
+    if values.dtype.kind not in "biu":
+        assert found is None
+    elif len(values):
+        assert found is not None
+        assert found[0] <= int(values.min()) <= int(values.max()) <= found[1]
 
 
 @pytest.mark.parametrize("verb", VERBS)

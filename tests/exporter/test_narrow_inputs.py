@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 
-from exporter import ExportError
+from exporter import ExportError, ServingOptions, export_tensorflow_ensemble
 from exporter.features import select_features
+from exporter.options import RUNTIMES
 from training.signature import ModelSignature, TensorSpec
-from workflow import ColumnSchema, Schema, Workflow, ops
+from workflow import ColumnSchema, Schema, Workflow, ops, where
 from workflow.expressions.column import Column
 from workflow.expressions.numpy import NumpyInterpreter
 
@@ -131,3 +132,119 @@ def test_an_export_of_ids_beyond_float32_is_refused(export):
     network = keras.Model(user, keras.layers.Dense(1, name="score")(user))
     with pytest.raises(ExportError, match="'user' has values from 0 to 16777217, which float32"):
         export(network, workflow, labels=[])
+
+
+# Columns that are handed on with their nulls filled, cut or filled up
+
+
+HANDED_ON = {
+    "filled": (["age"] >> ops.FillMissing(0), {"age": [31, None]}, [7, None], [7, 0]),
+    "filled twice": (
+        ["age"] >> ops.FillMissing(0) >> ops.LambdaOp(lambda c: c.fill_null(3)),
+        {"age": [31, None]},
+        [7, None],
+        [7, 0],
+    ),
+    "median": (["age"] >> ops.FillMedian(), {"age": [31, 5, 9]}, [7, None], [7, 9]),
+    "renamed": (
+        ["n"] >> ops.FillMissing(-1) >> ops.Rename(name="age"),
+        {"n": [31, None]},
+        [None, -(2**31) + 1],
+        [-1, -(2**31) + 1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "data", "sent", "made"), HANDED_ON.values(), ids=HANDED_ON)
+def test_a_column_whose_nulls_are_filled_is_sent_narrower(node, data, sent, made):
+    features = features_of(Workflow(node).fit(data), age="int32")
+    [column] = features.inputs
+    assert (column.dtype, column.nullable) == ("int32", True)
+    there = np.array([value is not None for value in sent])
+    values = Column(np.int32([value or 0 for value in sent]), None if there.all() else there)
+    assert NumpyInterpreter(features.program)({column.name: values})["age"].array.tolist() == made
+
+
+def test_a_list_that_is_cut_and_filled_up_is_sent_narrower():
+    workflow = Workflow(["clicks"] >> ops.ListSlice(2, pad=True, pad_value=9)).fit(DATA)
+    inputs = (TensorSpec("clicks", "int16", (None, 2)),)
+    features = select_features(workflow, ModelSignature(inputs, ()), [], {"clicks": 2})
+    assert [(c.name, c.dtype) for c in features.inputs] == [("clicks", "int16")]
+
+
+def test_the_indicator_beside_a_filled_column_reads_the_narrower_one():
+    workflow = Workflow(["age"] >> ops.FillMissing(0, add_binary_cols=True)).fit({"age": [1, None]})
+    features = features_of(workflow, age="int8", age_filled="bool")
+    assert [(c.name, c.dtype) for c in features.inputs] == [("age", "int8")]
+    data = {"age": Column(np.int8([5, 0]), np.array([True, False]))}
+    made = {n: c.array.tolist() for n, c in NumpyInterpreter(features.program)(data).items()}
+    assert made == {"age": [5, 0], "age_filled": [False, True]}
+
+
+# Columns that are computed
+
+
+COMPUTED = {
+    "arithmetic": lambda c: c * 2,
+    "a filling that is too large": lambda c: c.fill_null(2**40),
+    "one end only": lambda c: c.clip(0),
+    "either of two": lambda c: where(c > 0, c, 0),
+    "wider than it was": lambda c: c.cast("int16") * 2**20,
+}
+
+
+@pytest.mark.parametrize("f", COMPUTED.values(), ids=COMPUTED)
+@pytest.mark.parametrize("assigned", [False, True])
+def test_computed_values_that_a_cast_would_change_are_refused(f, assigned):
+    workflow = Workflow(["age"] >> ops.LambdaOp(f)).fit({"age": [31, 7]})
+    if assigned:
+        workflow.output_dtypes["age"] = "int32"
+    message = r"'age' is computed as int64, .* to \d+ of what .*Received: int32.*c\.cast\('int32'\)"
+    with pytest.raises(ExportError, match=message):
+        features_of(workflow, age="int32")
+    del workflow.output_dtypes["age"]
+    assert features_of(workflow, age="int64").inputs[0].dtype == "int64"
+
+
+WITHIN = {
+    "a part of a day": (lambda c: c // 3600 % 24, [2**40], [2**40 // 3600 % 24]),
+    "flags": (lambda c: (c > 3).cast("int64") + 1, [2**40, 3], [2, 1]),
+    "two ends": (lambda c: c.clip(-100, 100), [2**40, -(2**40), 5], [100, -100, 5]),
+    "the nearest, as is said": (lambda c: c.cast("int8"), [2**40, -(2**40)], [127, -128]),
+    "one of a table": (lambda c: c.hash_bucket(3) * 0 + 100, [2**40], [100]),
+}
+
+
+@pytest.mark.parametrize(("f", "sent", "made"), WITHIN.values(), ids=WITHIN)
+def test_computed_values_that_the_dtype_holds_are_served(f, sent, made):
+    features = features_of(Workflow(["age"] >> ops.LambdaOp(f)).fit(DATA), age="int16")
+    assert features.inputs[0].dtype == "int64"
+    assert answers(features, age=sent) == {"age": made}
+
+
+def test_numbers_of_a_joined_table_are_held_to_what_the_table_has():
+    table = {"user": [7, 9], "year": [1999, 2024]}
+    joined = ["user"] >> ops.JoinExternal(table, on="user", columns_ext=["year"])
+    workflow = Workflow(joined["year"] >> ops.FillMissing(0)).fit(DATA)
+    features = features_of(workflow, year="int16")
+    assert answers(features, user=[9, 1]) == {"year": [2024, 0]}
+    with pytest.raises(ExportError, match=r"'year' .* from 0 to 2024 of what.*Received: int8"):
+        features_of(workflow, year="int8")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_every_runtime_takes_a_filled_column_narrower_and_no_computed_one(runtime, tmp_path):
+    filled = ["age"] >> ops.FillMissing(0)
+    age = keras.Input((1,), name="age", dtype="int32")
+    network = keras.Model(age, keras.layers.Rescaling(1.0, name="score")(age))
+    serving = ServingOptions(runtime=runtime)
+    workflow = Workflow(filled).fit({"age": [31, None]})
+    report = export_tensorflow_ensemble(network, workflow, "ages", tmp_path, [], serving=serving)
+    assert {"smallest values", "largest values"} <= set(report.proof.rows)
+    assert not report.proof.refused
+    config = (tmp_path / "ages" / "config.pbtxt").read_text()
+    assert "TYPE_INT32" in config
+    assert "TYPE_INT64" not in config
+    computed = Workflow(filled >> ops.LambdaOp(lambda c: c + 1)).fit({"age": [31, None]})
+    with pytest.raises(ExportError, match="'age' is computed as int64"):
+        export_tensorflow_ensemble(network, computed, "more", tmp_path, [], serving=serving)

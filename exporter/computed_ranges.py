@@ -1,0 +1,54 @@
+"""Whole numbers that the preprocessing computes, and that the network takes in a narrower dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from exporter.errors import ExportError
+from exporter.narrow_inputs import handed_on, is_narrower
+from workflow.dtypes import DTYPES
+from workflow.exact_dtypes import holds, stated_range
+from workflow.expressions.program import build
+from workflow.expressions.ranges import ranges
+from workflow.feature import Feature
+from workflow.schema import Schema
+
+
+def expect_ranges(outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Schema) -> None:
+    """Refuse computed columns of which a request may make values that a dtype does not hold.
+
+    A cast would make the nearest value of these, on every runtime, and nobody would hear of it. A
+    column that is handed on is held to its dtype by the client (narrow_inputs.py).
+
+    Args:
+        outputs: what the workflow makes of the network's columns, each with the dtypes that it is
+            cast to on the way.
+        inputs: the columns of the data.
+
+    Raises:
+        ExportError: names the column, what it can be and what to do.
+    """
+    narrowed = [
+        (feature, dtype)
+        for feature, dtypes in outputs
+        for dtype in dtypes
+        if is_narrower(feature.expression.type.dtype, dtype)
+        and stated_range(feature.schema) is None
+        and not handed_on(feature.expression, dtype, inputs)
+    ]
+    program = build(
+        [(f.schema.with_(dtype=f.expression.type.dtype), f.expression) for f, _ in narrowed], inputs
+    )
+    found = ranges(program)
+    for dtype, (column, step) in zip(
+        (dtype for _, dtype in narrowed), program.outputs, strict=True
+    ):
+        ends = found[step]
+        if ends is not None and not holds(DTYPES[dtype], *ends):
+            raise ExportError(
+                f"Column {column.name!r} is computed as {column.dtype}, and its steps make values from "
+                f"{ends[0]} to {ends[1]} of what a client may send. Received: {dtype}, as what the "
+                "network takes or what is assigned to workflow.output_dtypes. Say in the workflow what "
+                f"becomes of others, as the nearest with LambdaOp(lambda c: c.cast({dtype!r})), or give "
+                f"the network an input of {column.dtype}."
+            )
