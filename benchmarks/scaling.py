@@ -1,6 +1,9 @@
-"""What every operator and every verb costs as its data grows: time, peak memory, and the exponent.
+"""Measure how the cost of each operator and verb grows with its data, in time and in peak memory.
 
     python -m benchmarks.scaling [--quick] [--only Categorify lookup] [--rows 10000 100000 1000000]
+        [--keep FILE] [--summary]
+
+With `--keep` an interrupted run resumes at the first case that the file does not hold.
 
 Each operator and each verb runs in a process of its own, under a limit of memory and of time, over
 columns of so many values: one to a row, and where lists are taken ten to a row, the same values. It
@@ -10,10 +13,10 @@ system, so that other work on the machine counts little; memory is the peak beyo
 held before.
 
 The exponent is the slope of log cost over log rows, after the cost of the fewest rows, which is the
-start-up, is taken off. Three things are flagged, and make the command fail: an exponent above 1.15; a list column that
-costs more than 1.5 times its values as a flat column; and a cost of rows that grows with the
-vocabulary by more than its slower memory explains. What is below the noise of the machine is flagged
-in no case.
+start-up, is taken off. Three things are flagged, and make the command fail: an exponent above 1.15;
+a list column that costs more than 1.5 times its values as a flat column; and a cost of rows that
+grows with the vocabulary by more than its slower memory explains. What is below the noise of the
+machine is flagged in no case.
 """
 
 from __future__ import annotations
@@ -22,67 +25,29 @@ import argparse
 import ctypes
 import gc
 import json
-import math
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
+from benchmarks.scaling_costs import Measured, print_summary, print_table
 
 ROWS, TABLES = (10_000, 100_000, 1_000_000), (1_000, 30_000, 1_000_000)
 # The vocabulary of a case that has none to choose.
 ONE_TABLE = 1_000
-# In seconds and MB: a difference below is not told from the noise of a shared machine.
-NOISE = {"cpu": 0.02, "peak": 4.0}
-MOST_EXPONENT, MOST_OF_LISTS = 1.15, 1.5
-# Streamed, a few parts of 100,000 rows are in hand, however large the data is: of lists these hold
-# ten times the values.
-MOST_IN_HAND = 32.0
-# In these actions the data is in memory; what files cost is also their format's, which has lists by
-# two levels of lengths.
-IN_MEMORY = ("fit", "collect", "numpy")
-# From a thousand entries to a million a random access leaves the caches and costs ten times as much:
-# an exponent of a third. Work for each row and entry would make it one.
-MOST_OF_TABLE = 0.34
-ACTIONS = ("fit", "collect", "streaming", "parquet", "numpy")
 # Freed memory goes back at once, so that each peak is that of what is measured.
 FREED = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0", "POLARS_MAX_THREADS": "2"}
 ROWS_PER_GROUP = 100_000
 # Seconds of the processor after which nothing is measured again.
-MOST_REPEATED = 0.15
-UNITS = {"cpu": "time", "peak": "memory"}
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one action has cost.
-
-    Attributes:
-        form: "scalar" or "list".
-        table: the entries of the vocabulary.
-        rows: the values of each column.
-        action: among `ACTIONS`.
-        cpu: seconds of the processor, user and system.
-        wall: seconds.
-        peak: MB beyond what the process held before.
-    """
-
-    form: str
-    table: int
-    rows: int
-    action: str
-    cpu: float
-    wall: float
-    peak: float
+MOST_REPEATED = 0.4
 
 
 def main() -> None:
@@ -98,17 +63,38 @@ def main() -> None:
     ]
     if not chosen:
         sys.exit(f"No operator and no verb is named so: {', '.join(options.only)}.")
-    measured, failed = {}, []
+    measured, failed = _kept(options.keep), []
     for case in chosen:
         try:
-            measured[case.title] = _in_a_process(case, options)
+            if case.title not in measured:
+                measured[case.title] = _in_a_process(case, options)
+                _keep(options.keep, case.title, measured[case.title])
         except _CaseError as error:
             failed.append(str(error))
     if failed:  # what is left would look like a result
         sys.exit("\n\n".join(failed))
-    flags = _print_table(measured)
+    if options.summary:
+        print_summary(measured)
+        print()
+    flags = print_table(measured)
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
+
+
+def _kept(file: Path | None) -> dict[str, list[Measured]]:
+    """Read the cases that an earlier, interrupted run has measured."""
+    measured: dict[str, list[Measured]] = {}
+    if file is not None and file.exists():
+        for line in file.read_text().splitlines():
+            figures = json.loads(line)
+            measured.setdefault(figures.pop("case"), []).append(Measured(**figures))
+    return measured
+
+
+def _keep(file: Path | None, case: str, measured: Sequence[Measured]) -> None:
+    if file is not None:
+        with file.open("a") as lines:
+            lines.writelines(json.dumps({"case": case} | asdict(m)) + "\n" for m in measured)
 
 
 def _group(case: Case) -> str:
@@ -127,6 +113,14 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--gigabytes", type=float, default=8, help="a process may take so much")
     parser.add_argument("--seconds", type=float, default=300, help="and so long")
+    parser.add_argument(
+        "--keep", type=Path, help="keep figures in this file, and take those of cases already there"
+    )
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="first a line for each operator and verb, of its worst",
+    )
     parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
@@ -140,7 +134,7 @@ class _CaseError(Exception):
 
 
 def _in_a_process(case: Case, options: argparse.Namespace) -> list[Measured]:
-    """What a case costs, measured in a process of its own."""
+    """Measure a case in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.scaling", "--case", case.title]
     command += ["--rows", *map(str, options.rows), "--tables", *map(str, options.tables)]
     command += ["--gigabytes", str(options.gigabytes)]
@@ -192,7 +186,7 @@ class _Runs:
         self._fitted = Workflow(self._graph).fit(case.every(form, table))
 
     def measure(self, rows: int) -> list[Measured]:
-        """What each action costs over so many values."""
+        """Measure each action over so many values."""
         return [
             Measured(self._form, self._table, rows, action, *_cost(work))
             for action, work in self._actions(rows)
@@ -246,125 +240,6 @@ def _cost(work: Callable[[], Any]) -> tuple[float, float, float]:
 
 def _status(name: str) -> float:
     return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
-
-
-class Costs:
-    """What a case has cost, and how it grows.
-
-    Args:
-        measured: all of one case.
-    """
-
-    def __init__(self, measured: Sequence[Measured]) -> None:
-        self._of = {(m.form, m.table, m.action, m.rows): m for m in measured}
-        self.forms = list(dict.fromkeys(m.form for m in measured))
-        self.actions = [a for a in ACTIONS if any(m.action == a for m in measured)]
-        self.rows = sorted({m.rows for m in measured})
-        self.tables = sorted({m.table for m in measured})
-
-    def cost(self, form: str, table: int, action: str, kind: str, rows: int) -> float:
-        """What the rows cost beyond the start-up."""
-        made, base = (getattr(self._of[form, table, action, n], kind) for n in (rows, self.rows[0]))
-        return float(made - base)
-
-    def exponent(self, form: str, table: int, action: str, kind: str) -> float | None:
-        """The slope of log cost over log rows, by least squares; None within the noise."""
-        points = [
-            (math.log(rows - self.rows[0]), math.log(cost))
-            for rows in self.rows[1:]
-            if (cost := self.cost(form, table, action, kind, rows)) > NOISE[kind]
-        ]
-        if len(points) < 2:
-            return None
-        return statistics.linear_regression(*zip(*points, strict=True)).slope
-
-    def of_lists(self, table: int, action: str, kind: str) -> float | None:
-        """How many times the flat column a list column costs; None within the noise."""
-        if len(self.forms) < 2 or action not in IN_MEMORY:
-            return None
-        flat, lists = (self.cost(f, table, action, kind, self.rows[-1]) for f in self.forms)
-        noise = MOST_IN_HAND if (action, kind) == ("fit", "peak") else NOISE[kind]
-        return (lists - noise) / max(flat, NOISE[kind]) if lists > noise else None
-
-    def of_table(self, form: str, action: str, kind: str) -> float | None:
-        """The slope of the log cost of the rows over the log of the entries; None within the noise."""
-        least, most = self.tables[0], self.tables[-1]
-        if least == most:
-            return None
-        small, large = (self.cost(form, t, action, kind, self.rows[-1]) for t in (least, most))
-        if large < 2 * NOISE[kind]:
-            return None
-        return math.log(large / max(small, NOISE[kind])) / math.log(most / least)
-
-
-def _print_table(measured: dict[str, list[Measured]]) -> list[str]:
-    """Print what each case costs, and return what is flagged."""
-    print("| | form | " + " | ".join(ACTIONS) + " | exponent | list / flat | of the table | |")
-    print("|---" * (len(ACTIONS) + 6) + "|")
-    flags = []
-    for title, figures in measured.items():
-        costs = Costs(figures)
-        for form in costs.forms:
-            cells = [_cell(costs, form, action) for action in ACTIONS]
-            own = [*flags_of(costs, title, form)]
-            flags += own
-            growth = (_worst(costs, form, which) for which in ("exponent", "of_lists", "of_table"))
-            print(f"| {title} | {form} | {' | '.join([*cells, *growth])} | {'**!**' * bool(own)} |")
-    return flags
-
-
-def _cell(costs: Costs, form: str, action: str) -> str:
-    if action not in costs.actions:
-        return ""
-    rows, table = costs.rows[-1], costs.tables[-1]
-    cpu, peak = (max(0.0, costs.cost(form, table, action, k, rows)) for k in NOISE)
-    return f"{cpu:.2f} s {peak:.0f} MB"
-
-
-Growth = tuple[str, str, int, str, float]
-
-
-def _growths(costs: Costs, form: str, which: str) -> Iterator[Growth]:
-    """Each figure of one kind that is above the noise: the action, the cost, the table and itself."""
-    for action in costs.actions:
-        for kind in NOISE:
-            for table in costs.tables:
-                if which == "exponent":
-                    made = costs.exponent(form, table, action, kind)
-                elif which == "of_lists":
-                    made = costs.of_lists(table, action, kind) if form == "list" else None
-                else:
-                    made = costs.of_table(form, action, kind) if table == costs.tables[0] else None
-                if made is not None:
-                    yield which, action, table, kind, made
-
-
-def _worst(costs: Costs, form: str, which: str) -> str:
-    """The largest figure of time and of memory."""
-    cells = []
-    for kind in NOISE:
-        made = [growth[-1] for growth in _growths(costs, form, which) if growth[3] == kind]
-        cells.append(f"{max(made):.2f}" if made else "-")
-    return " / ".join(cells)
-
-
-LIMITS = {"exponent": MOST_EXPONENT, "of_lists": MOST_OF_LISTS, "of_table": MOST_OF_TABLE}
-SAID = {
-    "exponent": "exponent in rows",
-    "of_lists": "list / flat",
-    "of_table": "exponent in entries",
-}
-
-
-def flags_of(costs: Costs, title: str, form: str) -> Iterator[str]:
-    """What grows faster in a form of a case than it should, each as a sentence."""
-    for which, limit in LIMITS.items():
-        for _, action, table, kind, made in _growths(costs, form, which):
-            if made > limit:
-                yield (
-                    f"{title}, {form}, {action}, {UNITS[kind]}: {SAID[which]} {made:.2f} "
-                    f"(at most {limit}; {table:,} entries)"
-                )
 
 
 if __name__ == "__main__":

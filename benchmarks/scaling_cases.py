@@ -1,4 +1,4 @@
-"""What `benchmarks.scaling` measures: every operator and every verb, and rows for them."""
+"""The cases of `benchmarks.scaling`: every operator and every verb, and rows for them."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks import scaling
 from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
+from benchmarks.scaling_costs import Costs, Measured, flags_of
 from workflow import Workflow, ops
 from workflow.expressions.verbs import VERBS
 
@@ -35,11 +35,11 @@ def test_both_forms_hold_the_same_values(case: Case):
                 assert values.equals(flat[name], null_equal=True)
 
 
-def measured(cpu, *, forms=("scalar",), tables=(1_000,)) -> scaling.Costs:
+def measured(cpu, *, forms=("scalar",), tables=(1_000,)) -> Costs:
     """Costs by a formula of form, table and rows, with a start-up of 0.1 s."""
-    return scaling.Costs(
+    return Costs(
         [
-            scaling.Measured(form, table, rows, "fit", 0.1 + cpu(form, table, rows), 0.0, 50.0)
+            Measured(form, table, rows, "fit", 0.1 + cpu(form, table, rows), 0.0, 50.0)
             for form in forms
             for table in tables
             for rows in (10_000, 100_000, 1_000_000)
@@ -47,8 +47,8 @@ def measured(cpu, *, forms=("scalar",), tables=(1_000,)) -> scaling.Costs:
     )
 
 
-def flags(costs: scaling.Costs) -> list[str]:
-    return [flag for form in costs.forms for flag in scaling.flags_of(costs, "X", form)]
+def flags(costs: Costs) -> list[str]:
+    return [flag for form in costs.forms for flag in flags_of(costs, "X", form)]
 
 
 def test_what_grows_as_its_rows_is_not_flagged():
@@ -89,5 +89,5 @@ def test_a_case_that_crashes_ends_the_benchmark():
 
 
 def test_a_figure_is_a_line_of_json():
-    figure = scaling.Measured("list", 1, 10, "fit", 0.5, 1.0, 2.0)
-    assert scaling.Measured(**json.loads(json.dumps(asdict(figure)))) == figure
+    figure = Measured("list", 1, 10, "fit", 0.5, 1.0, 2.0)
+    assert Measured(**json.loads(json.dumps(asdict(figure)))) == figure
