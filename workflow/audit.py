@@ -11,9 +11,16 @@ from .operator import OPERATORS, State
 
 FORMAT = 2
 # How many parents a kind of node has, where that is not one; an operator's others are dependencies.
-_PARENTS = {"select": (0, 0), "concat": (1, 2**31), "operator": (1, 2**31), "drop": (1, 2)}
+_PARENTS = {
+    "select": (0, 0),
+    "find": (0, 0),
+    "concat": (1, 2**31),
+    "operator": (1, 2**31),
+    "drop": (1, 2),
+}
 _KINDS = {
     "select": {"names"},
+    "find": {"names"},
     "operator": {"operator", "config"},
     "concat": set(),
     "keep": {"names"},

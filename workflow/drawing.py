@@ -35,12 +35,14 @@ def diagram_of(workflow: Workflow) -> Diagram:
     made = workflow.made if workflow.is_fitted else {}
     *_, output = workflow.nodes
     leading = _leading(workflow.nodes)
-    drawn = [node for node in workflow.nodes if leading[node] == [node]]
+    unused = _unused(workflow.nodes, made)
+    drawn = [node for node in workflow.nodes if leading[node] == [node] and node not in unused]
     numbers = {node: number for number, node in enumerate(drawn)}
     ways = [
         (before, numbers[node])
         for node in drawn
         for parent in node.parents
+        if parent not in unused
         for before in leading[parent]
     ]
     ways += [(before, len(drawn)) for before in leading[output]]
@@ -62,6 +64,17 @@ def _leading(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
         else:
             leading[node] = [node]
     return leading
+
+
+def _unused(nodes: Sequence[Node], made: Mapping[Node, Resolved]) -> set[Node]:
+    """The columns of the data that an operator would take if it did not have them already."""
+    return {
+        parent
+        for node in nodes
+        for parent in node.parents[1:]
+        if isinstance(parent, ColumnSelector) and parent.selection.if_there and parent in made
+        if made[parent].columns.keys() <= made[node.parents[0]].columns.keys()
+    }
 
 
 def _items(made: Mapping[Node, Resolved], node: Node) -> tuple[Item, ...]:

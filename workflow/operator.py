@@ -75,6 +75,9 @@ class Operator(ABC, metaclass=OperatorMeta):
       nodes of the graph. These are among the `columns` of every method, and
       `self.dependency_names()` has their names. In `lower` they may be missing when the operator
       learns: `remove_inputs` takes away a target that only learning needs.
+    - `completed_by`: the names of the fields that hold names of columns which it takes from the data
+      where they are not left of `>>`. Those of the data are among the `columns` of every method, and
+      not among `self.own_columns(columns)`.
     - `has_vocabularies`: its columns are ids of values that it knows, and their property `domain`
       has a `name`: the same for columns of one vocabulary. The graph adds a number to it where
       another operator has given the name to a vocabulary of its own.
@@ -91,6 +94,7 @@ class Operator(ABC, metaclass=OperatorMeta):
     learns: ClassVar[bool] = False
     takes_groups: ClassVar[bool] = False
     depends_on: ClassVar[str | None] = None
+    completed_by: ClassVar[tuple[str, ...]] = ()
     has_vocabularies: ClassVar[bool] = False
     row_by_row: ClassVar[bool] = True
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .columns import join
@@ -14,10 +14,10 @@ from .expressions.program import Program
 from .expressions.types import ExpressionError
 from .feature import Features, Groups, Inputs
 from .frame_operator import FrameOperator, WindowOperator
-from .graph import Node, as_columns
+from .graph import ColumnSelector, Node, as_columns
 from .operator import Operator, State
 from .rows import Lost, Origin, Resolved, RowSet, rows_of, schema_of
-from .selection import listed, regroup
+from .selection import Selection, listed, names_of, one_or_several, regroup
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class OperatorNode(Node):
     ) -> None:
         self.operator = as_operator(operator)
         if dependencies is None:
-            dependencies = _dependencies(self.operator)
+            dependencies = [*_dependencies(self.operator), *_completion(self.operator, parent)]
         super().__init__(parent, *dependencies)
 
     def bind(self, inputs: Sequence[Resolved]) -> Bound:
@@ -82,7 +82,11 @@ class OperatorNode(Node):
                 f"{self.label}: the group {', '.join(group)} did not pass through {label}, which makes "
                 f"other columns of it. Group the columns that it makes: node[[['a', 'b'], 'c']] >> {self.label}."
             )
-        columns = join([parent.label for parent in self.parents], inputs)
+        if self.operator.completed_by:
+            others = [rest for other in others if (rest := _without(other, own.columns)).columns]
+            inputs = [own, *others]
+        labels = [parent.label for parent in self.parents[: len(inputs)]]
+        columns = join(labels, inputs)
         inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
         return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
 
@@ -162,6 +166,22 @@ def as_operator(value: Any) -> Operator:
     raise WorkflowError(
         f"Expected an operator after >>, such as ops.Categorify(), or a function. Received: {value!r}."
     )
+
+
+def _completion(operator: Operator, parent: Node) -> list[Node]:
+    """The columns of the data that an operator may need beside those of a node, as one node or none."""
+    fields = [one_or_several(getattr(operator, name)) for name in operator.completed_by]
+    names = dict.fromkeys(name for field in fields for name in field)
+    known = isinstance(parent, ColumnSelector) and not parent.selection.is_dynamic
+    if isinstance(parent, ColumnSelector) and known:
+        have = names_of(parent.selection.groups)
+        names = {name: None for name in names if name not in have}
+    groups = tuple((name,) for name in names)
+    return [ColumnSelector(Selection(groups, if_there=not known))] if groups else []
+
+
+def _without(made: Resolved, names: Collection[str]) -> Resolved:
+    return replace(made, columns={n: f for n, f in made.columns.items() if n not in names})
 
 
 def _dependencies(operator: Operator) -> list[Node]:

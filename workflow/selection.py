@@ -23,6 +23,7 @@ class Selection:
         tags: every column with one of these too.
         every: all columns too.
         subgroups: choices of which each makes one group, where the columns decide what is in it.
+        if_there: a name that is missing is no error, and chooses nothing.
 
     Example:
         >>> Selection.of([["a", "b"], "c"]).groups
@@ -35,6 +36,7 @@ class Selection:
     tags: tuple[str, ...] = ()
     every: bool = False
     subgroups: tuple[Selection, ...] = ()
+    if_there: bool = False
 
     @classmethod
     def of(cls, names: Any = (), tags: Any = (), subgroups: Any = ()) -> Selection:
@@ -96,6 +98,8 @@ class Selection:
             WorkflowError: a name is missing, or no column carries the tags.
         """
         missing = [n for group in self.groups for n in group if n not in columns]
+        if self.if_there:
+            return tuple(group for group in self.groups if not set(group) & set(missing))
         if missing:
             raise WorkflowError(
                 f"No column {listed(map(repr, missing))} in {where}. It has: {listed(columns) or 'none'}."

@@ -7,6 +7,7 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ def _describe_node(node: Node, inputs: Sequence[Resolved], made: Resolved) -> di
     if isinstance(node, SubsetNode) and not node.keep:
         return {"kind": "drop", "names": [n for n in inputs[0].columns if n not in made.columns]}
     if isinstance(node, SubsetNode | ColumnSelector):
+        if node.selection.if_there:
+            return {"kind": "find", "names": [name for (name,) in node.selection.groups]}
         kind = "keep" if isinstance(node, SubsetNode) else "select"
         return {"kind": kind, "names": to_nested(picked(node.selection, inputs[0], node.label))}
     if isinstance(node, Subgraph):
@@ -161,6 +164,8 @@ def _construct_node(entry: Any, parents: list[Node], state: State) -> Node:
         operator: Operator = OPERATORS[entry["operator"]].from_config(entry["config"], state)
         return OperatorNode(parents[0], operator, parents[1:])
     names = Selection.of_saved(entry["names"])
+    if kind == "find":
+        return ColumnSelector(replace(names, if_there=True))
     if kind == "select":
         return ColumnSelector(names)
     without = parents[1] if len(parents) > 1 else None

@@ -128,6 +128,12 @@ DOCUMENTS: dict[str, Attack] = {
     "nodes in disorder": edit(
         lambda d: d["nodes"].insert(1, {"kind": "select", "names": ["userId"], "parents": []})
     ),
+    "found columns with a parent": edit(
+        lambda d: d["nodes"][-1].update(kind="find", names=["userId"])
+    ),
+    "found columns in a group": edit(
+        lambda d: d["nodes"][0].update(kind="find", names=[["a", "b"]])
+    ),
     "unknown kind": edit(lambda d: d["nodes"][0].update(kind="exec")),
     "kind is a list": edit(lambda d: d["nodes"][0].update(kind=["select"])),
     "unknown key of a node": edit(lambda d: d["nodes"][0].update(code="import os")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import polars as pl
 
@@ -38,7 +39,8 @@ _VALUES = ("list", "first", "last", "min", "max")
 class Groupby(FrameOperator):
     """Make one row of all rows with the same key, over the whole data: sessions of events.
 
-    Makes the keys, and `<column>_<aggregate>` for each other column. The rows are in the order of
+    Makes the keys that are among the input columns, and `<column>_<aggregate>` for each other column.
+    The rows are in the order of
     the keys, null last. Within a group rows are in the order of `sort_cols`, and else of the data.
 
     Aggregates: "list" (nulls stay in it, in the order of the rows), "first" and "last" (of the rows
@@ -56,8 +58,8 @@ class Groupby(FrameOperator):
     be exported.
 
     Args:
-        groupby_cols: the key's columns, among the input columns.
-        sort_cols: order the rows of a group by these, among the input columns.
+        groupby_cols: the key's columns, among the input columns, or else of the data.
+        sort_cols: order the rows of a group by these, among the input columns, or else of the data.
         aggs: one name or several for every column, or a mapping from column to name or names;
             columns that it leaves out are not in the output.
         name_sep: between column and aggregate in the outputs' names.
@@ -75,6 +77,8 @@ class Groupby(FrameOperator):
     aggs: str | Sequence[str] | Mapping[str, str | Sequence[str]] = "list"
     name_sep: str = "_"
     ascending: bool = True
+
+    completed_by: ClassVar[tuple[str, ...]] = ("groupby_cols", "sort_cols")
 
     def _check_settings(self) -> None:
         for name in ("groupby_cols", "sort_cols"):
@@ -112,6 +116,7 @@ class Groupby(FrameOperator):
                 cls(["user", "day"], "time", {**lists, "price": "list"}, "-", ascending=False), rows
             ),
             Example(cls("day"), {"day": rows["day"], "time": rows["time"]}),
+            Example(cls("user", "time", aggs=["list", "count"]), rows, left=["price", "day"]),
         ]
 
     def frame_schema(self, columns: Schema) -> Schema:
@@ -121,10 +126,15 @@ class Groupby(FrameOperator):
                 not columns[name].is_list,
                 f"Groupby takes no list as a key or to sort by. Received: {name!r}.",
             )
-        made = [columns[name] for name in one_or_several(self.groupby_cols)]
+        made = [columns[name] for name in self._keys_made(columns)]
         for name, aggregate in self._chosen(columns):
             made.append(self._aggregate_schema(columns[name], aggregate))
         return Schema(made)
+
+    def _keys_made(self, columns: Schema) -> list[str]:
+        """The keys that are columns of the output: those left of `>>`."""
+        own = self.own_columns(columns)
+        return [name for name in one_or_several(self.groupby_cols) if name in own]
 
     def _chosen(self, columns: Schema) -> list[tuple[str, str]]:
         """The column of each output, and what becomes of it."""
@@ -134,7 +144,8 @@ class Groupby(FrameOperator):
                 for name, aggs in self.aggs.items()
                 for a in one_or_several(aggs)
             ]
-        others = [name for name in columns if name not in one_or_several(self.groupby_cols)]
+        keys = one_or_several(self.groupby_cols)
+        others = [name for name in self.own_columns(columns) if name not in keys]
         return [(name, aggregate) for name in others for aggregate in one_or_several(self.aggs)]
 
     def _aggregate_schema(self, column: ColumnSchema, aggregate: str) -> ColumnSchema:
@@ -178,7 +189,9 @@ class Groupby(FrameOperator):
             for name, aggregate in self._chosen(columns)
         ]
         grouped = frame.group_by(keys, maintain_order=True).agg(made)
-        return grouped.sort(keys, nulls_last=True, maintain_order=True)
+        made_of = grouped.sort(keys, nulls_last=True, maintain_order=True)
+        hidden = [name for name in keys if name not in self._keys_made(columns)]
+        return made_of.drop(hidden) if hidden else made_of
 
     def _end_of(self, aggregate: str) -> str:
         """The end of the rows where an aggregate takes its value: of descending rows the other one."""
