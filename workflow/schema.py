@@ -179,6 +179,9 @@ class ColumnSchema:
 class Schema(Mapping[str, ColumnSchema]):
     """An ordered set of columns.
 
+    Raises:
+        SchemaError: two columns of one name, or something that is no `ColumnSchema`.
+
     Example:
         >>> schema = Schema([ColumnSchema("userId", "int64", tags=("categorical",))])
         >>> schema.tagged("categorical").names
@@ -190,6 +193,11 @@ class Schema(Mapping[str, ColumnSchema]):
         # The columns by their places, which are counted when they are first asked for.
         self._places: dict[str, int] = {}
         for column in columns:
+            if not isinstance(column, ColumnSchema):
+                raise SchemaError(
+                    "Expected columns with their types, such as ColumnSchema('userId', 'int64'). "
+                    f"Received: {_short(column)}."
+                )
             if column.name in self._columns:
                 raise SchemaError(
                     f"Expected distinct column names. Received: {column.name!r} twice."

@@ -143,14 +143,20 @@ class Workflow(FittedGraph, Drawn):
         """
         tags = {name: column.tags for name, column in expect_schema(schema).items()}
         inputs = schema.select(columns_read(self.nodes, tags))
-        if not self._fit_without_data(inputs):
-            self.learn(inputs, fit_graph(self.nodes, inputs, learn_of_no_rows), from_data=False)
+        try:
+            if not self._fit_without_data(inputs):
+                states = fit_graph(self.nodes, inputs, learn_of_no_rows)
+                self.learn(inputs, states, from_data=False)
+        except NeedsIntegersError as needed:
+            return self.fit_schema(integer_columns(schema, needed.names))
         return self
 
     def _fit_without_data(self, inputs: Schema) -> bool:
         """Fit to columns alone, where no operator learns from their values."""
         try:
             states = fit_graph(self.nodes, inputs, learn_nothing)
+        except NeedsIntegersError as needed:
+            return self._fit_without_data(integer_columns(inputs, needed.names))
         except MustLearnError:
             return False
         self.learn(inputs, states)

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import Schema, Workflow, WorkflowError, ops
 
 NODES = {
     "Categorify": lambda: ["id"] >> ops.Categorify(),
@@ -83,3 +83,18 @@ def test_a_computed_float_is_no_id():
     node = ["price"] >> ops.LogOp() >> ops.Categorify()
     with pytest.raises(WorkflowError, match="Categorify needs integers, booleans or strings"):
         Workflow(node).fit(rows())
+
+
+def test_so_they_are_where_nothing_is_learnt_and_nothing_was_fitted():
+    made = Workflow(["id"] >> ops.HashBucket(1000)).transform(rows()).collect()
+    assert made.equals(Workflow(["id"] >> ops.HashBucket(1000)).transform(integers()).collect())
+
+
+@pytest.mark.parametrize("make", NODES.values(), ids=NODES)
+def test_so_they_are_in_a_schema_alone(make):
+    whole = Workflow(make()).fit(integers()).input_schema
+    given = Schema(
+        column.with_(dtype="float64") if column.name == "id" else column for column in whole.columns
+    )
+    known, wanted = (Workflow(make()).fit_schema(schema).output_schema for schema in (given, whole))
+    assert known == wanted

@@ -5,7 +5,15 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from workflow import ColumnSchema, Schema, Workflow, WorkflowError, get_embedding_sizes, ops
+from workflow import (
+    ColumnSchema,
+    Schema,
+    SchemaError,
+    Workflow,
+    WorkflowError,
+    get_embedding_sizes,
+    ops,
+)
 from workflow.data import Source
 from workflow.inputs import read_schema
 from workflow.operator import OPERATORS
@@ -85,3 +93,9 @@ def test_a_node_knows_its_columns_after_a_fit():
     Workflow(ids + "price").fit({"user": [7, 9], "price": [1.0, 2.0]})
     assert get_embedding_sizes(ids) == {"user": (5, 16)}
     assert ids.output_schema.names == ["user"]
+
+
+@pytest.mark.parametrize("columns", [["user"], "user", [("user", "int64")], [None]])
+def test_a_schema_is_of_columns_with_types(columns):
+    with pytest.raises(SchemaError, match=r"ColumnSchema\('userId', 'int64'\)\. Received: "):
+        Schema(columns)
