@@ -138,9 +138,7 @@ def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSch
         if column.is_list:
             wrong = pl.col("value").list.eval(wrong).list.any()
         rows = frame.select(value=pl.col(column.name)).with_row_index("row").filter(wrong)
-        with polars_errors("The data cannot be read"):
-            found = rows.head(1).collect(engine="streaming")
-        for row, value in found.iter_rows():
+        for row, value in rows.head(1).collect(engine="streaming").iter_rows():
             yield column, value, row
 
 
@@ -161,7 +159,9 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
         WorkflowError: a float is no whole number; names the operator, the column and the row.
     """
     have = source.frame.collect_schema()
-    for column, value, row in _fractions(source.frame, inputs):
+    with source.errors("The data cannot be fitted to"):
+        found = [*_fractions(source.frame, inputs)]
+    for column, value, row in found:
         raise WorkflowError(
             f"{label} needs integers, booleans or strings. Received: column {column.name!r}, "
             f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "

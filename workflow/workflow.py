@@ -185,13 +185,15 @@ class Workflow(FittedGraph, Drawn):
             engine: what the frame is to be collected on, as in `fit`.
 
         Returns:
-            a lazy frame; collect it with `engine="streaming"` where it is larger than memory.
+            a lazy frame; collect it with `engine="streaming"` where it is larger than memory. Its
+            rows are read by that `collect`, which is yours: where a file without checksums, as
+            other programs write them, has damaged pages, it raises an error of Polars'.
+            `transform_to_parquet` names the file and the row group.
 
         Raises:
             WorkflowError: a column is missing or of another kind than in `fit`, a float is no whole
-                number where one is needed, or a file cannot be read; names column, row and file.
-            Files with checksums are verified here. Damage of others shows when the frame is
-            collected, as Polars' own error; `transform_to_parquet` makes a WorkflowError of it.
+                number where one is needed, a file is no parquet or its footer cannot be read, or
+                its checksums say that it is damaged; names column, row and file.
         """
         source = Source.of(data, engine)
         self._expect_fitted(source)
@@ -220,6 +222,12 @@ class Workflow(FittedGraph, Drawn):
             schema: of the data.
             engine: of the passes over the data.
             client: of a cluster to fit on.
+
+        Returns:
+            a lazy frame, as `transform` gives it.
+
+        Raises:
+            WorkflowError: as in `fit` and in `transform`.
         """
         source = self._training_source(data, schema, engine)
         self._fit(source, schema, engine, client)

@@ -59,6 +59,47 @@ def test_a_file_that_cannot_be_read_is_named(two, message):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("message", SPOILT)
+def test_a_lazy_transform_names_the_file_as_far_as_it_reads_it(two, message):
+    """The pages are read in the user's own `collect`, where what Polars raises is theirs to see."""
+    fitted = Workflow(IDS).fit(two)
+    SPOILT[message](two / "b.parquet")
+    if "row group" in message:
+        lazy = fitted.transform(two)
+        with pytest.raises((pl.exceptions.PolarsError, OSError)):
+            lazy.collect()
+    else:
+        with pytest.raises(WorkflowError, match=re.escape(message)):
+            fitted.transform(two)
+
+
+VALUES_READ = {
+    "whole floats": lambda file: pl.read_parquet(file).cast({"userId": pl.Float64}),
+    "wider integers": lambda file: pl.read_parquet(file).cast({"userId": pl.UInt64}),
+    "an assigned dtype": pl.read_parquet,
+}
+
+
+@pytest.mark.parametrize("change", VALUES_READ)
+def test_damage_that_a_lazy_transform_meets_by_itself_is_named(two, change):
+    fitted = Workflow(["userId"]).fit(two)
+    for file in two.iterdir():
+        VALUES_READ[change](file).write_parquet(file)
+    if change == "an assigned dtype":
+        fitted.output_dtypes["userId"] = "int8"
+    damage_rows(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"b\.parquet is damaged in row group 0\."):
+        fitted.transform(two)
+
+
+def test_damage_in_floats_that_have_to_be_integers_is_named(two):
+    for file in two.iterdir():
+        pl.read_parquet(file).cast({"userId": pl.Float64}).write_parquet(file)
+    damage_rows(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"b\.parquet is damaged in row group 0\."):
+        Workflow(["userId"] >> ops.HashBucket(10)).fit(two)
+
+
 def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(tmp_path):
     table = tmp_path / "orders.csv"
     table.write_text("userId,price\n1,2.5\n")
