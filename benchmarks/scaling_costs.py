@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 ACTIONS = ("fit", "collect", "streaming", "parquet", "numpy")
 # In seconds and MB: a difference below is not told from the noise of a shared machine.
@@ -17,9 +18,11 @@ MOST_IN_HAND = 32.0
 # In these actions the data is in memory; what files cost is also their format's, which has lists by
 # two levels of lengths.
 IN_MEMORY = ("fit", "collect", "numpy")
-# From a thousand entries to a million a random access leaves the caches and costs ten times as much:
-# an exponent of a third. Work for each row and entry would make it one.
-MOST_OF_TABLE = 0.34
+# Work for each row and entry would make it one. A random access that leaves the caches costs ten
+# times as much, and rows of more groups are put together in more steps.
+MOST_OF_TABLE = 0.5
+# Seconds for each value: those of lists are copied once, to be flat.
+FLATTENED = 5e-8
 UNITS = {"cpu": "time", "peak": "memory"}
 
 
@@ -60,17 +63,24 @@ class Costs:
         self.rows = sorted({m.rows for m in measured})
         self.tables = sorted({m.table for m in measured})
 
-    def cost(self, form: str, table: int, action: str, kind: str, rows: int) -> float:
-        """The cost of the rows beyond the start-up."""
-        made, base = (getattr(self._of[form, table, action, n], kind) for n in (rows, self.rows[0]))
+    def cost(
+        self, form: str, table: int, action: str, kind: str, rows: int, first: int | None = None
+    ) -> float:
+        """The cost of the rows beyond the start-up, which is that of the fewest rows."""
+        few = self.rows[0] if first is None else first
+        made, base = (getattr(self._of[form, table, action, n], kind) for n in (rows, few))
         return float(made - base)
 
     def exponent(self, form: str, table: int, action: str, kind: str) -> float | None:
-        """The slope of log cost over log rows, by least squares; None within the noise."""
+        """The slope of log cost over log rows, by least squares; None within the noise.
+
+        It is that of the most rows, three counts of them, the first of which are the start-up.
+        """
+        first, *more = self.rows[-3:]
         points = [
-            (math.log(rows - self.rows[0]), math.log(cost))
-            for rows in self.rows[1:]
-            if (cost := self.cost(form, table, action, kind, rows)) > NOISE[kind]
+            (math.log(rows - first), math.log(cost))
+            for rows in more
+            if (cost := self.cost(form, table, action, kind, rows, first)) > NOISE[kind]
         ]
         if len(points) < 2:
             return None
@@ -81,24 +91,38 @@ class Costs:
         if len(self.forms) < 2 or action not in IN_MEMORY:
             return None
         flat, lists = (self.cost(f, table, action, kind, self.rows[-1]) for f in self.forms)
-        noise = MOST_IN_HAND if (action, kind) == ("fit", "peak") else NOISE[kind]
+        noise = NOISE[kind]
+        if kind == "cpu":
+            noise = max(noise, FLATTENED * self.rows[-1])
+        elif action == "fit":
+            noise = MOST_IN_HAND
         return (lists - noise) / max(flat, NOISE[kind]) if lists > noise else None
 
     def of_table(self, form: str, action: str, kind: str) -> float | None:
-        """The slope of the log cost of the rows over the log of the entries; None within the noise."""
-        least, most = self.tables[0], self.tables[-1]
-        if least == most:
+        """The slope of the log cost of the rows over the log of the entries; None within the noise.
+
+        It is the least between two sizes: work for each row and entry grows at every step, and what
+        a larger table costs by itself, or beyond some size, at one of them.
+        """
+        costs = [self.cost(form, t, action, kind, self.rows[-1]) for t in self.tables]
+        if len(costs) < 2 or costs[-1] < 2 * NOISE[kind]:
             return None
-        small, large = (self.cost(form, t, action, kind, self.rows[-1]) for t in (least, most))
-        if large < 2 * NOISE[kind]:
-            return None
-        return math.log(large / max(small, NOISE[kind])) / math.log(most / least)
+        points = [
+            (math.log(table), math.log(max(cost, NOISE[kind])))
+            for table, cost in zip(self.tables, costs, strict=True)
+        ]
+        return min((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(points))
+
+    def grows_too_fast(self) -> bool:
+        """Whether an exponent in rows is above its limit."""
+        growths = (growth for form in self.forms for growth in _growths(self, form, "exponent"))
+        return any(made > MOST_EXPONENT for *_, made in growths)
 
 
 def print_table(measured: dict[str, list[Measured]]) -> list[str]:
     """Print the costs of each case, and return the flags."""
-    print("| | form | " + " | ".join(ACTIONS) + " | exponent | list / flat | of the table | |")
-    print("|---" * (len(ACTIONS) + 6) + "|")
+    print(f"| | form | values | {' | '.join(ACTIONS)} | exponent | list / flat | of the table | |")
+    print("|---" * (len(ACTIONS) + 7) + "|")
     flags = []
     for title, figures in measured.items():
         costs = Costs(figures)
@@ -107,22 +131,34 @@ def print_table(measured: dict[str, list[Measured]]) -> list[str]:
             own = [*flags_of(costs, title, form)]
             flags += own
             growth = (_worst(_growths(costs, form, which)) for which in LIMITS)
-            print(f"| {title} | {form} | {' | '.join([*cells, *growth])} | {'**!**' * bool(own)} |")
+            said = [title, form, f"{costs.rows[-1]:,}", *cells, *growth, "**!**" * bool(own)]
+            print(f"| {' | '.join(said)} |")
     return flags
 
 
 def print_summary(measured: Mapping[str, Sequence[Measured]]) -> None:
-    """Print a line for each operator and verb: the worst of its cases, forms and actions."""
-    by_name: dict[str, list[Costs]] = {}
+    """Print the worst of each operator's and verb's cases, forms and actions.
+
+    A line for each of which the time is above the noise over three counts of rows, and one for all
+    others.
+    """
+    lines: dict[str, list[Costs]] = {}
     for title, figures in measured.items():
-        by_name.setdefault(title.split()[0], []).append(Costs(figures))
+        lines.setdefault(title.split()[0], []).append(Costs(figures))
+    others = [name for name, cases in lines.items() if _cells(cases)[0].startswith("-")]
     print("| | exponent in rows | list / flat | exponent in entries |\n|---|---|---|---|")
-    for name, cases in by_name.items():
-        cells = [
-            _worst(growth for c in cases for form in c.forms for growth in _growths(c, form, which))
-            for which in LIMITS
-        ]
-        print(f"| {name} | {' | '.join(cells)} |")
+    for name, cases in lines.items():
+        if name not in others:
+            print(f"| {name} | {' | '.join(_cells(cases))} |")
+    rest = [costs for name in others for costs in lines[name]]
+    print(f"| {len(others)} others | {' | '.join(_cells(rest))} |")
+
+
+def _cells(cases: Sequence[Costs]) -> list[str]:
+    return [
+        _worst(growth for c in cases for form in c.forms for growth in _growths(c, form, which))
+        for which in LIMITS
+    ]
 
 
 def _cell(costs: Costs, form: str, action: str) -> str:

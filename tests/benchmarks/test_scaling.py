@@ -35,14 +35,17 @@ def test_both_forms_hold_the_same_values(case: Case):
                 assert values.equals(flat[name], null_equal=True)
 
 
-def measured(cpu, *, forms=("scalar",), tables=(1_000,)) -> Costs:
+ROWS = (10_000, 100_000, 1_000_000)
+
+
+def measured(cpu, *, forms=("scalar",), tables=(1_000,), counts=ROWS) -> Costs:
     """Costs by a formula of form, table and rows, with a start-up of 0.1 s."""
     return Costs(
         [
             Measured(form, table, rows, "fit", 0.1 + cpu(form, table, rows), 0.0, 50.0)
             for form in forms
             for table in tables
-            for rows in (10_000, 100_000, 1_000_000)
+            for rows in counts
         ]
     )
 
@@ -74,6 +77,37 @@ def test_a_list_that_costs_more_than_its_values_is_flagged():
 def test_a_cost_of_rows_times_entries_is_flagged():
     costs = measured(lambda _form, table, rows: rows * table * 1e-9, tables=(1_000, 1_000_000))
     assert any("exponent in entries" in said for said in flags(costs))
+
+
+def test_a_cost_of_entries_beside_that_of_rows_is_not_flagged():
+    costs = measured(
+        lambda _form, table, rows: rows * 3e-8 + min(rows, table) * 1e-6,
+        tables=(1_000, 30_000, 1_000_000),
+    )
+    assert flags(costs) == []
+
+
+def test_what_leaves_the_caches_is_told_from_what_grows_by_more_rows():
+    def cached(_form, _table, rows):
+        return rows * (1e-6 if rows <= 100_000 else 3e-6)
+
+    def grows(_form, _table, rows):
+        return rows**1.5 * 1e-8
+
+    more = (*ROWS, 250_000, 4_000_000)
+    for cost in (cached, grows):
+        assert measured(cost).grows_too_fast()
+    assert flags(measured(cached, counts=more)) == []
+    assert measured(cached, counts=more).exponent("scalar", 1_000, "fit", "cpu") == pytest.approx(1)
+    assert flags(measured(grows, counts=more))
+
+
+def test_a_copy_of_a_lists_values_is_not_flagged():
+    costs = measured(
+        lambda form, _table, rows: rows * (9e-8 if form == "list" else 4e-8),
+        forms=("scalar", "list"),
+    )
+    assert flags(costs) == []
 
 
 def test_what_is_within_the_noise_is_not_flagged():
