@@ -59,7 +59,8 @@ def settle(operator: Operator) -> None:
     """Hold what a constructor was given to the annotations of its fields.
 
     Scalars of numpy become Python's own, dtypes their names, sequences lists and mappings dicts of
-    the operator's own, so that what a user does with his later changes nothing.
+    the operator's own, so that what a user does with his later changes nothing. A dtype of None is
+    the default one.
 
     Raises:
         WorkflowError: names the operator, the setting, what it takes and what it was given.
@@ -73,7 +74,10 @@ def settle(operator: Operator) -> None:
     """
     hints = _hints(type(operator))
     for name in operator.settings():
-        kept = settled(operator.label, name, getattr(operator, name), hints[name])
+        given = getattr(operator, name)
+        if given is None and typing.get_origin(hints[name]) is Annotated:
+            given = getattr(type(operator), name, None)
+        kept = settled(operator.label, name, given, hints[name])
         object.__setattr__(operator, name, kept)
 
 
