@@ -78,6 +78,7 @@ def select_features(
     wanted = _wanted_columns(signature, schema, sparse_max or {})
     expect_widths(wanted, sparse_max or {})
     _expect_no_label(wanted, labels)
+    without = {*labels, *(wire.name for wire in wanted)}
     columns, casts = [], []
     expressions = workflow.served(wire.name for wire in wanted)
     for wire in wanted:
@@ -100,7 +101,7 @@ def select_features(
         outputs=tuple(wanted),
         casts=tuple(casts),
         labels=labels,
-        unused=tuple(n for n in schema if n not in {w.name for w in wanted} and n not in labels),
+        unused=tuple(name for name in schema if name not in without),
         cuts=cut_widths(program, wanted) if sparse_max else {},
     )
 
@@ -108,11 +109,11 @@ def select_features(
 def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
     if label_columns is None:
         return tuple(workflow.output_schema.tagged(Tags.TARGET))
-    known = [*workflow.output_schema, *workflow.input_schema]
+    made = workflow.output_schema
     for name in label_columns:
-        if name not in known:
+        if name not in made and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is no column of the workflow. Its outputs are {', '.join(workflow.output_schema)}."
+                f"Label {name!r} is no column of the workflow. Its outputs are {', '.join(made)}."
             )
     return tuple(label_columns)
 
@@ -193,8 +194,10 @@ def _expect_no_label(wanted: Iterable[WireColumn], labels: Sequence[str]) -> Non
 
 
 def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
-    for column, _ in program.outputs:
-        needed = program.sources_of(column.name) & set(labels)
+    if program.inputs.keys().isdisjoint(labels):
+        return
+    for column, step in program.outputs:
+        needed = program.sources_of_steps([step]) & set(labels)
         if needed:
             raise ExportError(
                 f"Feature {column.name!r} is computed from the label {', '.join(sorted(needed))}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from exporter.errors import ExportError
@@ -30,8 +31,7 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is none."
         )
-    made = list(names.values())
-    if twice := sorted({name for name in made if made.count(name) > 1}):
+    if twice := sorted(n for n, count in Counter(names.values()).items() if count > 1):
         raise ExportError(
             "Expected a column for each input of the network. Received: columns by which "
             f"{', '.join(twice)} feeds two of them. Let the workflow make the column twice, "

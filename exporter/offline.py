@@ -176,14 +176,14 @@ class OfflineAnswers:
 
     def _expect_all_ids(self) -> None:
         """Ask the network for the last id of each column; what raises has no room for it."""
-        counts = id_counts(self._features)
-        wanted = [column for column in self._features.outputs if column.name in counts]
-        rows = [self._ids({}), *(self._ids({c.name: counts[c.name] - 1}) for c in wanted)]
-        if self._reason(pl.concat(rows)) is None or self._reason(rows[0]) is not None:
+        taken = {column.name for column in self._features.outputs}
+        lasts = {n: count - 1 for n, count in id_counts(self._features).items() if n in taken}
+        # All at once: a row for each of thousands of columns would have thousands of values.
+        if self._reason(self._ids(lasts)) is None or self._reason(self._ids({})) is not None:
             return
-        for column, row in zip(wanted, rows[1:], strict=True):
-            if (reason := self._reason(row)) is not None:
-                raise ExportError(too_small(column.name, counts[column.name], reason))
+        for name, last in lasts.items():
+            if (reason := self._reason(self._ids({name: last}))) is not None:
+                raise ExportError(too_small(name, last + 1, reason))
 
     def _reason(self, features: pl.DataFrame) -> str | None:
         """Why the network has no answer, None where it has one."""

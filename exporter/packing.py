@@ -80,8 +80,10 @@ def _mixed(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
     last = [tensor for tensor in numbers if tensor.dims[1] < 0][:1]
     first = [tensor for tensor in numbers if tensor.dims[1] >= 0]
     # Equal dtypes side by side are cut out together.
-    first.sort(key=lambda tensor: (tensor.dtype in {t.dtype for t in last}, tensor.dtype))
-    return [first + last, *_alike(t for t in tensors if t not in numbers)]
+    of_last = {tensor.dtype for tensor in last}
+    first.sort(key=lambda tensor: (tensor.dtype in of_last, tensor.dtype))
+    names = {tensor.name for tensor in numbers}
+    return [first + last, *_alike(t for t in tensors if t.name not in names)]
 
 
 def _packed(members: Sequence[Tensor]) -> Packed:

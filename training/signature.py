@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -179,7 +180,8 @@ def _check_name(side: str, name: str) -> None:
 def _check_distinct(side: str, names: list[str]) -> None:
     # TensorFlow renames an input whose name another has, and minds no case in that.
     keys = [name.lower() if side == "inputs" else name for name in names]
-    twice = [name for name, key in zip(names, keys, strict=True) if keys.count(key) > 1]
+    counts = Counter(keys)
+    twice = [name for name, key in zip(names, keys, strict=True) if counts[key] > 1]
     if twice:
         case = ", and not by upper and lower case alone" if side == "inputs" else ""
         raise TrainingError(

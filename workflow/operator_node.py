@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from .columns import join
@@ -38,7 +39,7 @@ class Bound:
     columns: Features
     rows: RowSet
 
-    @property
+    @cached_property
     def program(self) -> Program:
         """The steps to what it learns from, from the columns of their rows."""
         return self.rows.program(self.operator.learns_from(self.columns).values())

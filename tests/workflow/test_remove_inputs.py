@@ -49,7 +49,10 @@ def could_remain(workflow: Workflow, operator: Operator, lost: str) -> set[str]:
     """The outputs that are made of other inputs alone; nothing is known of whole frames."""
     if isinstance(operator, ManyRowsOperator):
         return set()
-    sources = {name: workflow.program.sources_of(name) for name in workflow.output_schema}
+    sources = {
+        column.name: workflow.program.sources_of_steps([step])
+        for column, step in workflow.program.outputs
+    }
     return {name for name, read in sources.items() if read and lost not in read}
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from python_calls import MOST_GROWTH, growth
 
 from workflow import Workflow, fit, learn, ops
-from workflow.graph import ConcatNode, as_node
+from workflow.graph import ConcatNode, Node, as_node
 from workflow.learn import WIDE
 from workflow.ops._vocabulary.counts import _SMALL, chosen
 
@@ -140,3 +141,42 @@ def test_vocabularies_of_both_sizes_are_in_the_order_of_their_counts(values):
     want = [key for count, key in pairs if count >= 2]
     assert chosen(table, 2, None)["key0"].to_list() == want
     assert chosen(table, 2, 100)["key0"].to_list() == want[:100]
+
+
+def wide(columns: int) -> pl.DataFrame:
+    return pl.DataFrame({f"c{n}": [n, 7, None, 7] for n in range(columns)})
+
+
+def one_node(columns: int) -> Node:
+    names = [f"c{n}" for n in range(columns)]
+    return (names[::2] >> ops.Categorify()) + (names[1::2] >> ops.FillMissing() >> ops.Normalize())
+
+
+def node_each(columns: int) -> Node:
+    numbers = [[f"c{n}"] >> ops.FillMissing() >> ops.Normalize() for n in range(1, columns, 2)]
+    return ConcatNode(*([f"c{n}"] >> ops.Categorify() for n in range(0, columns, 2)), *numbers)
+
+
+@pytest.mark.parametrize("graph", [one_node, node_each])
+@pytest.mark.parametrize(
+    "verb", ["fit", "transform", "transform_to_parquet", "save", "load", "remove_inputs", "show"]
+)
+def test_work_grows_as_columns_and_nodes_do(verb, graph, tmp_path):
+    def work_of(columns: int) -> Callable[[], Any]:
+        rows, workflow = wide(columns), Workflow(graph(columns))
+        if verb == "fit":
+            return lambda: workflow.fit(rows)
+        workflow.fit(rows)
+        workflow.save(tmp_path / f"{columns}")
+        return {
+            "transform": lambda: workflow.transform(rows).collect(),
+            "transform_to_parquet": lambda: workflow.transform_to_parquet(
+                rows, tmp_path / f"made{columns}{len(list(tmp_path.iterdir()))}"
+            ),
+            "save": lambda: workflow.save(tmp_path / f"saved{columns}"),
+            "load": lambda: Workflow.load(tmp_path / f"{columns}").output_schema,
+            "remove_inputs": lambda: workflow.remove_inputs("c0"),
+            "show": lambda: str(workflow),
+        }[verb]
+
+    assert growth(work_of) <= MOST_GROWTH

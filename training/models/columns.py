@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +128,7 @@ def columns_of(
     if not (scalars or lists or tuple(continuous)):
         raise TrainingError("Expected features with at least one column. Received: none.")
     given = dict(id_dtypes or {})
-    _check_known(given, [*scalars, *lists])
+    _check_known(given, {**scalars, **lists})
     return Columns(scalars, lists, tuple(continuous), dtypes | given)
 
 
@@ -154,7 +154,7 @@ def _split(sizes: Any) -> Sequence[EmbeddingSizes]:
     return pair[0], pair[1]
 
 
-def _check_known(dtypes: Mapping[str, IdDtype], names: Sequence[str]) -> None:
+def _check_known(dtypes: Mapping[str, IdDtype], names: Collection[str]) -> None:
     unknown = [name for name in dtypes if name not in names]
     if unknown:
         raise TrainingError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
@@ -53,14 +54,10 @@ class Program(Derives):
     steps: tuple[Step, ...]
     outputs: tuple[tuple[ColumnSchema, int], ...]
 
-    @property
+    @cached_property
     def output_schema(self) -> Schema:
         """The columns that the program makes."""
         return Schema(column for column, _ in self.outputs)
-
-    def sources_of(self, output: str) -> set[str]:
-        """The names of the input columns that an output depends on."""
-        return self.sources_of_steps(step for column, step in self.outputs if column.name == output)
 
     def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
         """The names of the input columns that some steps depend on."""
