@@ -98,6 +98,7 @@ def test_functions_of_numpy_that_choose():
     values = [0.5, 3.0, None]
     assert apply(lambda c: np.where(c > 1, c, 0), values).to_list() == [0.0, 3.0, None]
     assert apply(lambda c: np.clip(c, 1, 2), values).to_list() == [1.0, 2.0, None]
+    assert apply(lambda c: np.clip(c, a_min=1, a_max=None), values).to_list() == [1.0, 3.0, None]
     assert apply(lambda c: np.isin(c, [3]), values).to_list() == [False, True, None]
 
 

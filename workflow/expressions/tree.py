@@ -137,7 +137,7 @@ def where(condition: Expression, then: Operand, otherwise: Operand) -> Expressio
 # numpy's functions that are a method of another name, or no universal function.
 _FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Expression]] = {
     np.where: where,
-    np.clip: Methods.clip,
+    np.clip: lambda column, a_min=None, a_max=None: column.clip(a_min, a_max),
     np.isin: Methods.isin,
     np.round: Methods.round,
     np.around: Methods.round,
