@@ -8,9 +8,10 @@ With `--keep` an interrupted run resumes at the first case that the file does no
 Each operator and each verb runs in a process of its own, under a limit of memory and of time, over
 columns of so many values: one to a row, and where lists are taken ten to a row, the same values. It
 is fitted, and transforms a frame (`collect`), a file streamed (`streaming`) and a file to files
-(`parquet`); the numpy interpreter answers the same rows (`numpy`). Time is the processor's, user and
-system, so that other work on the machine counts little; memory is the peak beyond what the process
-held before.
+(`parquet`); the numpy interpreter answers the same rows (`numpy`). Time is the processor's in the
+process itself, so that other work on the machine counts little; the system's, which gives the pages
+of memory, differs tenfold between runs on a virtual machine. Memory is the peak beyond what the
+process held before.
 
 The exponent is the slope of log cost over log rows, after the cost of the fewest rows, which is the
 start-up, is taken off; one that is too large is taken again over four times the rows. Three things
@@ -82,13 +83,14 @@ def main() -> None:
 def _measure(case: Case, options: argparse.Namespace, known: list[Measured]) -> None:
     """Add to the figures of a case those that are missing.
 
-    What leaves the caches as its rows grow costs more for a row, until it has left them. So an
-    exponent that is too large is taken again over more rows, where a true one stays.
+    What leaves the caches as its rows grow costs more for a row, until it has left them, and other
+    work on the machine may take them away. So an exponent that is too large is taken again over more
+    rows, where a true one stays, and so is a list that costs too much.
     """
     if not known:
         known += _in_a_process(case, options, options.rows)
     costs, most = Costs(known), options.rows[-1]
-    if costs.grows_too_fast() and costs.rows[-1] == most:
+    if costs.costs_too_much() and costs.rows[-1] == most:
         known += _in_a_process(case, options, [most // 4, most * 4])
 
 
@@ -239,12 +241,16 @@ def _cost(work: Callable[[], Any]) -> tuple[float, float, float]:
         ctypes.CDLL(None).malloc_trim(0)
         before = _status("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), _user_time()
         work()
-        spent = time.process_time() - cpu, time.perf_counter() - wall
+        spent = _user_time() - cpu, time.perf_counter() - wall
         costs.append((*spent, _status("VmHWM") - before))
     cpu, wall, peak = (min(values) for values in zip(*costs, strict=True))
     return cpu, wall, max(peak, 0.0)
+
+
+def _user_time() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
 def _status(name: str) -> float:

@@ -35,7 +35,7 @@ class Measured:
         table: the entries of the vocabulary.
         rows: the values of each column.
         action: among `ACTIONS`.
-        cpu: seconds of the processor, user and system.
+        cpu: seconds of the processor, those of the system left out.
         wall: seconds.
         peak: MB beyond what the process held before.
     """
@@ -66,17 +66,33 @@ class Costs:
     def cost(
         self, form: str, table: int, action: str, kind: str, rows: int, first: int | None = None
     ) -> float:
-        """The cost of the rows beyond the start-up, which is that of the fewest rows."""
+        """The cost of the rows beyond the start-up, which is that of the fewest rows.
+
+        A tenth of the start-up is within its own noise.
+        """
         few = self.rows[0] if first is None else first
         made, base = (getattr(self._of[form, table, action, n], kind) for n in (rows, few))
-        return float(made - base)
+        return float(made - base) if made > 1.1 * base else 0.0
+
+    @property
+    def usual(self) -> list[int]:
+        """The counts of rows without a quarter and four times the most, which came later."""
+        return self.rows if len(self.rows) < 5 else [*self.rows[:-3], self.rows[-2]]
 
     def exponent(self, form: str, table: int, action: str, kind: str) -> float | None:
         """The slope of log cost over log rows, by least squares; None within the noise.
 
-        It is that of the most rows, three counts of them, the first of which are the start-up.
+        Where it was taken again over more rows, it is the smaller one: what grows does so in both.
         """
-        first, *more = self.rows[-3:]
+        counts = [self.usual] if self.usual == self.rows else [self.usual, self.rows[-3:]]
+        slopes = [self._slope(form, table, action, kind, each) for each in counts]
+        known = [slope for slope in slopes if slope is not None]
+        return min(known) if len(known) == len(counts) else None
+
+    def _slope(
+        self, form: str, table: int, action: str, kind: str, counts: Sequence[int]
+    ) -> float | None:
+        first, *more = counts
         points = [
             (math.log(rows - first), math.log(cost))
             for rows in more
@@ -87,16 +103,24 @@ class Costs:
         return statistics.linear_regression(*zip(*points, strict=True)).slope
 
     def of_lists(self, table: int, action: str, kind: str) -> float | None:
-        """The cost of a list column over that of its values flat; None within the noise."""
+        """The cost of a list column over that of its values flat; None within the noise.
+
+        Where it was taken again over more rows, it is the smaller one.
+        """
         if len(self.forms) < 2 or action not in IN_MEMORY:
             return None
-        flat, lists = (self.cost(f, table, action, kind, self.rows[-1]) for f in self.forms)
-        noise = NOISE[kind]
-        if kind == "cpu":
-            noise = max(noise, FLATTENED * self.rows[-1])
-        elif action == "fit":
-            noise = MOST_IN_HAND
-        return (lists - noise) / max(flat, NOISE[kind]) if lists > noise else None
+        ratios = []
+        for rows in {self.usual[-1], self.rows[-1]}:
+            flat, lists = (self.cost(form, table, action, kind, rows) for form in self.forms)
+            noise = NOISE[kind]
+            if kind == "cpu":
+                noise = max(noise, FLATTENED * rows)
+            elif action == "fit":
+                noise = MOST_IN_HAND
+            if lists <= noise:
+                return None
+            ratios.append((lists - noise) / max(flat, NOISE[kind]))
+        return min(ratios)
 
     def of_table(self, form: str, action: str, kind: str) -> float | None:
         """The slope of the log cost of the rows over the log of the entries; None within the noise.
@@ -104,7 +128,7 @@ class Costs:
         It is the least between two sizes: work for each row and entry grows at every step, and what
         a larger table costs by itself, or beyond some size, at one of them.
         """
-        costs = [self.cost(form, t, action, kind, self.rows[-1]) for t in self.tables]
+        costs = [self.cost(form, t, action, kind, self.usual[-1]) for t in self.tables]
         if len(costs) < 2 or costs[-1] < 2 * NOISE[kind]:
             return None
         points = [
@@ -113,16 +137,20 @@ class Costs:
         ]
         return min((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(points))
 
-    def grows_too_fast(self) -> bool:
-        """Whether an exponent in rows is above its limit."""
-        growths = (growth for form in self.forms for growth in _growths(self, form, "exponent"))
-        return any(made > MOST_EXPONENT for *_, made in growths)
+    def costs_too_much(self) -> bool:
+        """Whether an exponent in rows, or a list beside its values, is above its limit."""
+        return any(
+            made > LIMITS[which]
+            for which in ("exponent", "of_lists")
+            for form in self.forms
+            for *_, made in _growths(self, form, which)
+        )
 
 
 def print_table(measured: dict[str, list[Measured]]) -> list[str]:
     """Print the costs of each case, and return the flags."""
-    print(f"| | form | values | {' | '.join(ACTIONS)} | exponent | list / flat | of the table | |")
-    print("|---" * (len(ACTIONS) + 7) + "|")
+    print(f"| | form | {' | '.join(ACTIONS)} | exponent | list / flat | of the table | |")
+    print("|---" * (len(ACTIONS) + 6) + "|")
     flags = []
     for title, figures in measured.items():
         costs = Costs(figures)
@@ -131,7 +159,7 @@ def print_table(measured: dict[str, list[Measured]]) -> list[str]:
             own = [*flags_of(costs, title, form)]
             flags += own
             growth = (_worst(_growths(costs, form, which)) for which in LIMITS)
-            said = [title, form, f"{costs.rows[-1]:,}", *cells, *growth, "**!**" * bool(own)]
+            said = [title, form, *cells, *growth, "**!**" * bool(own)]
             print(f"| {' | '.join(said)} |")
     return flags
 
@@ -164,7 +192,7 @@ def _cells(cases: Sequence[Costs]) -> list[str]:
 def _cell(costs: Costs, form: str, action: str) -> str:
     if action not in costs.actions:
         return ""
-    rows, table = costs.rows[-1], costs.tables[-1]
+    rows, table = costs.usual[-1], costs.tables[-1]
     cpu, peak = (max(0.0, costs.cost(form, table, action, k, rows)) for k in NOISE)
     return f"{cpu:.2f} s {peak:.0f} MB"
 
