@@ -53,8 +53,9 @@ bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.loader_fit
 	$(BIN)/python -m benchmarks.training
 
-bench-scaling: env  ## Measure every operator and verb over sizes; what grows faster than its data fails
+bench-scaling: env  ## Measure every operator and verb over sizes, and wide tables; what grows faster than its data fails
 	$(BIN)/python -m benchmarks.scaling $(SCALING)
+	$(BIN)/python -m benchmarks.scaling_width
 
 bench-serving: env  ## Measure every runtime on the embedded server
 	$(BIN)/python -m benchmarks.serving

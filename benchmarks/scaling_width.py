@@ -1,0 +1,232 @@
+"""The cost of tables of many columns and of graphs of many nodes: processor seconds and exponents.
+
+    python -m benchmarks.scaling_width                          # 250 to 2,000 columns
+    python -m benchmarks.scaling_width --only nodes --sizes 500 1000 2000
+
+"columns" is one node for every kind of column, "nodes" one for each column; half of the columns are
+ids, and the others numbers. The rows are few, so that the columns are what costs. Each case runs in a
+process of its own.
+
+The exponent is the slope of log cost over log columns, after the cost of the fewest columns, which is
+the start-up, is taken off. An exponent above 1.15 makes the command fail, if it is so when the case is
+measured again. What grows by less than
+`NOISE` from the fewest columns to the most is flagged in no case: a shared machine varies by as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.scaling_costs import MOST_EXPONENT
+from workflow import Workflow, ops
+from workflow.graph import ConcatNode, Node
+
+SIZES = (250, 500, 1_000, 2_000)
+ROWS = 200
+# Seconds of the processor.
+NOISE = 0.25
+# A cost is the least of so many, or of as many as take so many seconds.
+REPEATS, MOST_REPEATED = 3, 3.0
+
+Actions = Iterator[tuple[str, Callable[[], Any]]]
+
+
+def main() -> None:
+    """Measure the cases, print a table, and fail where a cost grows faster than its columns."""
+    options = _options()
+    if options.case:
+        _measure_here(options)
+        return
+    print("| | " + " | ".join(f"{size:,}" for size in options.sizes) + " | exponent | |")
+    print("|---" * (len(options.sizes) + 3) + "|")
+    flags = []
+    for case in options.only:
+        for action, costs in _costs(case, options.sizes).items():
+            exponent = exponent_of(options.sizes, costs)
+            is_flagged = exponent is not None and exponent > MOST_EXPONENT
+            cells = [f"{cost:.2f} s" for cost in costs]
+            shown = "-" if exponent is None else f"{exponent:.2f}"
+            print(f"| {case}, {action} | {' | '.join(cells)} | {shown} | {'**!**' * is_flagged} |")
+            if is_flagged:
+                flags.append(f"{case}, {action}: exponent {shown} (at most {MOST_EXPONENT})")
+    if flags:
+        sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
+
+
+def exponent_of(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
+    """The slope of log cost over log size, both beyond the first; None within the noise.
+
+    Example:
+        >>> exponent_of((1, 2, 3, 5), (1.0, 2.0, 5.0, 17.0))
+        2.0
+    """
+    if costs[-1] - costs[0] < NOISE:
+        return None
+    points = [
+        (math.log(size - sizes[0]), math.log(cost - costs[0]))
+        for size, cost in zip(sizes[1:], costs[1:], strict=True)
+        if cost > costs[0]
+    ]
+    if len(points) < 2:
+        return None
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="columns")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=[*CASES], help="cases")
+    parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.sizes = sorted(options.sizes)
+    return options
+
+
+def _costs(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
+    """The costs of each action; where one grows too fast, the least of two measurements."""
+    costs = _in_a_process(case, sizes)
+    if all((exponent_of(sizes, own) or 0) <= MOST_EXPONENT for own in costs.values()):
+        return costs
+    again = _in_a_process(case, sizes)
+    return {
+        action: [min(pair) for pair in zip(own, again[action], strict=True)]
+        for action, own in costs.items()
+    }
+
+
+def _in_a_process(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
+    """The costs of each action of a case, one for each size."""
+    command = [sys.executable, "-m", "benchmarks.scaling_width", "--case", case]
+    command += ["--sizes", *map(str, sizes)]
+    # Columns of 2,000 are trained on no GPU, and the threads would tell of the machine.
+    environment = os.environ | {"POLARS_MAX_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(f"{case} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    costs: dict[str, list[float]] = {}
+    for action, cost in json.loads(done.stdout.splitlines()[-1]):
+        costs.setdefault(action, []).append(cost)
+    return costs
+
+
+def _measure_here(options: argparse.Namespace) -> None:
+    """Measure a case in this process; the last line printed is JSON: actions and seconds."""
+    costs = []
+    for size in (20, *options.sizes):  # the first is what is imported and made once
+        with tempfile.TemporaryDirectory() as scratch:
+            for action, work in CASES[options.case](size, Path(scratch)):
+                costs.append((size, action, _cost(work)))
+    print(json.dumps([(action, cost) for size, action, cost in costs if size in options.sizes]))
+
+
+def _cost(work: Callable[[], Any]) -> float:
+    """Seconds of the processor: the least of some times."""
+    costs: list[float] = []
+    while len(costs) < REPEATS and sum(costs) < MOST_REPEATED:
+        gc.collect()
+        start = time.process_time()
+        work()
+        costs.append(time.process_time() - start)
+    return min(costs)
+
+
+def _rows(columns: int) -> tuple[pl.DataFrame, list[str], list[str]]:
+    random = np.random.default_rng(0)
+    ids, numbers = ([f"{kind}{n}" for n in range(columns // 2)] for kind in ("id", "number"))
+    made: dict[str, Any] = {name: random.integers(0, 20, ROWS) for name in ids}
+    made |= {name: random.random(ROWS) for name in numbers}
+    return pl.DataFrame(made | {"label": random.integers(0, 2, ROWS)}), ids, numbers
+
+
+def _columns(columns: int, scratch: Path) -> Actions:
+    rows, ids, numbers = _rows(columns)
+    graph = (ids >> ops.Categorify()) + (numbers >> ops.FillMissing() >> ops.Normalize())
+    workflow = Workflow(graph + "label")
+    yield from _workflow_actions(workflow, rows, scratch)
+    yield from _network_actions(workflow, ids, numbers, scratch)
+
+
+def _nodes(columns: int, scratch: Path) -> Actions:
+    rows, ids, numbers = _rows(columns)
+
+    def graph() -> Node:
+        parts = [[name] >> ops.Categorify() for name in ids]
+        parts += [[name] >> ops.FillMissing() >> ops.Normalize() for name in numbers]
+        return ConcatNode(*parts)
+
+    yield "graph", lambda: Workflow(graph())
+    yield from _workflow_actions(Workflow(graph()), rows, scratch)
+
+
+def _workflow_actions(workflow: Workflow, rows: pl.DataFrame, scratch: Path) -> Actions:
+    file = scratch / "rows.parquet"
+    rows.write_parquet(file)
+    yield "fit", lambda: workflow.fit(rows)
+    yield "fit from files", lambda: workflow.fit(file)
+    yield "transform", lambda: workflow.transform(rows).collect()
+
+    def written() -> None:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            workflow.transform_to_parquet(file, folder)
+
+    yield "transform to files", written
+    yield "save", lambda: workflow.save(scratch / "workflow")
+    yield "load", lambda: Workflow.load(scratch / "workflow").output_schema
+
+
+def _network_actions(
+    workflow: Workflow, ids: Sequence[str], numbers: Sequence[str], scratch: Path
+) -> Actions:
+    from exporter import export_tensorflow_ensemble  # noqa: PLC0415 - TensorFlow takes long
+    from loader import KerasSequenceLoader  # noqa: PLC0415
+    from training import models  # noqa: PLC0415
+
+    workflow.transform_to_parquet(scratch / "rows.parquet", scratch / "train")
+
+    def batches() -> KerasSequenceLoader:
+        return KerasSequenceLoader(
+            scratch / "train",
+            batch_size=64,
+            cat_names=ids,
+            cont_names=numbers,
+            label_names=["label"],
+        )
+
+    yield "open a loader", batches
+    loader = batches()
+    yield "an epoch", lambda: [None for _ in loader]
+
+    def network() -> Any:
+        return models.mlp(workflow.output_schema.without(["label"]), hidden=(8,))
+
+    yield "models.mlp", network
+    model = network()
+
+    def exported() -> None:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            export_tensorflow_ensemble(model, workflow, "wide", folder, ["label"])
+
+    yield "export", exported
+
+
+CASES: dict[str, Callable[[int, Path], Actions]] = {"columns": _columns, "nodes": _nodes}
+
+if __name__ == "__main__":
+    main()

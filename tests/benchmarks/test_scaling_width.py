@@ -1,0 +1,33 @@
+"""`make bench-scaling` measures wide tables and graphs of many nodes, and sees what grows too fast."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.scaling_width import CASES, MOST_EXPONENT, NOISE, SIZES, exponent_of
+
+
+def costs(exponent: float) -> list[float]:
+    """A start-up of 2 s, and 4 s for the columns between the fewest and the most."""
+    most = SIZES[-1] - SIZES[0]
+    return [2 + 4 * ((size - SIZES[0]) / most) ** exponent for size in SIZES]
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1, 2])
+def test_the_exponent_is_that_of_what_lies_beyond_the_start_up(exponent):
+    assert exponent_of(SIZES, costs(exponent)) == pytest.approx(exponent)
+    assert (exponent > MOST_EXPONENT) == (exponent == 2)
+
+
+def test_what_lies_within_the_noise_has_no_exponent():
+    assert exponent_of(SIZES, [1, 1, 1, 1 + 0.9 * NOISE]) is None
+    assert exponent_of(SIZES, [1, 0.9, 0.8, 2]) is None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_action_of_a_case_can_be_measured(case, tmp_path):
+    actions = []
+    for action, work in CASES[case](6, tmp_path):
+        work()
+        actions.append(action)
+    assert len(set(actions)) == len(actions) >= 7
