@@ -24,7 +24,7 @@ import polars as pl
 from workflow import Workflow, ops
 from workflow.expressions.column import Array, Column, Strings
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program import Program
+from workflow.expressions.program_json import load_program, save_program
 from workflow.schema import ColumnSchema, Schema
 
 KINDS = ("int64", "string")
@@ -73,7 +73,7 @@ def save(kind: str, count: int, folder: Path) -> None:
     )
     workflow.save(folder)
     served(folder).mkdir()
-    workflow.program.save(served(folder))
+    save_program(workflow.program, served(folder))
 
 
 def served(folder: Path) -> Path:
@@ -96,7 +96,7 @@ def measure_load(folder: Path) -> dict[str, str]:
 
 def measure_serving(folder: Path) -> dict[str, str]:
     """The numpy interpreter of a saved program, and its lookups."""
-    spent, interpreter = cost(lambda: NumpyInterpreter(Program.load(served(folder))))
+    spent, interpreter = cost(lambda: NumpyInterpreter(load_program(served(folder))))
     table = {"numpy interpreter": spent}
     lookup = next(step for step in interpreter.program.steps if step.verb == "lookup")
     keys = lookup.parameters["keys"].values

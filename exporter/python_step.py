@@ -12,6 +12,7 @@ from exporter.runtimes.runtime import Writer
 from workflow.expressions import RUNTIME_FILES
 from workflow.expressions.fold import fold_tables
 from workflow.expressions.program import Program
+from workflow.expressions.program_json import save_program
 
 RUNTIME_PACKAGE = "preprocess_runtime"
 
@@ -22,7 +23,7 @@ def writer(program: Program) -> Writer:
 
 
 def _write(program: Program, folder: Path) -> None:
-    program.save(folder)
+    save_program(program, folder)
     source = Path(triton_models.preprocess.__file__).parent
     shutil.copyfile(source / "model.py", folder / "model.py")
     package = Path(workflow_package.__file__).parent

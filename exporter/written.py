@@ -111,12 +111,12 @@ def _load(spec: ModelSpec, folder: Path) -> Call:
 
 def _python(spec: ModelSpec, folder: Path) -> Call:
     with _copied_package(folder / RUNTIME_PACKAGE) as module_of:
-        wire, packing, program, interpreter = map(
-            module_of, ("wire", "packing", "expressions.program", "expressions.numpy")
+        wire, packing, program_json, interpreter = map(
+            module_of, ("wire", "packing", "expressions.program_json", "expressions.numpy")
         )
         inputs, outputs = (wire.parse_columns(spec.parameters[s]) for s in ("inputs", "outputs"))
         packed = packing.parse_packing(spec.parameters["packing"])
-        run = interpreter.NumpyInterpreter(program.Program.load(folder))
+        run = interpreter.NumpyInterpreter(program_json.load_program(folder))
 
     def call(tensors: Tensors) -> Tensors:
         made = run({column.name: wire.decode(column, tensors) for column in inputs})

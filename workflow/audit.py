@@ -7,7 +7,8 @@ from typing import Any
 
 from .config import check_config, fits
 from .expressions.arrays import FormatError
-from .operator import OPERATORS, State
+from .feature import State
+from .operator import OPERATORS
 
 FORMAT = 2
 # How many parents a kind of node has, where that is not one; an operator's others are dependencies.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .errors import WorkflowError
-from .operator import State
+from .feature import State
 
 
 def require(condition: bool, message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class WorkflowError(ValueError):
     """A workflow was built or used in a way that cannot work; the text says how to mend it."""
@@ -9,3 +11,16 @@ class WorkflowError(ValueError):
 
 class WorkflowFormatError(WorkflowError):
     """A saved workflow is damaged, or says something that no workflow can."""
+
+
+def listed(names: Iterable[str], most: int = 30) -> str:
+    """Names for a message, which is to be read: of very many the first ones and the last.
+
+    Example:
+        >>> listed((f"C{n}" for n in range(1, 40)), most=4)
+        'C1, C2, C3, ... C39 (39 in all)'
+    """
+    texts = [f"{name:.100}" for name in names]
+    if len(texts) <= most:
+        return ", ".join(texts)
+    return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
+from .expressions.column import Column
 from .expressions.tree import Expression
 from .schema import ColumnSchema
 from .tags import add_tags, properties_after
@@ -52,6 +56,9 @@ class Feature:
 
 Features = dict[str, Feature]
 
+# What an operator has learnt, and what it learns of a part of the data.
+State = Mapping[str, Column]
+Partials = Mapping[str, pl.LazyFrame]
 
 Groups = tuple[tuple[str, ...], ...]
 

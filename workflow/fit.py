@@ -10,9 +10,10 @@ from .data import Source
 from .engine import is_gpu
 from .errors import WorkflowError
 from .expressions.series import polars_dtype
+from .feature import State
 from .graph import Node
 from .learn import WIDE, Learning, Tables, by_operator, learn_part, learn_parts, split_by_row
-from .operator import Operator, State
+from .operator import Operator
 from .operator_node import Bound, OperatorNode
 from .resolution import Resolution
 from .rows import schema_of

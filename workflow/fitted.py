@@ -7,9 +7,9 @@ from typing import Self
 
 from .errors import WorkflowError
 from .expressions.program import Program
-from .feature import Feature, Features
+from .feature import Feature, Features, State
 from .graph import Node
-from .operator import Operator, State
+from .operator import Operator
 from .operator_node import OperatorNode
 from .output_dtypes import OutputDtypes
 from .resolution import resolve_graph

@@ -13,8 +13,8 @@ from .engine import filter_rows
 from .errors import WorkflowError
 from .expressions.program import Program
 from .expressions.tree import Expression
-from .feature import Feature, Features
-from .operator import Operator, State
+from .feature import Feature, Features, State
+from .operator import Operator
 from .schema import Schema
 
 

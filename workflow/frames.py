@@ -12,9 +12,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from .errors import WorkflowError
+from .errors import WorkflowError, listed
 from .expressions.types import ExpressionError
-from .selection import listed
 
 # Raised by Polars and pyarrow at values that they cannot take; `PanicException` is no `Exception`.
 UNREADABLE = (

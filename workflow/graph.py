@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .columns import join, select
 from .errors import WorkflowError
-from .feature import Selectable
-from .operator import Operator, State
+from .feature import Selectable, State
+from .operator import Operator
 from .rows import Resolved, rows_of
 from .schema import Schema
 from .selection import Selection

@@ -11,14 +11,13 @@ import polars as pl
 
 from .data import Source
 from .dtypes import SchemaError
-from .errors import WorkflowError
+from .errors import WorkflowError, listed
 from .expressions.series import column_schema
 from .frames import polars_errors
 from .graph import Node
 from .parquet import inner_type
 from .resolution import columns_read
 from .schema import ColumnSchema, Schema, are_alike_times
-from .selection import listed
 from .times import remedy
 
 

@@ -17,11 +17,12 @@ from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.column import Array
 from .expressions.program import Program, build
+from .expressions.program_json import program_to_json
 from .expressions.tree import source
 from .expressions.types import ExpressionError, Type
-from .feature import Feature, Features
+from .feature import Feature, Features, State
 from .frame_operator import FrameOperator, ManyRowsOperator
-from .operator import Operator, State
+from .operator import Operator
 from .operator_node import Bound
 from .rows import schema_of
 from .schema import Schema
@@ -159,7 +160,8 @@ def _program(features: Iterable[Feature], columns: Schema) -> Program:
 def _equal(one: Program, other: Program) -> bool:
     tables: dict[str, Array] = {}
     others: dict[str, Array] = {}
-    if one.to_json(tables) != other.to_json(others) or tables.keys() != others.keys():
+    same = program_to_json(one, tables) == program_to_json(other, others)
+    if not same or tables.keys() != others.keys():
         return False
     pairs = ((tables[name], others[name]) for name in tables)
     return all(

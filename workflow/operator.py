@@ -13,15 +13,12 @@ import polars as pl
 
 from .config import settle
 from .expressions.column import Column
-from .feature import Features, Groups, Inputs
+from .feature import Features, Groups, Inputs, Partials, State
 from .schema import Schema
 
 if TYPE_CHECKING:
     from .graph import Node
     from .operator_node import OperatorNode
-
-State = Mapping[str, Column]
-Partials = Mapping[str, pl.LazyFrame]
 
 
 @dataclass(frozen=True)

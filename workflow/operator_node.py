@@ -10,15 +10,15 @@ from typing import Any
 
 from .columns import join
 from .dtypes import SchemaError
-from .errors import WorkflowError
+from .errors import WorkflowError, listed
 from .expressions.program import Program
 from .expressions.types import ExpressionError
-from .feature import Features, Groups, Inputs
+from .feature import Features, Groups, Inputs, State
 from .frame_operator import FrameOperator, WindowOperator
 from .graph import ColumnSelector, Node, as_columns
-from .operator import Operator, State
+from .operator import Operator
 from .rows import Lost, Origin, Resolved, RowSet, rows_of, schema_of
-from .selection import Selection, listed, names_of, one_or_several, regroup
+from .selection import Selection, names_of, one_or_several, regroup
 
 
 @dataclass(frozen=True)

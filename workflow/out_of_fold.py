@@ -6,12 +6,11 @@ import polars as pl
 
 from .data import Source
 from .engine import collect_all
-from .feature import Feature
+from .feature import Feature, State
 from .fitted import FittedGraph
 from .frame_operator import OutOfFoldOperator
 from .graph import Node
 from .narrowed_outputs import expect_narrowed
-from .operator import State
 from .operator_node import OperatorNode
 from .outputs import lazy_outputs
 from .resolution import Resolution

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from .columns import picked
 from .errors import WorkflowError
-from .feature import Features, Groups
+from .feature import Features, Groups, State
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
 from .narrowing import goes_on, passed_on, states, without_settings
-from .operator import State
 from .operator_node import Bound, OperatorNode
 from .parts import inputs_read
 from .resolution import Resolution

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from .domains import DomainNames
 from .errors import WorkflowError
+from .feature import State
 from .graph import ColumnSelector, Node
-from .operator import State
 from .operator_node import OperatorNode
 from .rows import Resolved, RowSet
 from .schema import Schema

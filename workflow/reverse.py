@@ -10,8 +10,7 @@ import polars as pl
 
 from .errors import WorkflowError
 from .expressions.tree import Expression
-from .feature import Feature
-from .operator import State
+from .feature import Feature, State
 from .operator_node import Bound, OperatorNode
 from .ops.categorify import Categorify
 from .rows import Resolved

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .durable import PARTIAL, exclusive, file_hash, partial_of, replace_file, sync
-from .errors import WorkflowError, WorkflowFormatError
+from .errors import WorkflowError, WorkflowFormatError, listed
 from .expressions.arrays import (
     FormatError,
     expect_file,
@@ -23,7 +23,6 @@ from .expressions.arrays import (
 )
 from .expressions.column import Array
 from .sealed import sealed, unsealed
-from .selection import listed
 
 WORKFLOW_FILE = "workflow.json"
 NVTABULAR_FILE = "workflow.pkl"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import WorkflowError
+from .errors import WorkflowError, listed
 from .feature import Groups
 from .schema import Tags
 
@@ -155,19 +155,6 @@ def regroup(groups: Groups, names: Collection[str]) -> Groups:
                 holding[name].append(group)
     found = (group for name, held in holding.items() for group in held or [(name,)])
     return tuple(dict.fromkeys(found))
-
-
-def listed(names: Iterable[str], most: int = 30) -> str:
-    """Names for a message, which is to be read: of very many the first ones and the last.
-
-    Example:
-        >>> listed((f"C{n}" for n in range(1, 40)), most=4)
-        'C1, C2, C3, ... C39 (39 in all)'
-    """
-    texts = [f"{name:.100}" for name in names]
-    if len(texts) <= most:
-        return ", ".join(texts)
-    return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
 
 
 def one_or_several(setting: Any) -> list[Any]:

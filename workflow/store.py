@@ -18,8 +18,9 @@ from .errors import WorkflowError, WorkflowFormatError
 from .expressions.arrays import FormatError, column_to_arrays, columns_from_arrays
 from .expressions.column import Column
 from .expressions.types import ExpressionError
+from .feature import State
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
-from .operator import OPERATORS, Operator, State
+from .operator import OPERATORS, Operator
 from .operator_node import OperatorNode
 from .resolution import Resolution
 from .rows import Resolved

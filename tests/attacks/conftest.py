@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from workflow import Workflow, ops
+from workflow.expressions.program_json import save_program
 
 # The tables of attacks are modules beside the tests.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -39,5 +40,5 @@ def good_folder(tmp_path_factory) -> Path:
 def good_program(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("good") / "program"
     folder.mkdir()
-    good_workflow().fit(DATA).program.save(folder)
+    save_program(good_workflow().fit(DATA).program, folder)
     return folder

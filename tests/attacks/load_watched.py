@@ -17,7 +17,7 @@ from typing import Any
 
 from workflow import Workflow, WorkflowFormatError
 from workflow.expressions.arrays import FormatError
-from workflow.expressions.program import Program
+from workflow.expressions.program_json import load_program
 
 ERRORS = (WorkflowFormatError, FormatError)
 WATCHED = (
@@ -65,7 +65,7 @@ def report(load: Callable[[Path], Any], folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     kind, good, *folders = sys.argv[1:]
-    load = Workflow.load if kind == "workflow" else Program.load
+    load = Workflow.load if kind == "workflow" else load_program
     load(Path(good))
     sys.addaudithook(watch)
     print(json.dumps([report(load, Path(folder)) for folder in folders]))  # noqa: T201

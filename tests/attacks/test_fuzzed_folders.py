@@ -18,7 +18,7 @@ from spoiling import STATE, Attack, document_of, spoil
 from workflow import Workflow, WorkflowFormatError
 from workflow.expressions.arrays import FormatError
 from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program import Program
+from workflow.expressions.program_json import load_program
 
 FUZZ = settings(
     max_examples=300,
@@ -78,9 +78,9 @@ def load_workflow(folder: Path) -> None:
         NumpyInterpreter(workflow.program)
 
 
-def load_program(folder: Path) -> None:
+def load_folder(folder: Path) -> None:
     with contextlib.suppress(FormatError):
-        NumpyInterpreter(Program.load(folder))
+        NumpyInterpreter(load_program(folder))
 
 
 def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
@@ -128,7 +128,7 @@ def test_damaged_bytes_of_a_workflow(load_spoilt, name, data):
 def test_damaged_bytes_of_a_program(spoilt_program, name, data):
     with kept(spoilt_program / name) as raw:
         (spoilt_program / name).write_bytes(damaged(data.draw, raw))
-        load_program(spoilt_program)
+        load_folder(spoilt_program)
 
 
 @FUZZ
@@ -151,4 +151,4 @@ def test_any_value_in_the_place_of_another_in_a_program(spoilt_program, data):
         place = data.draw(st.sampled_from(list(places(document))))
         changed = with_value(document, place, data.draw(JSON_VALUES))
         (spoilt_program / "program.json").write_text(json.dumps(changed))
-        load_program(spoilt_program)
+        load_folder(spoilt_program)

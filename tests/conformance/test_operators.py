@@ -12,7 +12,8 @@ from operator_cases import Case, as_columns, assert_same_columns, cases, cut, nu
 from workflow import Workflow, ops
 from workflow.expressions.column import Strings
 from workflow.expressions.series import column_schema, polars_dtype
-from workflow.operator import OPERATORS, Operator, State
+from workflow.feature import State
+from workflow.operator import OPERATORS, Operator
 from workflow.rows import schema_of
 from workflow.schema import Schema, Tags
 

@@ -25,7 +25,7 @@ from preprocess_runtime import alike, packing, wire  # noqa: E402 - found beside
 from preprocess_runtime.dtypes import DTYPES, SchemaError  # noqa: E402
 from preprocess_runtime.expressions.column import Column  # noqa: E402
 from preprocess_runtime.expressions.numpy import NumpyInterpreter  # noqa: E402
-from preprocess_runtime.expressions.program import Program  # noqa: E402
+from preprocess_runtime.expressions.program_json import load_program  # noqa: E402
 
 if TYPE_CHECKING:
     from triton_models.backends.limits import LimitError, expect_within, parse_limits, widens
@@ -55,7 +55,7 @@ class TritonPythonModel:
         self._outputs = wire.parse_columns(text["outputs"])
         self._packing = packing.parse_packing(text["packing"])
         self._limits = parse_limits(text["limits"])
-        program = Program.load(HERE)
+        program = load_program(HERE)
         for side, columns, schema in (
             ("inputs", self._inputs, program.inputs),
             ("outputs", self._outputs, program.output_schema),

@@ -9,15 +9,13 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
-from .arrays import columns_from_arrays, read_arrays, read_json, write_arrays, write_json
-from .column import Array, Column
+from .column import Column
 from .derived import Derives
 from .types import Type
 from .verbs import VERBS
@@ -70,45 +68,6 @@ class Program(Derives):
             todo += further
         used = (self.steps[number] for number in seen)
         return {step.parameters["name"] for step in used if step.verb == "source"}
-
-    def to_json(self, tables: dict[str, Array] | None = None) -> dict[str, Any]:
-        """A JSON-able document; the arrays of its tables are put into `tables`, or stand in it.
-
-        Raises:
-            FormatError: a table that is to stand in it has lists, nulls or infinite numbers.
-        """
-        from .program_json import program_to_json  # noqa: PLC0415 - it makes programs
-
-        return program_to_json(self, tables)
-
-    @classmethod
-    def from_json(cls, document: Any, tables: Mapping[str, Column] | None = None) -> Program:
-        """The program that `to_json` described, every step checked.
-
-        Raises:
-            FormatError: the document says something that no program can.
-        """
-        from .program_json import program_from_json  # noqa: PLC0415
-
-        return program_from_json(document, tables or {})
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `program.json` and `program.safetensors` into a folder."""
-        tables: dict[str, Array] = {}
-        write_json(os.path.join(folder, "program.json"), self.to_json(tables))  # noqa: PTH118
-        write_arrays(os.path.join(folder, "program.safetensors"), tables)  # noqa: PTH118
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Program:
-        """Read what `save` wrote.
-
-        Raises:
-            FormatError: the files are missing, damaged or say something that no program can.
-        """
-        path = os.path.join(folder, "program.json")  # noqa: PTH118
-        document = read_json(path)
-        arrays = read_arrays(os.path.join(folder, "program.safetensors"))  # noqa: PTH118
-        return cls.from_json(document, columns_from_arrays(arrays, path))
 
 
 def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Program:

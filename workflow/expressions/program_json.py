@@ -1,4 +1,4 @@
-"""A program as a JSON document, and back with every step checked.
+"""Programs in files: a JSON document and its tables, read back with every step validated.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -6,6 +6,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,15 @@ import numpy as np
 
 from ..dtypes import DTYPES, SchemaError  # noqa: TID252 - see verbs.py
 from ..schema import ColumnSchema, Schema  # noqa: TID252 - see verbs.py
-from .arrays import FormatError, column_to_arrays
+from .arrays import (
+    FormatError,
+    column_to_arrays,
+    columns_from_arrays,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
 from .column import Array, Column, Strings
 from .program import Program, Step
 from .types import ExpressionError, Root, Type, check_constant, element_root, table_dtype
@@ -22,8 +31,41 @@ from .verbs import VERBS
 FORMAT = 1
 
 
-def program_to_json(program: Program, tables: dict[str, Array] | None) -> dict[str, Any]:
-    """A JSON-able document; the arrays of the program's tables are put into `tables`, or stand in it."""
+def save_program(program: Program, folder: str | os.PathLike[str]) -> None:
+    """Write a program as `program.json` and `program.safetensors` into a folder.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["price"] >> ops.FillMissing(0)).fit({"price": [1.5, None]})
+        >>> save_program(workflow.program, ".")
+        >>> load_program(".").output_schema
+        Schema(price: float64)
+    """
+    tables: dict[str, Array] = {}
+    write_json(os.path.join(folder, "program.json"), program_to_json(program, tables))  # noqa: PTH118
+    write_arrays(os.path.join(folder, "program.safetensors"), tables)  # noqa: PTH118
+
+
+def load_program(folder: str | os.PathLike[str]) -> Program:
+    """Read what `save_program` wrote.
+
+    Raises:
+        FormatError: the files are missing, damaged or say something that no program can.
+    """
+    path = os.path.join(folder, "program.json")  # noqa: PTH118
+    document = read_json(path)
+    arrays = read_arrays(os.path.join(folder, "program.safetensors"))  # noqa: PTH118
+    return program_from_json(document, columns_from_arrays(arrays, path))
+
+
+def program_to_json(
+    program: Program, tables: dict[str, Array] | None = None
+) -> dict[str, Any]:
+    """A JSON-able document; the arrays of the program's tables are put into `tables`, or stand in it.
+
+    Raises:
+        FormatError: a table that is to stand in it has lists, nulls or infinite numbers.
+    """
     return {
         "format": FORMAT,
         "inputs": program.inputs.to_json(),
@@ -58,14 +100,14 @@ def _values_to_json(verb: str, table: Column) -> dict[str, Any]:
     return {"dtype": table_dtype(table).name, "values": table.array.tolist()}
 
 
-def program_from_json(document: Any, tables: Mapping[str, Column]) -> Program:
+def program_from_json(document: Any, tables: Mapping[str, Column] | None = None) -> Program:
     """The program that `program_to_json` described.
 
     Raises:
         FormatError: the document says something that no program can.
     """
     try:
-        return _Reader(document, tables).program()
+        return _Reader(document, tables or {}).program()
     except (ExpressionError, SchemaError) as error:
         raise FormatError(f"program: {error}") from error
 

@@ -20,8 +20,7 @@ from workflow.expressions.program import build
 from workflow.expressions.series import to_column
 from workflow.expressions.tree import Expression, source
 from workflow.expressions.types import Type
-from workflow.feature import Feature, Features, Groups
-from workflow.operator import State
+from workflow.feature import Feature, Features, Groups, State
 from workflow.schema import ColumnSchema, Schema
 
 # Positions of a value: a null is a value of its own, one that was not there to learn from is not.

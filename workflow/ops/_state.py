@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from workflow.checks import expect_state, require
-from workflow.operator import State
+from workflow.feature import State
 
 
 def expect_numbers_of_columns(

@@ -10,7 +10,7 @@ import polars as pl
 from workflow.checks import require
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.series import as_times, to_series
-from workflow.operator import State
+from workflow.feature import State
 from workflow.schema import DATE, NAIVE
 
 from ._zones import expect_zone

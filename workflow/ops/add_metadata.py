@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from workflow.checks import require
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import Tags
 from workflow.selection import one_or_several
 from workflow.tags import add_tags

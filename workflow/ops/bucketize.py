@@ -12,8 +12,8 @@ import polars as pl
 
 from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import Tags
 
 from ._functions import of_name

@@ -14,8 +14,8 @@ from workflow.checks import expect_known, expect_state, per_column, require
 from workflow.config import IntegerDType
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, to_column
-from workflow.feature import Feature, Features
-from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
+from workflow.feature import Feature, Features, Partials, State
+from workflow.operator import NOT_SAVED, Example, Operator
 from workflow.schema import Schema, Tags
 
 from ._times import series_of, time_state

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from workflow.checks import require
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 
 from ._numbers import expect_numbers
 

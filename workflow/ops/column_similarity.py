@@ -14,9 +14,9 @@ from workflow.data import as_lazy_frame
 from workflow.errors import WorkflowError
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, to_column, to_series
-from workflow.feature import Feature, Features
+from workflow.feature import Feature, Features, Partials, State
 from workflow.frames import polars_errors
-from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
+from workflow.operator import NOT_SAVED, Example, Operator
 from workflow.schema import Schema, Tags
 from workflow.tags import computed_of
 

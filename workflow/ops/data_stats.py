@@ -13,8 +13,8 @@ import polars as pl
 from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
 from workflow.expressions.series import as_times, to_column
-from workflow.feature import Features
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Features, Partials, State
+from workflow.operator import Example, Operator
 from workflow.operator_node import OperatorNode
 from workflow.schema import ColumnSchema, Schema, time_name
 

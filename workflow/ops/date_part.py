@@ -13,8 +13,8 @@ import polars as pl
 from workflow.checks import require
 from workflow.expressions.column import Column
 from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import DATE, NAIVE, ColumnSchema, Tags
 
 from ._zones import expect_offsets, offsets_of

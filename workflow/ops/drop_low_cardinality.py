@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workflow.checks import require
-from workflow.feature import Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Features, State
+from workflow.operator import Example, Operator
 
 from .categorify import Categorify
 

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.column import Column
-from workflow.feature import Features
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Features, Partials, State
+from workflow.operator import Example, Operator
 from workflow.schema import ColumnSchema, Schema
 
 from ._filling import filled_column

@@ -8,11 +8,12 @@ from typing import Any
 
 from workflow.checks import require
 from workflow.expressions.program import Program, build
+from workflow.expressions.program_json import program_from_json, program_to_json
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features
+from workflow.feature import Feature, Features, State
 from workflow.frame_operator import RowFilter
-from workflow.operator import Example, State
+from workflow.operator import Example
 from workflow.rows import schema_of, sources_of
 from workflow.schema import ColumnSchema, Schema
 from workflow.traced_times import expect_alike_times
@@ -91,9 +92,9 @@ class Filter(RowFilter):
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace, in place of the function."""
-        return {"f": {CONDITION: self.condition(schema_of(columns)).to_json()}}
+        return {"f": {CONDITION: program_to_json(self.condition(schema_of(columns)))}}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Filter:  # noqa: ARG003
         """The operator over its saved trace."""
-        return cls({name: Program.from_json(document) for name, document in config["f"].items()})
+        return cls({name: program_from_json(document) for name, document in config["f"].items()})

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from workflow.checks import expect_known, require
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import Schema, Tags
 
 LARGEST = 2**31 - 1

@@ -9,8 +9,8 @@ from operator import add
 from typing import ClassVar
 
 from workflow.checks import require
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import Schema, Tags
 from workflow.tags import computed_of
 

@@ -13,14 +13,15 @@ import polars as pl
 
 from workflow.checks import require
 from workflow.data import Source
+from workflow.errors import listed
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, microseconds, to_column
 from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features
+from workflow.feature import Feature, Features, Partials, State
 from workflow.inputs import with_integers
-from workflow.operator import NOT_SAVED, Example, Operator, Partials, State
+from workflow.operator import NOT_SAVED, Example, Operator
 from workflow.schema import ColumnSchema, Schema
-from workflow.selection import listed, one_or_several
+from workflow.selection import one_or_several
 from workflow.times import unlike_times
 
 from ._group_table import (

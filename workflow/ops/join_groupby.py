@@ -12,8 +12,8 @@ import polars as pl
 from workflow.checks import require
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column
-from workflow.feature import Feature, Features, Selectable
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Feature, Features, Partials, Selectable, State
+from workflow.operator import Example, Operator
 from workflow.schema import Schema, Tags
 from workflow.selection import one_or_several
 from workflow.tags import computed_of

@@ -12,10 +12,11 @@ import numpy as np
 from workflow.checks import require
 from workflow.config import AnyDType
 from workflow.expressions.program import Program, build
+from workflow.expressions.program_json import program_from_json, program_to_json
 from workflow.expressions.tracing import Frame, inline, trace
 from workflow.expressions.tree import Expression, source, where
-from workflow.feature import Feature, Features, Selectable
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, Selectable, State
+from workflow.operator import Example, Operator
 from workflow.schema import ColumnSchema, Schema
 from workflow.traced_times import expect_alike_times
 
@@ -103,13 +104,14 @@ class LambdaOp(Operator):
         traces = {}
         for name in self.own_columns(columns):
             result = self._apply(name, sources)
-            traces[name] = build([(Feature.of(name, result).schema, result)], inputs).to_json()
+            program = build([(Feature.of(name, result).schema, result)], inputs)
+            traces[name] = program_to_json(program)
         return {**super().to_config(columns), "f": traces}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> LambdaOp:  # noqa: ARG003
         """The operator over its saved traces."""
-        traces = {name: Program.from_json(document) for name, document in config["f"].items()}
+        traces = {name: program_from_json(document) for name, document in config["f"].items()}
         for name, program in traces.items():
             require(
                 program.output_schema.names == [name],

@@ -10,8 +10,8 @@ import polars as pl
 
 from workflow.checks import require
 from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 from workflow.schema import ColumnSchema, Tags
 from workflow.tags import FACTS
 

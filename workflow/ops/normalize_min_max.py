@@ -13,8 +13,8 @@ import polars as pl
 from workflow.checks import require
 from workflow.config import FloatDType
 from workflow.expressions.column import Column
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Feature, Features, Partials, State
+from workflow.operator import Example, Operator
 from workflow.schema import Schema, Tags
 
 from ._numbers import expect_numbers, finite_values

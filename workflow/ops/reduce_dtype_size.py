@@ -14,8 +14,8 @@ from workflow.config import FloatDType
 from workflow.dtypes import DTYPES
 from workflow.expressions.column import Column
 from workflow.expressions.series import to_column
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Feature, Features, Partials, State
+from workflow.operator import Example, Operator
 from workflow.schema import ColumnSchema, Schema
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflow.checks import require
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, State
+from workflow.feature import Feature, Features, State
+from workflow.operator import Example, Operator
 
 from ._functions import of_name
 

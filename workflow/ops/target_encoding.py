@@ -14,9 +14,9 @@ from workflow.checks import require
 from workflow.config import FloatDType
 from workflow.expressions.column import Array, Column
 from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features, Groups, Selectable
+from workflow.feature import Feature, Features, Groups, Partials, Selectable, State
 from workflow.frame_operator import OutOfFoldOperator
-from workflow.operator import Example, Partials, State
+from workflow.operator import Example
 from workflow.schema import Schema, Tags
 from workflow.tags import computed_of
 

@@ -11,8 +11,8 @@ import polars as pl
 
 from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
-from workflow.feature import Feature, Features
-from workflow.operator import Example, Operator, Partials, State
+from workflow.feature import Feature, Features, Partials, State
+from workflow.operator import Example, Operator
 from workflow.schema import Schema
 
 

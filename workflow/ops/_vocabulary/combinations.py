@@ -12,8 +12,7 @@ from workflow.checks import require
 from workflow.expressions.column import Array, Column
 from workflow.expressions.series import to_series
 from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features
-from workflow.operator import State
+from workflow.feature import Feature, Features, State
 from workflow.ops import _group_table as tables
 from workflow.schema import Schema
 from workflow.tags import computed_of

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from workflow.checks import require
 from workflow.expressions.column import Column, Strings
-from workflow.feature import Groups
-from workflow.operator import State
+from workflow.feature import Groups, State
 
 from .combinations import CombinedVocabulary
 from .vocabulary import SharedVocabulary, Vocabulary

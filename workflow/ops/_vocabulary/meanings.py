@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.series import as_times
-from workflow.operator import State
+from workflow.feature import State
 
 from .vocabulary import PADDING, Ids, Vocabulary
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from workflow.checks import require
 from workflow.expressions.column import Column
-from workflow.operator import State
+from workflow.feature import State
 
 from .vocabulary import Ids
 

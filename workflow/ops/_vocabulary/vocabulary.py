@@ -16,8 +16,7 @@ from workflow.checks import require
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, polars_dtype, to_column, to_series
 from workflow.expressions.tree import where
-from workflow.feature import Feature, Features
-from workflow.operator import State
+from workflow.feature import Feature, Features, State
 from workflow.ops._times import TIME
 from workflow.schema import ColumnSchema, Schema, are_alike_times
 from workflow.times import unlike_times
