@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .fitted import FittedGraph
 from .graph import ColumnSelector, ConcatNode, Node, SubsetNode
 from .operator import Operator
 from .operator_node import OperatorNode
@@ -17,13 +18,12 @@ from .selection import Selection
 
 if TYPE_CHECKING:
     from .rows import Resolved
-    from .workflow import Workflow
 
 _SIMPLE = (str, int, float, list, tuple, Mapping)
 _CHOICE_CELLS, _SETTING_CELLS = 34, 32
 
 
-def diagram_of(workflow: Workflow) -> Diagram:
+def diagram_of(workflow: FittedGraph) -> Diagram:
     """The diagram of a workflow; one that is not fitted has no columns on its arrows.
 
     Example:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .columns import join, select
 from .errors import WorkflowError
 from .feature import Selectable, State
-from .operator import Operator
+from .operator import Operator, OperatorMeta
 from .rows import Resolved, rows_of
 from .schema import Schema
 from .selection import Selection
@@ -61,9 +61,7 @@ class Node(Selectable):
         raise NotImplementedError
 
     def __rshift__(self, operator: Operator | type[Operator] | Callable[..., Any]) -> OperatorNode:
-        from .operator_node import OperatorNode  # noqa: PLC0415 - it is a node
-
-        return OperatorNode(self, operator)
+        return OperatorMeta.node_of(self, operator)
 
     def __add__(self, other: Any) -> Node:
         return self if _is_nothing(other) else _sum(self, _as_addend(other))

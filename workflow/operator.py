@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,11 +13,10 @@ import polars as pl
 
 from .config import settle
 from .expressions.column import Column
-from .feature import Features, Groups, Inputs, Partials, State
+from .feature import Features, Groups, Inputs, Partials, Selectable, State
 from .schema import Schema
 
 if TYPE_CHECKING:
-    from .graph import Node
     from .operator_node import OperatorNode
 
 
@@ -46,11 +45,11 @@ OPERATORS: dict[str, type[Operator]] = {}
 class OperatorMeta(ABCMeta):
     """Lets a class stand where its instance with default settings can: `["a"] >> ops.Categorify`."""
 
-    def __rrshift__(cls, left: Any) -> OperatorNode:
-        from .graph import as_node  # noqa: PLC0415 - a graph is made of operators
-        from .operator_node import OperatorNode  # noqa: PLC0415
+    # `left >> operator` is a node of the graph, which is made of operators: operator_node.py sets it.
+    node_of: ClassVar[Callable[[Any, Any], OperatorNode]]
 
-        return OperatorNode(as_node(left), cls)
+    def __rrshift__(cls, left: Any) -> OperatorNode:
+        return OperatorMeta.node_of(left, cls)
 
 
 @dataclass(frozen=True)
@@ -249,11 +248,8 @@ class Operator(ABC, metaclass=OperatorMeta):
         """The operator that `to_config` described."""
         return cls(**config)
 
-    def __rrshift__(self, left: Node | str | Iterable[Any]) -> OperatorNode:
-        from .graph import as_node  # noqa: PLC0415 - a graph is made of operators
-        from .operator_node import OperatorNode  # noqa: PLC0415
-
-        return OperatorNode(as_node(left), self)
+    def __rrshift__(self, left: Selectable | str | Iterable[Any]) -> OperatorNode:
+        return OperatorMeta.node_of(left, self)
 
     @property
     def label(self) -> str:

@@ -15,8 +15,8 @@ from .expressions.program import Program
 from .expressions.types import ExpressionError
 from .feature import Features, Groups, Inputs, State
 from .frame_operator import FrameOperator, WindowOperator
-from .graph import ColumnSelector, Node, as_columns
-from .operator import Operator
+from .graph import ColumnSelector, Node, as_columns, as_node
+from .operator import OPERATORS, Operator, OperatorMeta
 from .rows import Lost, Origin, Resolved, RowSet, rows_of, schema_of
 from .selection import Selection, names_of, one_or_several, regroup
 
@@ -140,6 +140,13 @@ class OperatorNode(Node):
         return self.operator.label
 
 
+def _node_of(left: Any, operator: Any) -> OperatorNode:
+    return OperatorNode(as_node(left), operator)
+
+
+OperatorMeta.node_of = staticmethod(_node_of)
+
+
 def as_operator(value: Any) -> Operator:
     """The operator that stands right of `>>`: an instance, a class, or a function for LambdaOp.
 
@@ -161,9 +168,7 @@ def as_operator(value: Any) -> Operator:
                 f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error})."
             ) from error
     if callable(value) and not isinstance(value, type):
-        from .ops.lambda_op import LambdaOp  # noqa: PLC0415 - operators know the graph
-
-        return LambdaOp(value)
+        return OPERATORS["LambdaOp"](value)  # type: ignore[call-arg]
     raise WorkflowError(
         f"Expected an operator after >>, such as ops.Categorify(), or a function. Received: {value!r}."
     )

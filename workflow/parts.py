@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import WorkflowError
+from .fitted import FittedGraph
 from .graph import ColumnSelector, Node, Subgraph
 
 if TYPE_CHECKING:
     from .rows import Resolved
     from .schema import ColumnSchema, Schema
-    from .workflow import Workflow
+
+
+_Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
 
 def subgraphs(nodes: Iterable[Node]) -> dict[str, Subgraph]:
@@ -31,19 +34,24 @@ def subgraphs(nodes: Iterable[Node]) -> dict[str, Subgraph]:
     return named
 
 
-def subworkflow(workflow: Workflow, name: str) -> Workflow:
+def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow]) -> _Workflow:
     """The part of a workflow that is named so; see `Workflow.get_subworkflow`.
+
+    Args:
+        workflow: fitted or not.
+        name: the name of a `Subgraph`.
+        make: the class `Workflow`, which stands above this module.
 
     Example:
         >>> from workflow import Workflow
-        >>> subworkflow(Workflow(Subgraph("user", "userId") + "price"), "user")
+        >>> subworkflow(Workflow(Subgraph("user", "userId") + "price"), "user", Workflow)
         Workflow(not fitted)
     """
     named = subgraphs(workflow.nodes)
     if name not in named:
         have = ", ".join(map(repr, named)) or "none"
         raise WorkflowError(f"No subgraph {name!r} in the workflow. It has: {have}.")
-    part = type(workflow)(named[name])
+    part = make(named[name])
     if not workflow.is_fitted:
         return part
     numbers = {node: number for number, node in enumerate(workflow.nodes)}

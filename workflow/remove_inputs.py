@@ -8,12 +8,13 @@ table, what it made before.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from .columns import picked
 from .errors import WorkflowError
 from .feature import Features, Groups, State
+from .fitted import FittedGraph
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
 from .narrowing import goes_on, passed_on, states, without_settings
 from .operator_node import Bound, OperatorNode
@@ -22,18 +23,24 @@ from .resolution import Resolution
 from .schema import Schema
 from .selection import Selection, names_of, regroup
 
-if TYPE_CHECKING:
-    from .workflow import Workflow
+_Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
 
-def remove_inputs(workflow: Workflow, names: Iterable[str]) -> Workflow:
+def remove_inputs(
+    workflow: _Workflow, names: Iterable[str], make: Callable[[Node], _Workflow]
+) -> _Workflow:
     """A workflow without these columns of the data; see `Workflow.remove_inputs`.
+
+    Args:
+        workflow: fitted.
+        names: columns of its input.
+        make: the class `Workflow`, which stands above this module.
 
     Example:
         >>> from workflow import Workflow, ops
         >>> data = {"userId": [7, 9], "rating": [3.0, 5.0]}
         >>> workflow = Workflow(["userId"] >> ops.TargetEncoding("rating")).fit(data)
-        >>> remove_inputs(workflow, "rating").input_schema.names
+        >>> remove_inputs(workflow, ["rating"], Workflow).input_schema.names
         ['userId']
     """
     several = isinstance(names, Iterable) and not isinstance(names, str)
@@ -48,7 +55,7 @@ def remove_inputs(workflow: Workflow, names: Iterable[str]) -> Workflow:
     output = removal.replacement(workflow.nodes[-1])
     if output is None:
         raise WorkflowError(f"Nothing remains of the workflow without {', '.join(lost)}.")
-    smaller = type(workflow)(output)
+    smaller = make(output)
     states = {
         n: removal.states[node] for n, node in enumerate(smaller.nodes) if node in removal.states
     }

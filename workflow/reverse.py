@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 
 from .errors import WorkflowError
 from .expressions.tree import Expression
 from .feature import Feature, State
+from .fitted import FittedGraph
 from .operator_node import Bound, OperatorNode
 from .ops.categorify import Categorify
 from .rows import Resolved
 
-if TYPE_CHECKING:
-    from .workflow import Workflow
 
-
-def reverse_mapping(workflow: Workflow, output: str) -> pl.DataFrame:
+def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     """What each id of an output stands for; see `Workflow.reverse_mapping`.
 
     Args:
@@ -68,7 +66,7 @@ class _Ids:
         return operator.meanings(self.name, self.bound.columns, self.state)
 
 
-def _ids(workflow: Workflow) -> Iterator[_Ids]:
+def _ids(workflow: FittedGraph) -> Iterator[_Ids]:
     made = workflow.made
     for number, node in enumerate(workflow.nodes):
         if isinstance(node, OperatorNode) and isinstance(node.operator, Categorify):

@@ -6,10 +6,10 @@ every value is checked, and only then is an operator made. Nothing in a file nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .audit import FORMAT, audit, audit_format
 from .columns import picked
@@ -19,6 +19,7 @@ from .expressions.arrays import FormatError, column_to_arrays, columns_from_arra
 from .expressions.column import Column
 from .expressions.types import ExpressionError
 from .feature import State
+from .fitted import FittedGraph
 from .graph import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
 from .operator import OPERATORS, Operator
 from .operator_node import OperatorNode
@@ -27,10 +28,11 @@ from .rows import Resolved
 from .saved_files import expect_saved, read_document, read_state, write_files
 from .schema import Schema
 from .selection import Selection, to_nested
-from .workflow import Workflow
+
+_Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
 
-def save_workflow(workflow: Workflow, folder: Path) -> None:
+def save_workflow(workflow: FittedGraph, folder: Path) -> None:
     """Write a fitted workflow into a folder, whose old one is replaced by one rename.
 
     Raises:
@@ -38,7 +40,7 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
             be written.
 
     Example:
-        >>> from workflow import ops
+        >>> from workflow import Workflow, ops
         >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
         >>> save_workflow(workflow, Path("saved"))
         >>> sorted(file.name for file in Path("saved").iterdir())
@@ -55,7 +57,7 @@ def save_workflow(workflow: Workflow, folder: Path) -> None:
         ) from error
 
 
-def _describe(workflow: Workflow) -> dict[str, Any]:
+def _describe(workflow: FittedGraph) -> dict[str, Any]:
     numbers = {node: number for number, node in enumerate(workflow.nodes)}
     resolution = Resolution(workflow.input_schema)
     nodes = []
@@ -97,16 +99,20 @@ def _state_arrays(states: Mapping[int, State]) -> dict[str, Any]:
     return arrays
 
 
-def load_workflow(folder: Path) -> Workflow:
+def load_workflow(folder: Path, make: Callable[[Node], _Workflow]) -> _Workflow:
     """Read a workflow that `save_workflow` wrote.
+
+    Args:
+        folder: the folder that it wrote.
+        make: the class `Workflow`, which stands above this module.
 
     Raises:
         WorkflowFormatError: the files are missing, damaged, or are not a workflow.
 
     Example:
-        >>> from workflow import ops
+        >>> from workflow import Workflow, ops
         >>> Workflow(["price"] >> ops.FillMissing(0)).fit({"price": [1.0, None]}).save("prices")
-        >>> load_workflow(Path("prices")).transform({"price": [None]}).collect().item()
+        >>> load_workflow(Path("prices"), Workflow).transform({"price": [None]}).collect().item()
         0.0
     """
     try:
@@ -115,7 +121,7 @@ def load_workflow(folder: Path) -> Workflow:
         audit_format(document)
         states = _read_states(folder, document)
         audit(document, states)
-        return _construct(document, states)
+        return _construct(document, states, make)
     except WorkflowFormatError:
         raise
     except OSError as error:
@@ -139,12 +145,14 @@ def _read_states(folder: Path, document: Mapping[str, Any]) -> dict[int, dict[st
     return states
 
 
-def _construct(document: Any, states: Mapping[int, State]) -> Workflow:
+def _construct(
+    document: Any, states: Mapping[int, State], make: Callable[[Node], _Workflow]
+) -> _Workflow:
     nodes: list[Node] = []
     for number, entry in enumerate(document["nodes"]):
         parents = [nodes[p] for p in entry["parents"]]
         nodes.append(_construct_node(entry, parents, states.get(number, {})))
-    workflow = Workflow(nodes[-1])
+    workflow = make(nodes[-1])
     if workflow.nodes != nodes:
         raise FormatError(
             "the nodes are not in the order of one graph that ends in the last of them."

@@ -12,6 +12,7 @@ import polars as pl
 
 from .cluster import cluster_learner
 from .data import Source, as_path
+from .drawing import diagram_of
 from .errors import WorkflowError
 from .evaluate_once import evaluate_once
 from .fit import (
@@ -35,6 +36,7 @@ from .resolution import columns_read, topological
 from .reverse import reverse_mapping
 from .schema import Schema
 from .sink import ParquetSink
+from .store import load_workflow, save_workflow
 from .transform import transform_stream
 
 # Two of them fit into memory, and a shuffle has enough of them to take from.
@@ -336,7 +338,7 @@ class Workflow(FittedGraph, Drawn):
             >>> workflow.get_subworkflow("users").output_schema.names
             ['userId']
         """
-        return subworkflow(self, name)
+        return subworkflow(self, name, Workflow)
 
     def remove_inputs(self, names: str | Iterable[str]) -> Workflow:
         """A new workflow that needs some columns of the data no more: the target, when it serves.
@@ -359,7 +361,7 @@ class Workflow(FittedGraph, Drawn):
             >>> workflow.remove_inputs(["rating", "movieId"]).output_schema.names
             ['userId']
         """
-        return remove_inputs(self, names)
+        return remove_inputs(self, names, Workflow)
 
     def reverse_mapping(self, output: str) -> pl.DataFrame:
         """What each id of an output of Categorify stands for.
@@ -392,8 +394,6 @@ class Workflow(FittedGraph, Drawn):
             WorkflowError: the workflow is not fitted, or the folder is not its own or cannot be
                 written; what was there before is left as it was.
         """
-        from .store import save_workflow  # noqa: PLC0415 - the store makes workflows
-
         save_workflow(self, as_path(folder))
 
     @classmethod
@@ -403,14 +403,10 @@ class Workflow(FittedGraph, Drawn):
         Raises:
             WorkflowFormatError: the files are damaged or are not a workflow.
         """
-        from .store import load_workflow  # noqa: PLC0415
-
-        return load_workflow(as_path(folder))
+        return load_workflow(as_path(folder), Workflow)
 
     def diagram(self) -> Diagram:
         """What `print(workflow)`, `show()`, `to_svg()` and a notebook draw."""
-        from .drawing import diagram_of  # noqa: PLC0415 - it draws workflows
-
         return diagram_of(self)
 
     def __repr__(self) -> str:

@@ -69,11 +69,12 @@ def test_links_lead_to_files(path):
 def test_names_are_defined(path):
     roots = {"ops": workflow.ops, "models": training.models, "layers": training.layers}
     roots |= {m.__name__: m for m in (workflow, loader, training, exporter, serving)}
+    fitted = workflow.Workflow(["price"]).fit({"price": [1.5]})
     lost = []
     for found in NAME.findall(path.read_text()):
         root, *rest = found.removeprefix("`").rstrip(".").split(".")
         # `workflow.fit` is a method of the object that every example calls so.
-        start = workflow.Workflow if hasattr(workflow.Workflow, rest[0]) else roots[root]
+        start = fitted if root == "workflow" and hasattr(fitted, rest[0]) else roots[root]
         if reduce(lambda value, name: getattr(value, name, None), rest, start) is None:
             lost.append(found)
     assert not lost

@@ -58,9 +58,7 @@ def load_program(folder: str | os.PathLike[str]) -> Program:
     return program_from_json(document, columns_from_arrays(arrays, path))
 
 
-def program_to_json(
-    program: Program, tables: dict[str, Array] | None = None
-) -> dict[str, Any]:
+def program_to_json(program: Program, tables: dict[str, Array] | None = None) -> dict[str, Any]:
     """A JSON-able document; the arrays of the program's tables are put into `tables`, or stand in it.
 
     Raises:

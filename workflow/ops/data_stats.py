@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -14,12 +14,10 @@ from workflow.checks import expect_state, require
 from workflow.expressions.column import Column
 from workflow.expressions.series import as_times, to_column
 from workflow.feature import Features, Partials, State
+from workflow.fitted import FittedGraph
 from workflow.operator import Example, Operator
 from workflow.operator_node import OperatorNode
 from workflow.schema import ColumnSchema, Schema, time_name
-
-if TYPE_CHECKING:
-    from workflow.workflow import Workflow
 
 RANGE, MOMENTS = "range.", "moments."
 
@@ -83,7 +81,7 @@ class DataStats(Operator):
         return [Example(cls(), rows)]
 
     @staticmethod
-    def read(workflow: Workflow) -> dict[str, Statistics]:
+    def read(workflow: FittedGraph) -> dict[str, Statistics]:
         """What was learnt of each column, by name.
 
         Args:
