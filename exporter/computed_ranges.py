@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from exporter.errors import ExportError
 from exporter.narrow_inputs import handed_on, is_narrower
 from workflow.dtypes import DTYPES
-from workflow.exact_dtypes import holds, stated_range
+from workflow.exact_dtypes import holds, holds_all, stated_range
 from workflow.expressions.program import build
 from workflow.expressions.ranges import ranges
 from workflow.feature import Feature
 from workflow.schema import Schema
 
 
-def expect_ranges(outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Schema) -> None:
+def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Schema) -> None:
     """Refuse computed columns of which a request may make values that a dtype does not hold.
 
     A cast would make the nearest value of these, on every runtime, and nobody would hear of it. A
-    column that is handed on is held to its dtype by the client (narrow_inputs.py).
+    column that is handed on is held to its dtype by the client (narrow_inputs.py), if that is one of
+    whole numbers: as a float input its nulls could not be told from NaN.
 
     Args:
-        outputs: what the workflow makes of the network's columns, each with the dtypes that it is
-            cast to on the way.
+        outputs: what the workflow makes of the network's columns, each with the dtype that is assigned
+            to it and the one that the network takes.
         inputs: the columns of the data.
 
     Raises:
@@ -30,11 +31,16 @@ def expect_ranges(outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Sche
     """
     narrowed = [
         (feature, dtype)
-        for feature, dtypes in outputs
-        for dtype in dtypes
-        if is_narrower(feature.expression.type.dtype, dtype)
-        and stated_range(feature.schema) is None
-        and not handed_on(feature.expression, dtype, inputs)
+        for feature, (assigned, taken) in outputs
+        for dtype in dict.fromkeys((assigned, taken))
+        if stated_range(feature.schema) is None
+        and (
+            _rounds(feature, dtype, assigned)
+            or (
+                is_narrower(feature.expression.type.dtype, dtype)
+                and not handed_on(feature.expression, dtype, inputs)
+            )
+        )
     ]
     program = build(
         [(f.schema.with_(dtype=f.expression.type.dtype), f.expression) for f, _ in narrowed], inputs
@@ -52,3 +58,14 @@ def expect_ranges(outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Sche
                 f"becomes of others, as the nearest with LambdaOp(lambda c: c.cast({dtype!r})), or give "
                 f"the network an input of {column.dtype}."
             )
+
+
+def _rounds(feature: Feature, dtype: str, assigned: str) -> bool:
+    """Whether an assigned float lacks whole numbers; one of the network's rounds in training too."""
+    have, want = feature.expression.type.dtype, DTYPES[dtype]
+    return (
+        dtype == assigned
+        and want.kind == "float"
+        and DTYPES[have].is_integer
+        and not holds_all(want, DTYPES[have])
+    )

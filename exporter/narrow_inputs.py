@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from workflow.dtypes import DTYPES
-from workflow.exact_dtypes import holds
+from workflow.exact_dtypes import holds, holds_all
 from workflow.expressions.program import Program, Step
 from workflow.expressions.tree import Expression, call, constant
 from workflow.expressions.types import Type
@@ -93,8 +91,7 @@ def input_dtypes(
 def is_narrower(have: str, want: str) -> bool:
     """Whether a dtype of whole numbers lacks some of those that another one has."""
     one, other = DTYPES[have], DTYPES[want]
-    both = one.is_integer and other.is_integer
-    return both and not np.can_cast(one.numpy, other.numpy)
+    return one.is_integer and other.is_integer and not holds_all(other, one)
 
 
 def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:

@@ -19,7 +19,8 @@ def inexact(column: ColumnSchema, wanted: DType) -> str | None:
     Whole numbers are held to the range that the operators before them state, in the property
     `domain`. Where none is stated, the values of each table are what decides, and `transform` looks
     at them (narrowed_outputs.py); those of a request are the client's to refuse where they are handed
-    on, and an export refuses what is computed of them. Fractions may lose digits, and nothing else.
+    on, and an export refuses what is computed of them. Fractions may lose digits, and nothing else:
+    `transform` refuses a finite one that would become infinite.
 
     Args:
         column: what is made.
@@ -94,3 +95,14 @@ def holds(dtype: DType, low: int, high: int) -> bool:
         most = 2 ** (int(np.finfo(dtype.numpy).nmant) + 1)
         least = -most
     return least <= low and high <= most
+
+
+def holds_all(dtype: DType, have: DType) -> bool:
+    """Whether a dtype has a value of its own for each whole number of another one.
+
+    Example:
+        >>> holds_all(DTYPES["float32"], DTYPES["int16"]), holds_all(DTYPES["float64"], DTYPES["int64"])
+        (True, False)
+    """
+    limits = np.iinfo(have.numpy)
+    return holds(dtype, int(limits.min), int(limits.max))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from .dtypes import DTYPES
+from .dtypes import DTYPES, DType
 from .engine import collect_all
 from .errors import WorkflowError
-from .exact_dtypes import holds, stated_range
+from .exact_dtypes import holds, holds_all, stated_range
 from .feature import Feature
 from .rows import Resolved
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -> None:
-    """Refuse data with whole numbers that an assigned dtype does not hold.
+    """Refuse data with numbers that an assigned dtype does not hold.
 
     These are outputs of which no operator states a range, as a column of the data that is handed
-    on: a cast would make the nearest value of all that are too large. Each takes a look at all
-    values.
+    on: a cast would make another whole number of one that is too large, and infinity of a float.
+    Each takes a look at all values.
 
     Args:
         graph: fitted.
@@ -50,28 +50,43 @@ def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -
     if not narrowed:
         return
     made = output.rows.select(frame, output.rows.program(narrowed.values()))
-    # Grouped values come as lists; their own ends are the ends of all.
-    values = {n: pl.col(n).list for n, f in narrowed.items() if f.schema.is_list}
     ends = (
-        getattr(getattr(values.get(name, pl.col(name)), end)(), end)().alias(f"{end} {name}")
-        for name in narrowed
+        getattr(_values(feature), end)().alias(f"{end} {name}")
+        for name, feature in narrowed.items()
         for end in ("min", "max")
     )
     [found] = collect_all([made.select(ends)], "cpu")
     row = found.row(0, named=True)
-    for name in narrowed:
+    for name, feature in narrowed.items():
         low, high = row[f"min {name}"], row[f"max {name}"]
-        if low is not None and not holds(DTYPES[assigned[name]], low, high):
+        if low is not None and not _fits(feature, DTYPES[assigned[name]], low, high):
             raise WorkflowError(
                 f"Output {name!r} has values from {low} to {high}, which {assigned[name]} does not hold. "
                 f"Assign a wider dtype to workflow.output_dtypes[{name!r}], or clip the column before."
             )
 
 
+def _values(feature: Feature) -> pl.Expr:
+    """The values of a column, or of all of its lists; of floats the finite ones, as others stay."""
+    values = pl.col(feature.schema.name)
+    if feature.schema.is_list:
+        values = values.explode(empty_as_null=False)
+    return values if feature.schema.info.is_integer else values.filter(values.is_finite())
+
+
+def _fits(feature: Feature, dtype: DType, low: Any, high: Any) -> bool:
+    if feature.schema.info.is_integer:
+        return holds(dtype, low, high)
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.array([low, high]).astype(dtype.numpy)).all())
+
+
 def _may_not_fit(feature: Feature, dtype: str) -> bool:
     """Whether nothing but the values themselves can tell that they fit."""
     have, want = feature.schema.info, DTYPES[dtype]
-    if not (have.is_integer and want.is_integer) or np.can_cast(have.numpy, want.numpy):
+    if have.kind == "float":
+        return want.numpy.itemsize < have.numpy.itemsize
+    if not have.is_integer or holds_all(want, have):
         return False
     # What the user says of a column of the data is no proof.
     return stated_range(feature.schema) is None or feature.expression.verb == "source"

@@ -248,3 +248,32 @@ def test_every_runtime_takes_a_filled_column_narrower_and_no_computed_one(runtim
     computed = Workflow(filled >> ops.LambdaOp(lambda c: c + 1)).fit({"age": [31, None]})
     with pytest.raises(ExportError, match="'age' is computed as int64"):
         export_tensorflow_ensemble(network, computed, "more", tmp_path, [], serving=serving)
+
+
+ROUNDED = {
+    "handed on": ["age"],
+    "filled": ["age"] >> ops.FillMissing(0),
+    "clipped at one end": ["age"] >> ops.Clip(min_value=0),
+}
+
+
+@pytest.mark.parametrize("node", ROUNDED.values(), ids=ROUNDED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_assigned_float_that_rounds_whole_numbers_is_refused(node, dtype):
+    """`transform` would refuse such data; in the server nothing could."""
+    workflow = Workflow(node).fit({"age": [31, 7]})
+    workflow.output_dtypes["age"] = dtype
+    with pytest.raises(ExportError, match=rf"'age' is .*int64.*Received: {dtype}.*c\.cast"):
+        features_of(workflow, age=dtype)
+    del workflow.output_dtypes["age"]
+    assert features_of(workflow, age=dtype).inputs[0].dtype == "int64"
+
+
+def test_an_assigned_float_that_holds_all_whole_numbers_is_served():
+    clipped = ["age"] >> ops.Clip(min_value=-(2**24), max_value=2**24)
+    meant = ["views"] >> ops.LambdaOp(lambda c: c.cast("float32"))
+    workflow = Workflow(clipped + meant).fit(DATA)
+    workflow.output_dtypes["age"] = "float32"
+    features = features_of(workflow, age="float32", views="float32")
+    sent = {"age": [2**40, -(2**40)], "views": [2**24 + 1, 3]}
+    assert answers(features, **sent) == {"age": [2.0**24, -(2.0**24)], "views": [2.0**24, 3.0]}

@@ -219,3 +219,65 @@ def test_training_data_out_of_fold_is_held_to_the_dtype():
     workflow.output_dtypes["u"] = "int8"
     with pytest.raises(WorkflowError, match="'u' has values from 1 to 300"):
         workflow.fit_transform({"u": [1, 300], "t": [0.5, 1.0]})
+
+
+# Floats hold whole numbers up to 2**24 or 2**53 exactly, and finite ones up to their largest
+
+EXACT = {"float32": 2**24, "float64": 2**53}
+TO_FLOATS: dict[str, Workflow] = {
+    "handed on": Workflow(["n"]),
+    "filled": Workflow(["n"] >> ops.FillMissing(0)),
+    "clipped": Workflow(["n"] >> ops.Clip(min_value=-(2**60))),
+    "computed": Workflow(["n"] >> ops.LambdaOp(lambda c: c * 1)),
+    "filtered": Workflow(["n"] >> ops.Filter(lambda df: df["n"] != 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("workflow", TO_FLOATS.values(), ids=TO_FLOATS)
+def test_whole_numbers_that_a_float_would_round_are_refused(workflow, sign, dtype):
+    last = sign * EXACT[dtype]
+    workflow.fit({"n": [1, last + sign]})
+    workflow.output_dtypes["n"] = dtype
+    made = workflow.transform({"n": [1, last]}).collect()["n"]
+    assert [int(value) for value in made] == [1, last]
+    for refusing in (workflow.transform, workflow.fit_transform):
+        with pytest.raises(WorkflowError, match=f"{last + sign}.*, which {dtype} does not hold"):
+            refusing({"n": [1, last + sign]})
+    del workflow.output_dtypes["n"]
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+def test_whole_numbers_in_lists_that_a_float_would_round_are_refused(dtype):
+    last = EXACT[dtype]
+    workflow = Workflow(["l"]).fit({"l": [[1]]})
+    workflow.output_dtypes["l"] = dtype
+    made = workflow.transform({"l": [[1, last], [], [-last]]}).collect()["l"]
+    assert [[int(value) for value in row] for row in made] == [[1, last], [], [-last]]
+    with pytest.raises(WorkflowError, match=f"'l' has values from 1 to {last + 1}, which {dtype}"):
+        workflow.transform({"l": [[1], [], None, [last + 1]]})
+
+
+def test_narrow_whole_numbers_become_floats_without_a_look_at_them():
+    workflow = Workflow(["n"]).fit(pl.DataFrame({"n": pl.Series([1], dtype=pl.Int16)}))
+    workflow.output_dtypes["n"] = "float32"
+    ends = pl.Series([-(2**15), 2**15 - 1], dtype=pl.Int16)
+    made = workflow.transform(pl.DataFrame({"n": ends})).collect()["n"]
+    assert made.to_list() == [-(2.0**15), 2.0**15 - 1]
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_finite_float_that_would_become_infinite_is_refused(lists):
+    def data(*values: float | None) -> dict[str, list]:
+        return {"x": [[value] for value in values] if lists else list(values)}
+
+    workflow = Workflow(["x"]).fit(data(1.5))
+    workflow.output_dtypes["x"] = "float32"
+    kept = [0.1, float(np.finfo("float32").max), float("inf"), float("-inf"), float("nan"), None]
+    made = workflow.transform(data(*kept)).collect()["x"]
+    flat = np.array(made.list.first().to_list() if lists else made.to_list(), float)
+    assert np.array_equal(flat, np.array(kept, float).astype("float32"), equal_nan=True)
+    for value in (1e300, -1e300):
+        with pytest.raises(WorkflowError, match=r"'x' has values from .*, which float32"):
+            workflow.transform(data(1.5, float("nan"), value, float("inf")))
