@@ -6,6 +6,7 @@ import io
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,16 +178,18 @@ def read_footers(
     for listed in files:
         file = str(listed.path)
         try:
-            footer, schema, sums = _read_footer(listed)
-            found = _types_of(file, schema, columns)
-            _check_drift(file, found, str(files[0].path), types)
+            with _footer_errors(listed):
+                footer, sums = _read_footer(listed)
+                found = _types_of(file, footer.schema.to_arrow_schema(), columns)
+                _check_drift(file, found, str(files[0].path), types)
+                own = _row_groups(file, footer, found)
         except LoaderError as error:
             if skipped is None:
                 raise
             skipped.add_file(file, error)
         else:
             types = types or found
-            groups += _row_groups(file, footer, types)
+            groups += own
             checksums |= {file: sums} if sums else {}
     if not types:
         raise LoaderError(
@@ -196,13 +199,21 @@ def read_footers(
     return Source(types, groups, skipped, checksums)
 
 
-def _read_footer(file: DataFile) -> tuple[Any, pa.Schema, Checksums | None]:
+def _read_footer(file: DataFile) -> tuple[Any, Checksums | None]:
+    file.expect_size()
+    raw, checksums = read_footer(file.path)
+    footer = pq.read_metadata(io.BytesIO(raw))
+    file.expect_rows(footer.num_rows)
+    return footer, checksums
+
+
+@contextmanager
+def _footer_errors(file: DataFile) -> Iterator[None]:
+    """Turn errors at a footer into one of ours; pyarrow decodes names only where they are asked for."""
     try:
-        file.expect_size()
-        raw, checksums = read_footer(file.path)
-        footer = pq.read_metadata(io.BytesIO(raw))
-        file.expect_rows(footer.num_rows)
-        return footer, footer.schema.to_arrow_schema(), checksums
+        yield
+    except LoaderError:
+        raise
     except WorkflowError as error:
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
     except (*UNREADABLE, OSError) as error:

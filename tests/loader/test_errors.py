@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loader import KerasSequenceLoader, LoaderError
@@ -66,6 +68,24 @@ def test_skipping_bad_files_warns_and_lists_them(make, copies, users):
         loader = make(copies, on_bad_files="skip")
     assert [file.rsplit("/", 1)[1] for file in loader.skipped_files] == ["1.parquet"]
     assert sorted(users(loader)) == [*range(400), *range(750, 1000)]
+
+
+@pytest.mark.parametrize("elements", [1, [1]], ids=["scalars", "lists"])
+@pytest.mark.parametrize("wanted", [["userId"], ["userId", "movieName"]], ids=["other", "wanted"])
+@pytest.mark.parametrize("last", [False, True], ids=["schema", "column chunk"])
+def test_a_name_in_a_footer_that_is_no_text(make, tmp_path, users, elements, wanted, last):
+    table = pa.table({"userId": [1, 2], "movieName": [elements] * 2, "rating": [0, 1]})
+    for name in ("0.parquet", "1.parquet"):
+        pq.write_table(table, tmp_path / name, store_schema=False)
+    raw = bytearray((tmp_path / "1.parquet").read_bytes())
+    raw[raw.rindex(b"movieName") if last else raw.index(b"movieName")] = 0xB8
+    (tmp_path / "1.parquet").write_bytes(raw)
+    columns = {"cat_names": wanted, "cont_names": [], "shuffle": False}
+    with pytest.raises(LoaderError, match=r"complete parquet file at .*1\.parquet"):
+        make(tmp_path, **columns)
+    with pytest.warns(UserWarning, match=r"Skipping a file.*1\.parquet"):
+        loader = make(tmp_path, on_bad_files="skip", **columns)
+    assert users(loader) == [1, 2]
 
 
 def test_all_files_bad(make, tmp_path):
