@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from .errors import WorkflowError, listed
 from .expressions.types import ExpressionError
+from .times import in_microseconds
 
 # Raised by Polars and pyarrow at values that they cannot take; `PanicException` is no `Exception`.
 UNREADABLE = (
@@ -25,6 +26,9 @@ UNREADABLE = (
     OverflowError,
     AttributeError,
 )
+
+# numpy's units of times that Polars has none of.
+_COARSE = ("M8[s", "M8[m", "M8[h")
 
 # A frame, and the columns that it lacks: an error's text by the column's name.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
@@ -85,16 +89,17 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
 
 
 def _values(values: Any) -> Any:
-    """Python's times as Polars has them; of numpy's in a list it would take any unit for another.
+    """Python's and numpy's times as Polars has them; of a list it would take any unit for another.
 
     Raises:
         TypeError: there are times with a zone and without, of which Polars would drop the zone.
     """
+    if isinstance(values, np.ndarray):
+        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
     if not isinstance(values, list | tuple):
         return values
     if any(isinstance(value, np.datetime64) for value in values):
-        array = np.array([np.datetime64("NaT") if v is None else v for v in values])
-        return array.astype("datetime64[us]") if array.dtype.str[4:-1] in "smh" else array
+        return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
         raise TypeError("it holds times with a zone and without")
     return values

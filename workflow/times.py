@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from .expressions.column import Array
 from .schema import DATE, NAIVE, ColumnSchema, are_alike_times, time_name
 
 _NAIVE_AS_ZONE = (
@@ -68,3 +71,24 @@ def unlike_times(what: str, wanted: ColumnSchema, received: ColumnSchema) -> str
         f"Expected {what} as {want}, like column {wanted.name!r}. Received: {have}. "
         f"{remedy(wanted.time, received.time, received.dtype)}"
     )
+
+
+def in_microseconds(values: Array) -> Array:
+    """An array of `datetime64` of any unit as microseconds.
+
+    Args:
+        values: shape (N,).
+
+    Returns:
+        Shape (N,), `datetime64[us]`; what is shorter is cut off, downwards, and what is too far away
+        is NaT, where numpy's own cast wraps round.
+
+    Example:
+        >>> in_microseconds(np.array([7, 2**60]).view("datetime64[s]"))
+        array(['1970-01-01T00:00:07.000000',                        'NaT'],
+              dtype='datetime64[us]')
+    """
+    made = values.astype("datetime64[us]")
+    if np.datetime_data(values.dtype)[0] not in ("us", "ns"):
+        made[made.astype(values.dtype) != values] = np.datetime64("NaT")
+    return made

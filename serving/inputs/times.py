@@ -15,7 +15,7 @@ import numpy as np
 from serving.inputs.cast import refused
 from workflow.expressions.column import Array
 from workflow.schema import DATE, NAIVE, are_alike_times, time_name
-from workflow.times import remedy
+from workflow.times import in_microseconds, remedy
 from workflow.wire import WireColumn
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ _KINDS = {"D": DATE, **dict.fromkeys(("h", "m", "s", "ms", "us", "ns"), NAIVE)}
 
 
 def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[Array, Array | None]:
-    """An array of `datetime64` as microseconds, and where it is not NaT; nanoseconds are cut off.
+    """An array of `datetime64` as microseconds, and where it is not NaT or too far away.
 
     Args:
         column: what is expected.
@@ -41,8 +41,9 @@ def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[A
     """
     time = time or _KINDS.get(np.datetime_data(values.dtype)[0], "")
     expect_time(column, time, time_name(time) or str(values.dtype))
-    valid = ~np.isnat(values)
-    return values.astype("datetime64[us]").astype(np.int64), None if valid.all() else valid
+    made = in_microseconds(values)
+    valid = ~np.isnat(made)
+    return made.astype(np.int64), None if valid.all() else valid
 
 
 def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array | None]:
@@ -66,8 +67,10 @@ def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether it is None, NaN, NaT or pandas' NA, which is not imported for the question."""
-    if isinstance(value, (float, datetime, np.datetime64)):
+    """Whether it is None, NaN, NaT, too far away or pandas' NA, which is not imported for that."""
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(in_microseconds(np.array(value))))
+    if isinstance(value, (float, datetime)):
         return bool(value != value)  # noqa: PLR0124
     return value is None or type(value).__name__ == "NAType"
 

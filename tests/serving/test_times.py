@@ -265,3 +265,30 @@ def test_model_tells_its_clients_of_which_kind_times_are():
     dtypes = (pl.Date(), pl.Datetime("ms"), pl.Datetime("ns", "Asia/Tokyo"), pl.Int64())
     kinds = [column_schema("when", dtype).time for dtype in dtypes]
     assert kinds == [DATE, NAIVE, "Asia/Tokyo", ""]
+
+
+@pytest.mark.parametrize(
+    ("unit", "microseconds"),
+    [
+        ("D", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+    ],
+)
+def test_times_too_far_away_to_be_counted_are_null_as_in_training(unit, microseconds):
+    far = np.array([5, 2**60, -(2**60)]).view(f"datetime64[{unit}]")
+    for table in tables(far), tables(list(far)):
+        for columns in table:
+            made = to_columns([column(DATE if unit == "D" else NAIVE)], columns)["when"]
+            assert made.array[0] == 5 * microseconds
+            assert made.valid.tolist() == [True, False, False]
+
+
+def test_polars_dates_too_far_away_are_null_as_in_training():
+    days = pl.Series([5, 2**31 - 1, -(2**31)], dtype=pl.Int32).cast(pl.Date)
+    for table in tables(days):
+        made = to_columns([column(DATE)], table)["when"]
+        assert made.array[0] == 5 * 86_400_000_000
+        assert made.valid.tolist() == [True, False, False]

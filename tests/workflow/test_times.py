@@ -326,3 +326,61 @@ def test_times_of_numpy_in_a_list_are_read_in_their_unit(unit):
 def test_times_with_a_zone_and_without_are_no_one_column():
     with pytest.raises(WorkflowError, match=r"'at'.*times with a zone and without"):
         Workflow(["at"]).fit({"at": [NOON, NOON.replace(tzinfo=UTC)]})
+
+
+# What int64 cannot count in microseconds, about 292,000 years from 1970, is null
+
+DAY, LAST = 86_400_000_000, 2**63 - 1
+FAR: dict[str, tuple[pl.DataType | type[pl.DataType], int, list[int]]] = {
+    "date": (pl.Date, DAY, [2**31 - 1, -(2**31), LAST // DAY, LAST // DAY + 1, -(LAST // DAY), 0]),
+    "datetime[ms]": (
+        pl.Datetime("ms"),
+        1000,
+        [2**62, -(2**63), LAST // 1000, LAST // 1000 + 1, -(LAST // 1000), 0],
+    ),
+    "datetime[ms, UTC]": (pl.Datetime("ms", "UTC"), 1000, [2**62, LAST // 1000 + 1, 7]),
+}
+
+
+def far_series(dtype, counts) -> pl.Series:
+    storage = pl.Int32 if dtype == pl.Date else pl.Int64
+    return pl.Series("at", counts, dtype=storage).cast(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "unit", "counts"), FAR.values(), ids=FAR)
+def test_times_too_far_away_to_be_counted_are_null(dtype, unit, counts, tmp_path):
+    workflow = counted().fit(pl.DataFrame({"at": far_series(dtype, [1, 2])}))
+    frame = pl.DataFrame({"at": far_series(dtype, counts)})
+    frame.write_parquet(tmp_path / "far.parquet")
+    expected = [n * unit if abs(n * unit) <= LAST else None for n in counts]
+    for data in (frame, frame.lazy(), tmp_path / "far.parquet", frame.to_arrow()):
+        assert micros(workflow, data) == expected
+    assert micros(counted().fit(frame), frame) == expected
+
+
+@pytest.mark.parametrize(("dtype", "unit", "counts"), FAR.values(), ids=FAR)
+def test_operators_take_times_too_far_away_as_null(dtype, unit, counts):
+    frame = pl.DataFrame({"at": far_series(dtype, counts)})
+    parts = ["at"] >> ops.DatePart(["year"])
+    ids = ["at"] >> ops.Categorify() >> ops.Rename(postfix="_id")
+    lists = frame.select(pl.concat_list("at"))
+    made = Workflow(parts + ids).fit(frame).transform(frame).collect()
+    is_far = [abs(n * unit) > LAST for n in counts]
+    assert made["at_year"].is_null().to_list() == is_far
+    assert (made["at_id"] == 1).to_list() == is_far
+    passed = Workflow(["at"]).fit(lists).transform(lists).collect()["at"].to_list()
+    assert [row == [None] for row in passed] == is_far
+    table = frame.unique(maintain_order=True).with_columns(n=pl.int_range(pl.len()))
+    joined = Workflow(["at"] >> ops.JoinExternal(table, on="at", columns_ext=["n"]))
+    found = joined.fit(frame).transform(frame).collect()["n"]
+    assert found.is_null().to_list() == is_far
+
+
+@pytest.mark.parametrize("unit", ["s", "m", "h"])
+def test_times_of_numpys_coarse_units_are_exact(unit):
+    count = np.array([1_700_000, -5, 2**58, np.iinfo(np.int64).min]).view(f"datetime64[{unit}]")
+    seconds = {"s": 1, "m": 60, "h": 3600}[unit]
+    expected = [1_700_000 * seconds * 10**6, -5 * seconds * 10**6, None, None]
+    workflow = counted().fit({"at": NAIVE})
+    assert micros(workflow, {"at": count}) == expected
+    assert micros(workflow, {"at": list(count)}) == expected

@@ -46,11 +46,13 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
 def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:
     """Dates and times of any unit as microseconds since 1970-01-01, those with a zone since UTC's.
 
-    What is shorter than a microsecond is cut off, downwards. Integers stay what they are.
+    What is shorter than a microsecond is cut off, downwards. What is too far away to be counted in
+    int64 is null, as in `in_microseconds`. Integers stay what they are.
     """
     if is_list:
-        return values.cast(pl.List(pl.Datetime("us"))).cast(pl.List(pl.Int64))
-    return values.cast(pl.Datetime("us")).cast(pl.Int64)
+        return values.cast(pl.List(pl.Datetime("us")), strict=False).cast(pl.List(pl.Int64))
+    # A strict cast panics at such a date, for its error would show it as year, month and day.
+    return values.cast(pl.Datetime("us"), strict=False).cast(pl.Int64)
 
 
 def as_times(values: pl.Expr, time: str, *, is_list: bool = False) -> pl.Expr:
