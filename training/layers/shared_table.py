@@ -19,6 +19,7 @@ from training.layers.ids import (
     one_below_another,
     table_rows,
 )
+from training.layers.initial_table import initial_table
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -88,12 +89,8 @@ class SharedTable(keras.layers.Layer):
         self.built = True
 
     def _initial(self, shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-        parts: list[tf.Tensor] = []
-        for rows in self.cardinalities.values():
-            # One initializer object gives equal tables to columns of equal size.
-            parts.append(self.initializer.clone()((rows, self.width), dtype))
-            parts.append(tf.zeros((1, self.width), dtype))
-        return tf.ensure_shape(tf.concat(parts, axis=0), shape)
+        table = initial_table(self.cardinalities.values(), self.width, self.initializer, dtype)
+        return tf.ensure_shape(table, shape)
 
     def table(self, column: str) -> tf.Tensor:
         """The vectors of a column's ids, (cardinality, width): a copy, as they are now.

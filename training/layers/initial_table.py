@@ -1,0 +1,73 @@
+"""The initial values of a table, made in the memory that they stay in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# They draw each value by itself, whatever the shape, so that rows can be drawn in blocks.
+_BY_VALUE = (
+    keras.initializers.RandomUniform,
+    keras.initializers.RandomNormal,
+    keras.initializers.TruncatedNormal,
+    keras.initializers.Zeros,
+    keras.initializers.Ones,
+)
+_BLOCK = 2**20  # values, 4 MB of float32
+_MOST_ROWS = tf.int32.max  # which InplaceUpdate counts
+
+
+def initial_table(
+    cardinalities: Iterable[int],
+    width: int,
+    initializer: keras.initializers.Initializer,
+    dtype: Any,
+) -> tf.Tensor:
+    """The rows of several columns, each followed by a row of zeros, in one tensor.
+
+    A table may take most of the memory, and an initializer holds two or three temporaries as large
+    as what it makes. So a table is drawn in blocks, where that makes no difference, and these
+    are written into its own memory.
+
+    Args:
+        cardinalities: the number of rows of each column.
+        width: the width of a row.
+        initializer: a Keras initializer, called for each column by itself; for blocks of rows
+            where it draws each value by itself and has no seed of its own.
+        dtype: of the values.
+
+    Returns:
+        (sum of cardinalities + number of columns, width).
+    """
+    columns = tuple(cardinalities)
+    shape = (sum(columns) + len(columns), width)
+    parts = _parts(columns, width, initializer, dtype)
+    if shape[0] > _MOST_ROWS:
+        return tf.concat([*parts], axis=0)
+    table = tf.raw_ops.Empty(shape=shape, dtype=dtype)
+    start = 0
+    for part in parts:
+        rows = tf.range(start, start + len(part))
+        table = tf.raw_ops.InplaceUpdate(x=table, i=rows, v=part)
+        start += len(part)
+    return table
+
+
+def _parts(
+    columns: tuple[int, ...], width: int, initializer: keras.initializers.Initializer, dtype: Any
+) -> Iterator[tf.Tensor]:
+    for rows in columns:
+        for size in _sizes(rows, width, initializer):
+            # One initializer object gives equal tables to columns of equal size.
+            yield initializer.clone()((size, width), dtype)
+        yield tf.zeros((1, width), dtype)
+
+
+def _sizes(rows: int, width: int, initializer: keras.initializers.Initializer) -> Iterator[int]:
+    by_value = type(initializer) in _BY_VALUE and initializer.get_config().get("seed") is None
+    block = max(1, _BLOCK // width) if by_value else rows
+    for start in range(0, rows, block):
+        yield min(block, rows - start)
