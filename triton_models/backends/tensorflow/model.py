@@ -8,13 +8,29 @@ with numpy and TensorFlow.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+# Each instance is a process with a TensorFlow of its own. `import tensorflow` imports all of it, and
+# Keras, pandas and pyarrow: 130 MB more than the modules below, which run a session. So they are
+# imported from a package that is found, but not run.
+_found = find_spec("tensorflow")
+if _found is not None and "tensorflow" not in sys.modules:
+    sys.modules["tensorflow"] = module_from_spec(_found)
+
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client.session import Session
+from tensorflow.python.framework import config as devices
+from tensorflow.python.framework import dtypes, errors
+from tensorflow.python.framework.ops import Graph
+from tensorflow.python.ops.gen_resource_variable_ops import var_is_initialized_op
+from tensorflow.python.platform import tf_logging
+from tensorflow.python.saved_model import loader_impl
 
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import Tensors
@@ -38,19 +54,19 @@ else:  # In the server these files lie beside this one, outside any package.
     )
 
 DATATYPES = {
-    tf.bool: "TYPE_BOOL",
-    tf.uint8: "TYPE_UINT8",
-    tf.uint16: "TYPE_UINT16",
-    tf.uint32: "TYPE_UINT32",
-    tf.uint64: "TYPE_UINT64",
-    tf.int8: "TYPE_INT8",
-    tf.int16: "TYPE_INT16",
-    tf.int32: "TYPE_INT32",
-    tf.int64: "TYPE_INT64",
-    tf.float16: "TYPE_FP16",
-    tf.float32: "TYPE_FP32",
-    tf.float64: "TYPE_FP64",
-    tf.string: "TYPE_STRING",
+    dtypes.bool: "TYPE_BOOL",
+    dtypes.uint8: "TYPE_UINT8",
+    dtypes.uint16: "TYPE_UINT16",
+    dtypes.uint32: "TYPE_UINT32",
+    dtypes.uint64: "TYPE_UINT64",
+    dtypes.int8: "TYPE_INT8",
+    dtypes.int16: "TYPE_INT16",
+    dtypes.int32: "TYPE_INT32",
+    dtypes.int64: "TYPE_INT64",
+    dtypes.float16: "TYPE_FP16",
+    dtypes.float32: "TYPE_FP32",
+    dtypes.float64: "TYPE_FP64",
+    dtypes.string: "TYPE_STRING",
 }
 
 
@@ -89,18 +105,18 @@ class TritonPythonModel(ModelBackend):
 
     def is_server_fault(self, error: Exception) -> bool:
         """Out of memory and TensorFlow's own failures are not the request's fault."""
-        faults = (tf.errors.ResourceExhaustedError, tf.errors.InternalError)
+        faults = (errors.ResourceExhaustedError, errors.InternalError)
         return isinstance(error, faults) or super().is_server_fault(error)
 
 
 def _session_config(config: Mapping[str, Any], device: int | None) -> Any:
     """Threads, and the one GPU that an instance sees, or none."""
-    made = tf.compat.v1.ConfigProto(
+    made = config_pb2.ConfigProto(
         intra_op_parallelism_threads=thread_count(config, "TF_NUM_INTRA_THREADS", 0),
         inter_op_parallelism_threads=thread_count(config, "TF_NUM_INTER_THREADS", 0),
         allow_soft_placement=True,
     )
-    if device is None or device >= len(tf.config.list_physical_devices("GPU")):
+    if device is None or device >= len(devices.list_physical_devices("GPU")):
         made.device_count["GPU"] = 0
     else:
         made.gpu_options.visible_device_list = str(device)
@@ -121,6 +137,7 @@ def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
     # Only TensorFlow 2 finds the values of Keras variables that were saved as such; what it
     # loads and saves has plain ones. It does so on the CPU: a session's options do not bind it,
     # and it would take all memory of the first GPU.
+    tf = _whole_tensorflow()
     tf.config.set_visible_devices([], "GPU")
     with tempfile.TemporaryDirectory() as anew:
         loaded = tf.saved_model.load(str(folder), tags=[tag])
@@ -128,13 +145,20 @@ def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
         return _load(Path(anew), tag, config)
 
 
+def _whole_tensorflow() -> Any:
+    """TensorFlow as `import tensorflow` gives it."""
+    if not hasattr(sys.modules["tensorflow"], "saved_model"):
+        del sys.modules["tensorflow"]
+    return import_module("tensorflow")
+
+
 def _load(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
     # It calls this loader, the one that the C++ servers have, deprecated.
-    tf.get_logger().setLevel("ERROR")
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    tf_logging.get_logger().setLevel("ERROR")
+    session = Session(graph=Graph(), config=config)
     try:
         with session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.load(session, [tag], str(folder))
+            loaded = loader_impl.load(session, [tag], str(folder))
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             f"Expected a SavedModel with the tag {tag!r} (parameter TF_GRAPH_TAG) in {folder}. "
@@ -149,7 +173,7 @@ def _is_complete(session: Any) -> bool:
     """Whether all of a session's variables have values."""
     with session.graph.as_default():
         known = [
-            tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0])
+            var_is_initialized_op(operation.outputs[0])
             for operation in session.graph.get_operations()
             if operation.type == "VarHandleOp"
         ]
@@ -175,7 +199,7 @@ def _callable(
 def _types(tensors: Mapping[str, Any]) -> dict[str, TensorType]:
     types = {}
     for name, tensor in tensors.items():
-        dtype = tf.as_dtype(tensor.dtype)
+        dtype = dtypes.as_dtype(tensor.dtype)
         if dtype not in DATATYPES:
             raise ConfigError(f"Triton has no datatype for {name!r}. Received: {dtype.name}.")
         shape = tensor.tensor_shape
