@@ -164,3 +164,24 @@ def test_the_footers_own_sum_is_a_crc_of_all_before_it(written):
     length = int.from_bytes(raw[-8:-4], "little")
     footer = raw[-8 - length : -8]
     assert struct.unpack("<I", footer[-21:-17]) == (zlib.crc32(footer[:-21]),)
+
+
+def test_page_checksums_of_other_writers_are_not_verified_here_but_by_pyarrow(tmp_path):
+    file = tmp_path / "others.parquet"
+    table = pl.DataFrame({"user": np.arange(1, ROWS + 1)}).to_arrow()
+    pq.write_table(table, file, write_page_checksum=True, compression="none", use_dictionary=False)
+    assert pq.read_table(file, page_checksum_verification=True).equals(table)
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(struct.pack("<2q", 1000, 1001))] ^= 1
+    file.write_bytes(raw)
+    expected = [*range(1, 1000), 1001, *range(1001, ROWS + 1)]
+    assert pl.read_parquet(file)["user"].to_list() == expected
+    kept = Workflow(["user"] >> ops.LambdaOp(lambda column: column)).fit(file)
+    assert kept.transform(file).collect()["user"].to_list() == expected
+    loader = KerasSequenceLoader(
+        str(file), 1000, label_names=[], cat_names=["user"], shuffle=False, device="cpu"
+    )
+    read = np.concatenate([np.asarray(features["user"]) for features in loader])
+    assert read[:, 0].tolist() == expected
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(file, page_checksum_verification=True)
