@@ -1,7 +1,7 @@
 """The cost of tables of many columns and of graphs of many nodes: processor seconds and exponents.
 
-    python -m benchmarks.scaling_width                          # 250 to 2,000 columns
-    python -m benchmarks.scaling_width --only nodes --sizes 500 1000 2000
+    python -m benchmarks.scaling_width                          # 20 to 2,000 columns
+    python -m benchmarks.scaling_width --only nodes --sizes 20 500 1000 2000
 
 "columns" is one node for every kind of column, "nodes" one for each column; half of the columns are
 ids, and the others numbers. The rows are few, so that the columns are what costs. Each case runs in a
@@ -9,8 +9,8 @@ process of its own.
 
 The exponent is the slope of log cost over log columns, after the cost of the fewest columns, which is
 the start-up, is taken off. An exponent above 1.15 makes the command fail, if it is so when the case is
-measured again. What grows by less than
-`NOISE` from the fewest columns to the most is flagged in no case: a shared machine varies by as much.
+measured again. What grows by less than `NOISE` from the fewest columns to the most is flagged in no
+case: a shared machine varies by as much.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.scaling_costs import MOST_EXPONENT
 from workflow import Workflow, ops
 from workflow.graph import ConcatNode, Node
 
-SIZES = (250, 500, 1_000, 2_000)
+SIZES = (20, 250, 500, 1_000, 2_000)
 ROWS = 200
 # Seconds of the processor.
 NOISE = 0.25
@@ -128,12 +128,13 @@ def _in_a_process(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
 
 def _measure_here(options: argparse.Namespace) -> None:
     """Measure a case in this process; the last line printed is JSON: actions and seconds."""
-    costs = []
-    for size in (20, *options.sizes):  # the first is what is imported and made once
-        with tempfile.TemporaryDirectory() as scratch:
-            for action, work in CASES[options.case](size, Path(scratch)):
-                costs.append((size, action, _cost(work)))
-    print(json.dumps([(action, cost) for size, action, cost in costs if size in options.sizes]))
+    _ = _costs_of(options.case, options.sizes[0])  # what is imported and made once
+    print(json.dumps([cost for size in options.sizes for cost in _costs_of(options.case, size)]))
+
+
+def _costs_of(case: str, size: int) -> list[tuple[str, float]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        return [(action, _cost(work)) for action, work in CASES[case](size, Path(scratch))]
 
 
 def _cost(work: Callable[[], Any]) -> float:

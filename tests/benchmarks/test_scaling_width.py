@@ -20,8 +20,8 @@ def test_the_exponent_is_that_of_what_lies_beyond_the_start_up(exponent):
 
 
 def test_what_lies_within_the_noise_has_no_exponent():
-    assert exponent_of(SIZES, [1, 1, 1, 1 + 0.9 * NOISE]) is None
-    assert exponent_of(SIZES, [1, 0.9, 0.8, 2]) is None
+    assert exponent_of(SIZES, [1, 1, 1, 1, 1 + 0.9 * NOISE]) is None
+    assert exponent_of(SIZES, [1, 0.9, 0.8, 0.7, 2]) is None
 
 
 @pytest.mark.parametrize("case", CASES)
