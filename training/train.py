@@ -52,10 +52,10 @@ def train(
     The data is held to the model's inputs first: columns, dtypes, shapes and a label.
 
     Args:
-        model: a Keras model. Of one with several outputs the data has as many labels, in the same
-            structure.
-        train_data: a `KerasSequenceLoader`, a `tf.data.Dataset`, a `keras.utils.PyDataset`, or
-            a tuple `(x, y)` of arrays, which Keras then shuffles.
+        model: a Keras model. For several outputs the data has a label for each, by name or in the
+            same order.
+        train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
+            `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
         epochs: how often to go through the data.
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be

@@ -2,8 +2,10 @@
 
 import keras
 import numpy as np
+import polars as pl
 import pytest
 
+from loader import KerasSequenceLoader
 from training import TrainingError, train
 
 RNG = np.random.default_rng(0)
@@ -49,3 +51,50 @@ def test_training_with_metrics_is_split_for_one_output():
     model = make_model(named=True)
     with pytest.raises(TrainingError, match=r"one output to split the step .*Received: 2. Use"):
         train(model, (X, LABELS), split=True)
+
+
+CLICK = LABELS["click"]
+OTHERS = {
+    "one array": CLICK,
+    "one of a tuple": (CLICK,),
+    "one by name": {"click": CLICK},
+    "another name": {"click": CLICK, "sell": CLICK},
+    "one too many": {**LABELS, "sell": CLICK},
+    "one too many in a tuple": (CLICK, CLICK, CLICK),
+}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize("y", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("argument", ["train_data", "validation_data"])
+def test_labels_that_are_not_the_outputs(named, y, argument):
+    told = ", ".join(map(repr, y)) if isinstance(y, dict) else "without names"
+    message = rf"labels 'click', 'buy' in {argument}.*these outputs.*Received: \d,? {told}\. Name"
+    data = {"train_data": (X, LABELS if named else tuple(LABELS.values())), argument: (X, y)}
+    with pytest.raises(TrainingError, match=message):
+        train(make_model(named), **data)
+
+
+def test_a_loader_of_one_label_is_told_with_its_name():
+    data = pl.DataFrame({"a": X["a"][:, 0], "click": CLICK[:, 0], "buy": 1 - CLICK[:, 0]})
+    columns = {"batch_size": 64, "cat_names": [], "cont_names": ["a"]}
+    loader = KerasSequenceLoader(data, label_names=["click"], **columns)
+    with pytest.raises(TrainingError, match=r"labels 'click', 'buy' .*Received: 1, 'click'\."):
+        train(make_model(named=True), loader)
+    loader = KerasSequenceLoader(data, label_names=["buy", "click"], **columns)
+    assert train(make_model(named=True), loader).samples == 256
+
+
+@pytest.mark.parametrize("y", [{"other": CLICK}, {}], ids=["another name", "none"])
+def test_a_named_label_for_one_output(y):
+    a = keras.Input((1,), name="a")
+    for outputs in (keras.layers.Dense(1, name="click")(a), {"click": keras.layers.Dense(1)(a)}):
+        with pytest.raises(TrainingError, match=r"one label in train_data.*Received"):
+            train(keras.Model({"a": a}, outputs), (X, y))
+
+
+def test_the_label_of_one_output_with_a_name():
+    a = keras.Input((1,), name="a")
+    model = keras.Model({"a": a}, {"click": keras.layers.Dense(1, "sigmoid")(a)})
+    for y in (CLICK, (CLICK,), {"click": CLICK}):
+        assert train(model, (X, y)).samples == 256

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, models, train
+from training.run.data_check import check_data
 
 
 def changed(**columns):
@@ -63,10 +64,36 @@ def test_validation_data_is_looked_at_as_well(model, batches):
         train(model, batches(64, 64), batches(64, 64).map(changed(userId=None)))
 
 
-@pytest.mark.parametrize("data", [None, "train/*.parquet", 5])
+FRAME = pl.DataFrame({"userId": [1, 2], "rating": [0, 1]})
+ONES = np.ones((4, 1))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        "train/*.parquet",
+        5,
+        FRAME,
+        FRAME.lazy(),
+        FRAME["rating"],
+        FRAME.to_arrow(),
+        FRAME.to_pandas(),
+        FRAME.to_dict(),
+        ONES,
+        [1, 2],
+        (),
+        (ONES,) * 4,
+        iter([(ONES, ONES)]),
+    ],
+    ids=lambda data: type(data).__name__,
+)
 def test_what_is_no_data_is_refused(model, data):
-    with pytest.raises(TrainingError, match=r"KerasSequenceLoader.*Received"):
+    message = rf"as a KerasSequenceLoader.*Received: {type(data).__name__}\..*Polars frame: Keras"
+    with pytest.raises(TrainingError, match=message):
         train(model, data)
+    with pytest.raises(TrainingError, match=message if data is not None else "validation_data"):
+        check_data(model, data, "validation_data")
 
 
 class Squares(keras.utils.PyDataset):

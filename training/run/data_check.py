@@ -11,6 +11,10 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
+from training.run.label_check import check_labels
+
+# Features, labels and weights.
+_PARTS = 3
 
 
 def check_data(model: keras.Model, data: Any, argument: str) -> None:
@@ -41,13 +45,8 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
             f"Expected {argument} of features and labels. Received: features alone. Name the "
             'label: KerasSequenceLoader(..., label_names=["rating"]), or give pairs (x, y).'
         )
-    labels = keras.tree.flatten(y)
-    if len(labels) > 1 and len(getattr(model, "outputs", None) or labels) == 1:
-        raise TrainingError(
-            f"Expected one label in {argument}, as the model has one output. Received: "
-            f"{len(labels)}. Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
-        )
-    if any(_kind(label) == "string" for label in labels):
+    check_labels(model, y, data, argument)
+    if any(_kind(label) == "string" for label in keras.tree.flatten(y)):
         raise TrainingError(
             f"Expected numbers as labels in {argument}. Received: strings. Make them 0 and 1 in "
             "the workflow: ops.LambdaOp(lambda label: (label == 'yes').cast('int8'))."
@@ -87,15 +86,18 @@ def _first_batch(data: Any, argument: str) -> Any:
         return _symbols(data)
     if isinstance(data, keras.utils.PyDataset):
         return data[0] if data.num_batches != 0 else None
+    if isinstance(data, tf.distribute.DistributedDataset):
+        return None
     if isinstance(data, (tuple, list)):
-        return keras.tree.map_structure(np.asarray, tuple(data))
-    if data is None or isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
-        raise TrainingError(
-            f"Expected {argument} as a KerasSequenceLoader, a tf.data.Dataset, a "
-            f"keras.utils.PyDataset or a tuple of arrays (x, y). Received: {data!r}. "
-            f"For files: KerasSequenceLoader(paths, batch_size=65536, label_names=[...])."
-        )
-    return None
+        batch = keras.tree.map_structure(np.asarray, tuple(data))
+        if 1 <= len(batch) <= _PARTS and all(array.ndim for array in keras.tree.flatten(batch)):
+            return batch
+    raise TrainingError(
+        f"Expected {argument} as a KerasSequenceLoader, a tf.data.Dataset, a "
+        "keras.utils.PyDataset or a tuple of arrays (x, y). "
+        f"Received: {type(data).__name__}. For parquet files or a Polars frame: "
+        "KerasSequenceLoader(paths_or_frame, batch_size=65536, label_names=[...])."
+    )
 
 
 def _symbols(data: tf.data.Dataset) -> Any:
