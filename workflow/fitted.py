@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Self
 
-from .dtypes import dtype_of
+from .dtypes import SchemaError, dtype_of
 from .errors import WorkflowError
 from .exact_dtypes import inexact
 from .expressions.program import Program
@@ -209,7 +209,11 @@ class OutputDtypes(MutableMapping[str, str]):
         return outputs[name].schema
 
     def __setitem__(self, name: str, dtype: Any) -> None:
-        column, wanted = self._column(name), dtype_of(dtype)
+        column = self._column(name)
+        try:
+            wanted = dtype_of(dtype)
+        except SchemaError as error:
+            raise WorkflowError(f"Output {name!r}: {error}") from error
         if reason := inexact(column, wanted):
             raise WorkflowError(f"Output {name!r} {reason}. Received: {wanted.name}.")
         self.assigned[name] = wanted.name

@@ -30,6 +30,19 @@ UNREADABLE = (
 # numpy's units of times that Polars has none of.
 _COARSE = ("M8[s", "M8[m", "M8[h")
 
+# What no column can be, and what to do about it.
+_REFUSED = (
+    *("period[", "interval[", "Sparse[", "complex", "timedelta64"),
+    *("datetime64[Y", "datetime64[M", "datetime64[W"),
+)
+_REMEDIES = {
+    "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
+    "Sparse": "Convert it in pandas: {column} = {column}.sparse.to_dense().",
+    "complex": "Take its real and its imaginary part as columns of their own: .real and .imag.",
+    "timedelta64": 'Take a number of seconds: {column} / np.timedelta64(1, "s").',
+    "datetime64": 'Take days: {column}.astype("datetime64[D]").',
+}
+
 # A frame, and the columns that it lacks: an error's text by the column's name.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
 
@@ -81,11 +94,13 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
                 f"Expected column {name!r} as a list, an array or a series. Received: {values!r:.100}, "
                 "which can be read only once."
             )
-    return _read(
+    refused = _refused({n: str(v.dtype) for n, v in columns.items() if isinstance(v, np.ndarray)})
+    read, conflicts = _read(
         "the dict",
-        list(columns),
+        [name for name in columns if name not in refused],
         lambda names: pl.DataFrame({name: _values(columns[name]) for name in names}),
     )
+    return read, conflicts | refused
 
 
 def _values(values: Any) -> Any:
@@ -107,11 +122,7 @@ def _values(values: Any) -> Any:
 
 def _of_pandas(frame: Any) -> Frame:
     _expect_distinct(list(frame.columns))
-    refused = {
-        name: extension_error(name, str(dtype))
-        for name, dtype in frame.dtypes.items()
-        if str(dtype).startswith(("period[", "interval["))
-    }
+    refused = _refused({name: str(dtype) for name, dtype in frame.dtypes.items()})
     names = [name for name in frame.columns if name not in refused]
     read, conflicts = _read(
         "the pandas frame", names, lambda names: pl.DataFrame(pl.from_pandas(frame[names]))
@@ -157,15 +168,21 @@ def _extension(field: pa.Field) -> str:
 
 def extension_error(name: str, type_: str) -> str:
     """The text for a column whose type only another library understands."""
-    remedy = (
-        f"Convert it in pandas: frame[{name!r}] = frame[{name!r}].dt.to_timestamp()."
-        if "period" in type_
-        else "Cast it to plain values first."
-    )
+    remedy = "Cast it to plain values first."
+    for part, other in _REMEDIES.items():
+        if part in type_:
+            remedy = other.format(column=f"frame[{name!r}]")
     return (
         f"Expected column {name!r} as numbers, booleans, strings, dates or lists. "
         f"Received: {type_}. {remedy}"
     )
+
+
+def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
+    """Why columns are not read, of those with types that Polars would misread or call by no name."""
+    return {
+        n: extension_error(n, type_) for n, type_ in types.items() if type_.startswith(_REFUSED)
+    }
 
 
 def _expect_distinct(names: Sequence[Any]) -> None:

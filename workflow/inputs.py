@@ -115,7 +115,9 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
             f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
             f"{most}. Received: {value} in row {row}."
         )
-    return frame.with_columns(_as_integers(column) for column, _ in floats) if floats else frame
+    return (
+        frame.with_columns(_as_integers(frame, column) for column, _ in floats) if floats else frame
+    )
 
 
 def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
@@ -131,13 +133,10 @@ def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSch
     These are fractions, and numbers whose digits a float has no room for.
     """
     for column, most in _floats(frame, columns):
-        element = pl.element() if column.is_list else pl.col("value")
+        element = _elements(column)
         wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
         wrong = wrong & element.is_not_nan()
-        if column.is_list:
-            wrong = pl.col("value").list.eval(wrong).list.any()
-        rows = frame.select(value=pl.col(column.name)).with_row_index("row").filter(wrong)
-        for row, value in rows.head(1).collect(engine="streaming").iter_rows():
+        for row, value in _first_row(frame, column, wrong):
             yield column, value, row
 
 
@@ -177,29 +176,48 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
     Polars' own cast refuses them when the frame is collected, cuDF's wraps them round.
     """
     have = frame.collect_schema()
-    narrowed = [c for c in inputs.columns if c.info.is_integer and _is_narrowed(c, have[c.name])]
-    if not narrowed:
+    for column in inputs.columns:
+        received = _element(have[column.name])
+        if not (column.info.is_integer and received.is_integer()):
+            continue
+        for row, value in _first_row(frame, column, _is_beyond(column, received)):
+            raise WorkflowError(
+                f"Expected column {column.name!r} as {column}, as in fit. Received: {value} in row {row}. "
+                "Fit to values as large as there are, or correct them."
+            )
+
+
+def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
+    """Which whole numbers of a type a column's dtype lacks; None where it has them all."""
+    own = np.iinfo(column_schema(column.name, received).info.numpy)
+    limits, element = np.iinfo(column.info.numpy), _elements(column)
+    # A limit that the type lacks would make floats of both.
+    wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
+    wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
+    return pl.any_horizontal(wrong) if wrong else None
+
+
+def _elements(column: ColumnSchema) -> pl.Expr:
+    return pl.element() if column.is_list else pl.col("value")
+
+
+def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
+    """A column, its arrays of one width as lists."""
+    values = pl.col(column.name)
+    is_array = isinstance(frame.collect_schema()[column.name], pl.Array)
+    return values.arr.to_list() if is_array else values
+
+
+def _first_row(
+    frame: pl.LazyFrame, column: ColumnSchema, wrong: pl.Expr | None
+) -> Iterator[tuple[int, Any]]:
+    """The first row, if any, in which a value, or an element of a list, is wrong; and what it holds."""
+    if wrong is None:
         return
-    ends = frame.select(
-        getattr(pl.col(c.name), end)().alias(f"{end} {c.name}")
-        for c in narrowed
-        for end in ("min", "max")
-    )
-    row = ends.collect(engine="streaming").row(0, named=True)
-    for column in narrowed:
-        limits = np.iinfo(column.info.numpy)
-        for value in (row[f"min {column.name}"], row[f"max {column.name}"]):
-            if value is not None and not limits.min <= value <= limits.max:
-                raise WorkflowError(
-                    f"Expected column {column.name!r} as {column}, as in fit. Received: {value}."
-                )
-
-
-def _is_narrowed(column: ColumnSchema, received: pl.DataType) -> bool:
-    if not received.is_integer():
-        return False
-    have = column_schema(column.name, received)
-    return not np.can_cast(have.info.numpy, column.info.numpy)
+    if column.is_list:
+        wrong = pl.col("value").list.eval(wrong).list.any()
+    rows = frame.select(value=_values(frame, column)).with_row_index("row").filter(wrong)
+    yield from rows.head(1).collect(engine="streaming").iter_rows()
 
 
 def _columns(table: Source) -> pl.Schema:
@@ -232,10 +250,10 @@ def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowEr
     return WorkflowError(text.rstrip())
 
 
-def _as_integers(column: ColumnSchema) -> pl.Expr:
+def _as_integers(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
     value = pl.element() if column.is_list else pl.col(column.name)
     value = value.fill_nan(None).cast(pl.Int64)
-    return pl.col(column.name).list.eval(value) if column.is_list else value
+    return _values(frame, column).list.eval(value) if column.is_list else value
 
 
 def _element(dtype: pl.DataType) -> pl.DataType:

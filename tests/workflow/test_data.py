@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow.parquet as pq
@@ -88,6 +89,37 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
 def test_what_is_no_table_is_refused(data, message):
     with pytest.raises(WorkflowError, match=message):
         as_lazy_frame(data)
+
+
+UNREAD = {
+    "complex": (np.array([1j]), r"Received: complex128\. .*\.real and \.imag"),
+    "timedelta": (np.array([1], "timedelta64[h]"), r"Received: timedelta64\[h\]\. .*number of sec"),
+    "years": (np.array([1], "datetime64[Y]"), r"Received: datetime64\[Y\]\. Take days"),
+    "months": (np.array([1], "datetime64[M]"), r"Received: datetime64\[M\]\. Take days"),
+    "weeks": (np.array([1], "datetime64[W]"), r"Received: datetime64\[W\]\. Take days"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), UNREAD.values(), ids=UNREAD)
+def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, message):
+    data = {"a": values, "b": [7]}
+    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+        Workflow(["a"]).fit(data)
+    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pd.arrays.SparseArray([7, 0]), r"Received: Sparse\[int64, 0\]\. .*\.sparse\.to_dense\(\)"),
+        (np.array([1j, 2]), r"Received: complex128\. .*\.real and \.imag"),
+    ],
+)
+def test_a_column_of_pandas_that_no_column_can_be_is_refused_where_it_is_used(values, message):
+    data = pd.DataFrame({"a": values, "b": [7, 8]})
+    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+        Workflow(["a"]).fit(data)
+    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
 
 
 @pytest.mark.parametrize("name", ["*", "^a.*$"])

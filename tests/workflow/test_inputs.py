@@ -100,3 +100,47 @@ def test_another_kind_of_values_is_refused(workflow, column, values):
     data = {"user": [7], "price": [0.5], "clicks": [[1]], column: values}
     with pytest.raises(WorkflowError, match=f"Expected column '{column}' as .*Received: "):
         workflow.transform(pl.DataFrame(data))
+
+
+NARROW_LISTS = [pl.List(pl.Int64), pl.Array(pl.Int64, 2)]
+
+
+@pytest.mark.parametrize("dtype", NARROW_LISTS, ids=str)
+@pytest.mark.parametrize("number", [-1, 256])
+def test_elements_beyond_the_dtype_of_fit_are_refused_with_their_row(dtype, number):
+    fitted = pl.DataFrame({"l": [[1, 2]]}, schema={"l": pl.List(pl.UInt8)})
+    workflow = Workflow(["l"]).fit(fitted)
+    good = pl.DataFrame({"l": [[0, 255]]}, schema={"l": dtype})
+    assert workflow.transform(good).collect()["l"].to_list() == [[0, 255]]
+    data = pl.DataFrame({"l": [[1, 2], [3, 4], [5, number]]}, schema={"l": dtype})
+    with pytest.raises(WorkflowError, match=rf"'l' as list\[uint8\].*\[5, {number}\] in row 2\."):
+        workflow.transform(data)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "received", "value"),
+    [
+        (pl.UInt64, pl.Int64, -1),
+        (pl.Int64, pl.UInt64, 2**63),
+        (pl.UInt8, pl.Int8, -1),
+        (pl.Int32, pl.UInt32, 2**31),
+    ],
+)
+def test_the_first_integer_beyond_the_dtype_of_fit_is_named_with_its_row(fitted, received, value):
+    workflow = Workflow(["n"]).fit(pl.DataFrame({"n": pl.Series([1], dtype=fitted)}))
+    largest = np.iinfo(pl.Series(dtype=received).to_numpy().dtype).max
+    kept = min(int(largest), int(np.iinfo(pl.Series(dtype=fitted).to_numpy().dtype).max))
+    data = pl.DataFrame({"n": pl.Series([0, kept], dtype=received)})
+    assert workflow.transform(data).collect()["n"].to_list() == [0, kept]
+    data = pl.DataFrame({"n": pl.Series([0, None, kept, value], dtype=received)})
+    with pytest.raises(WorkflowError, match=rf"column 'n' as .*Received: {value} in row 3\."):
+        workflow.transform(data)
+
+
+def test_arrays_of_floats_that_are_integers_are_integers():
+    workflow = Workflow(["l"]).fit(pl.DataFrame({"l": [[1, 2]]}))
+    dtype = {"l": pl.Array(pl.Float64, 2)}
+    data = pl.DataFrame({"l": [[3.0, 4.0], [5.0, None]]}, schema=dtype)
+    assert workflow.transform(data).collect()["l"].to_list() == [[3, 4], [5, None]]
+    with pytest.raises(WorkflowError, match=r"Received: \[1\.0, 0\.5\] in row 1\."):
+        workflow.transform(pl.DataFrame({"l": [[3.0, 4.0], [1.0, 0.5]]}, schema=dtype))

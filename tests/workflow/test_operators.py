@@ -251,7 +251,13 @@ def test_keys_that_occur_twice_are_refused_or_dropped():
     [
         (MOVIES, {"columns_ext": ["title"]}, "no column 'title'. It has: movieId, genres, year"),
         (MOVIES, {"on_ext": "id"}, "no column 'id'"),
-        ({"movieId": ["1"], "year": [1]}, {}, "cannot find int64\\? among keys that are string"),
+        (
+            {"movieId": ["1"], "year": [1]},
+            {},
+            r"the key 'movieId' .* as int64, like column 'movieId'\. Received: string\. .*cast\(pl\.",
+        ),
+        ({"movieId": [True], "year": [1]}, {}, "as int64, like column 'movieId'. Received: bool"),
+        ({"movieId": [0.5], "year": [1]}, {}, "takes no floats as keys.*Received: 0.5 in row 0"),
         ({"movieId": [[1]], "year": [1]}, {}, "lookup needs plain keys"),
         ({"movieId": [1], "y": [[[1]]]}, {}, "Expected column 'y'.*Received: List\\(List"),
         (
@@ -260,7 +266,7 @@ def test_keys_that_occur_twice_are_refused_or_dropped():
             "'movieId' is in the data and in the external",
         ),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_table_that_does_not_fit_is_refused(table, settings, message):
     with pytest.raises(WorkflowError, match=f"JoinExternal.*{message}"):
@@ -273,7 +279,7 @@ def test_key_that_is_no_input_is_refused():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"columns_ext": "genres"}, {"columns_ext": []}, {"on": ["a", "b"]}], ids=str
+    "settings", [{"columns_ext": "genres"}, {"columns_ext": []}, {"on": ["a", "a"]}], ids=str
 )
 def test_join_settings_are_checked(settings):
     with pytest.raises(WorkflowError, match="Received"):

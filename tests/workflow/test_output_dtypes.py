@@ -281,3 +281,11 @@ def test_a_finite_float_that_would_become_infinite_is_refused(lists):
     for value in (1e300, -1e300):
         with pytest.raises(WorkflowError, match=r"'x' has values from .*, which float32"):
             workflow.transform(data(1.5, float("nan"), value, float("inf")))
+
+
+@pytest.mark.parametrize("dtype", ["int7", "float16", complex, 7])
+def test_what_is_no_dtype_is_refused(dtype):
+    workflow = Workflow(["n"]).fit({"n": [1]})
+    with pytest.raises(WorkflowError, match="Output 'n': Expected a dtype among bool, int8"):
+        workflow.output_dtypes["n"] = dtype
+    assert workflow.output_dtypes["n"] == "int64"

@@ -143,3 +143,16 @@ def test_encoding_after_a_filter_is_by_the_rows_that_remain():
     alone = Workflow(["user"] >> ops.TargetEncoding("rating"))
     expected = alone.fit_transform(frame.filter(pl.col("row") > 99)).collect()
     assert made["TE_user_rating"].equals(expected["TE_user_rating"])
+
+
+@pytest.mark.parametrize(
+    "operator", [ops.TargetEncoding("rating"), ops.JoinGroupby(cont_cols=["rating"])], ids=repr
+)
+def test_lists_are_refused_with_what_helps(operator):
+    data = pl.DataFrame({"tags": [["a", "b"], ["a"]], "rating": [1.0, 2.0]})
+    ids = ["tags"] >> ops.Categorify()
+    for keys in (["tags"], ids, ids >> ops.ListSlice(1)):
+        message = r"groups by one value a row.*'tags', list\[.*frame\.explode\('tags'\)"
+        with pytest.raises(WorkflowError, match=message):
+            Workflow(keys >> operator).fit(data)
+    Workflow(["tags"] >> operator).fit(data.explode("tags", empty_as_null=True))

@@ -37,9 +37,15 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
         found = columns[name]
         column = found if isinstance(found, ColumnSchema) else found.schema
         require(
-            column.info.kind != "float" and not column.is_list,
+            not column.is_list,
+            f"{label} groups by one value a row. Received: column {name!r}, {column}. Give each "
+            f"element a row of its own before fit, as with frame.explode({name!r}) in Polars, or "
+            f"leave {name!r} to Categorify and an embedding.",
+        )
+        require(
+            column.info.kind != "float",
             f"{label} groups by integers, booleans or strings. Received: column {name!r}, {column}. "
-            "Use Bucketize for numbers, and Categorify for lists.",
+            "Use Bucketize for numbers.",
         )
 
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from workflow.checks import require
 from workflow.data import Source
-from workflow.errors import listed
+from workflow.errors import WorkflowError, listed
 from workflow.expressions.column import Column
 from workflow.expressions.series import column_schema, microseconds, to_column
 from workflow.expressions.tree import Expression, where
@@ -166,6 +166,7 @@ class JoinExternal(Operator):
             where = f"the key {key!r} of the external table"
             unlike = unlike_times(where, columns[own], schema[key])
             require(not unlike, unlike)
+            _expect_alike(columns[own], schema[key])
         table = table.select(_numbers(column) for column in schema.columns)
         table = self._distinct(_with_whole_keys(table, keys).drop_nulls(keys), keys)
         table = table.with_columns(map(_nan_to_null, table.get_columns()))
@@ -252,7 +253,28 @@ def _look_up(key: Expression, keys: Column, first: int, missing: int) -> Express
 def _with_whole_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The table with integers for floats among its keys, as pandas makes them beside a missing one."""
     integers = Schema(ColumnSchema(key, "int64") for key in keys if table.schema[key].is_float())
-    return with_integers(table.lazy(), integers).collect() if integers else table
+    try:
+        return with_integers(table.lazy(), integers).collect() if integers else table
+    except WorkflowError as error:
+        raise WorkflowError(
+            f"JoinExternal takes no floats as keys, but for whole numbers. In the external table: {error} "
+            "Round the keys of both to integers, or make texts of them."
+        ) from error
+
+
+def _expect_alike(own: ColumnSchema, key: ColumnSchema) -> None:
+    """Refuse keys of another kind than the data's, of which none would be found.
+
+    Raises:
+        WorkflowError: names both columns, and says how to make them alike.
+    """
+    number = ("int", "uint", "float")
+    have, want = ("number" if c.info.kind in number else c.info.kind for c in (key, own))
+    require(
+        have == want,
+        f"Expected the key {key.name!r} of the external table as {own.dtype}, like column {own.name!r}. "
+        f"Received: {key.dtype}. Cast one of them before: .cast(pl.String) or .cast(pl.Int64) in Polars.",
+    )
 
 
 def _numbers(column: ColumnSchema) -> pl.Expr:
