@@ -31,6 +31,9 @@ from .selection import Selection, to_nested
 
 _Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
+# Saves into a folder that end, one after the other, while it is loaded.
+_TRIES = 8
+
 
 def save_workflow(workflow: FittedGraph, folder: Path) -> None:
     """Write a fitted workflow into a folder, whose old one is replaced by one rename.
@@ -117,9 +120,7 @@ def load_workflow(folder: Path, make: Callable[[Node], _Workflow]) -> _Workflow:
     """
     try:
         expect_saved(folder)
-        document = read_document(folder)
-        audit_format(document)
-        states = _read_states(folder, document)
+        document, states = _read(folder)
         audit(document, states)
         return _construct(document, states, make)
     except WorkflowFormatError:
@@ -132,6 +133,18 @@ def load_workflow(folder: Path, make: Callable[[Node], _Workflow]) -> _Workflow:
         raise WorkflowFormatError(
             f"{folder} is not a workflow of format {FORMAT}: {error}"
         ) from error
+
+
+def _read(folder: Path, tries: int = _TRIES) -> tuple[dict[str, Any], dict[int, dict[str, Column]]]:
+    """The document and the states, read again where a save has replaced both in between."""
+    document = read_document(folder)
+    audit_format(document)
+    try:
+        return document, _read_states(folder, document)
+    except (FormatError, WorkflowFormatError, OSError):
+        if tries == 1 or read_document(folder) == document:
+            raise
+    return _read(folder, tries - 1)
 
 
 def _read_states(folder: Path, document: Mapping[str, Any]) -> dict[int, dict[str, Column]]:

@@ -8,10 +8,12 @@ import os
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from workflow import Workflow, WorkflowError, WorkflowFormatError, ops
+from workflow import Workflow, WorkflowError, WorkflowFormatError, ops, store
+from workflow.saved_files import read_document
 
 # More than a save takes; a walk through the steps ends where none is struck.
 MOST_STEPS = 100
@@ -106,6 +108,45 @@ def test_saves_at_once_leave_one_of_them(place):
         list(pool.map(lambda workflow: workflow.save(place / "saved"), workflows))
     assert held(place / "saved") in [list(range(count)) for count in range(1, 9)]
     assert names(place / "saved") == ["state", "workflow.json"]
+
+
+@pytest.fixture
+def saves(monkeypatch):
+    """Saves over the old workflow each time that its document was read: how often, and the reads."""
+    counted = SimpleNamespace(left=0, reads=0)
+
+    def read(folder):
+        document = read_document(folder)
+        counted.reads += 1
+        if counted.left:
+            counted.left -= 1
+            fitted(counted.left, 100).save(folder)
+        return document
+
+    monkeypatch.setattr(store, "read_document", read)
+    return counted
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_workflow_saved_while_it_is_loaded(saves, place, count):
+    """The document that was read names a state that the save has removed."""
+    saves.left = count
+    assert held(place / "old") == [0, 100]
+
+
+def test_loading_ends_though_saving_does_not(saves, place):
+    saves.left = 1000
+    with pytest.raises(WorkflowFormatError, match=r"no state-.*safetensors"):
+        Workflow.load(place / "old")
+    assert saves.left > 900
+
+
+def test_a_missing_state_is_not_waited_for(saves, place):
+    (state,) = (place / "old").glob("state-*")
+    state.unlink()
+    with pytest.raises(WorkflowFormatError, match=state.name):
+        Workflow.load(place / "old")
+    assert saves.reads == 2
 
 
 def test_a_file_system_without_locks(place, monkeypatch):
