@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from loader.errors import DamagedError, LoaderError
+from loader.files import Source
 from loader.layout import BatchColumn, Layout
 from loader.plan import Piece
 from workflow.dtypes import DTYPES
@@ -35,12 +36,14 @@ class ParquetReader:
     Args:
         layout: the columns wanted.
         options: further arguments of `polars.scan_parquet`.
+        source: the files.
     """
 
-    def __init__(self, layout: Layout, options: Mapping[str, Any]) -> None:
+    def __init__(self, layout: Layout, options: Mapping[str, Any], source: Source) -> None:
         self._layout = layout
+        self._table, self._files = source.table, source.files
         # A scan that is used again has the footer that it has parsed.
-        scan = partial(pl.scan_parquet, glob=False, **options)
+        scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False, **options)
         self._scan = lru_cache(_SCANS)(scan)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
@@ -69,7 +72,8 @@ class ParquetReader:
 
     def _query(self, run: Sequence[Piece]) -> pl.LazyFrame:
         rows = sum(piece.rows for piece in run)
-        return self._scan(run[0].path).slice(run[0].start, rows).select(self._layout.names)
+        own = self._scan(run[0].path).slice(run[0].start, rows)
+        return self._table.columns_of(own, self._files[run[0].path])
 
 
 def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:
@@ -105,7 +109,7 @@ class FrameReader:
 
     def __init__(self, layout: Layout, frame: pl.DataFrame) -> None:
         self._layout = layout
-        self._frame = frame.select(layout.names)
+        self._frame = frame.select(pl.col(c.name).cast(c.type.polars) for c in layout.columns)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
         """Cut the pieces out. Tensors may borrow them: TensorFlow writes to nothing it borrows."""
@@ -140,9 +144,7 @@ def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:
 
 def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
     """The footer told the type when the loader was made; the file may be another one now."""
-    is_list = isinstance(series.dtype, (pl.List, pl.Array))
-    element = series.dtype.inner if isinstance(series.dtype, (pl.List, pl.Array)) else series.dtype
-    if is_list != column.type.is_list or str(element) != DTYPES[column.type.dtype].polars:
+    if series.dtype != column.type.polars:
         raise unreadable(piece, f"{series.dtype} in column {column.name!r}, not {column.type}")
 
 
@@ -159,15 +161,11 @@ def _check_longest(series: pl.Series, column: BatchColumn, piece: Piece) -> None
 
 def elements_of(series: pl.Series) -> pl.Series:
     """The elements of all rows of a list column, one after another."""
-    if isinstance(series.dtype, pl.Array):
-        series = series.arr.to_list()
     return series.explode(empty_as_null=False, keep_nulls=False)
 
 
 def lengths_of(series: pl.Series) -> pl.Series:
     """The row lengths of a list column; a null row is an empty row. Int32."""
-    if isinstance(series.dtype, pl.Array):
-        series = series.arr.to_list()
     return series.list.len().fill_null(0).cast(pl.Int32)
 
 

@@ -115,8 +115,9 @@ class UnchangedReader(Generic[T]):
     def __init__(self, reader: PieceReader[T], source: Source) -> None:
         self._reader = reader
         self._columns = list(source.types)
-        self._checksums = source.checksums
-        self._sizes = {path: _size(path) for path in {g.path for g in source.row_groups}}
+        files = source.files.items()
+        self._checksums = {path: file.checksums for path, file in files}
+        self._sizes = {path: file.size for path, file in files}
 
     def read(self, pieces: Sequence[Piece]) -> T:
         """Read pieces.

@@ -11,18 +11,12 @@ import polars as pl
 from loader.chunks import ChunkReader, FrameReader, ParquetReader
 from loader.damage import SkippingReader, UnchangedReader, one_frame_each
 from loader.errors import LoaderError
-from loader.files import (
-    ColumnType,
-    RowGroup,
-    Skipped,
-    Source,
-    find_files,
-    read_footers,
-    read_schema,
-)
+from loader.files import RowGroup, Skipped, Source, column_type, read_footers, read_schema
 from loader.layout import Layout, Names
+from workflow.data import parquet_files, paths_of
 from workflow.dataset import DataFile
-from workflow.dtypes import DTYPES
+from workflow.errors import WorkflowError
+from workflow.frames import polars_errors, read_frame
 from workflow.schema import Schema
 
 # A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
@@ -44,7 +38,7 @@ class ParquetData:
         self, layout: Layout, options: Mapping[str, Any] | None, source: Source
     ) -> ChunkReader:
         """What reads the files; raises `LoaderError` at options that it does not take."""
-        reader = ParquetReader(layout, check_reader_options(options))
+        reader = ParquetReader(layout, check_reader_options(options), source)
         return _skipping(UnchangedReader(reader, source), source)
 
 
@@ -53,11 +47,16 @@ class FrameData:
     """A frame in memory."""
 
     frame: pl.DataFrame
+    conflicts: Mapping[str, str]
     schema: Schema | None
 
     def describe(self, names: Names, *, skip_bad: bool) -> Source:
         """Types and row groups of its own making; raises as `frame_source`."""
-        source = frame_source(self.frame, [*names.features, *names.labels])
+        columns = [*names.features, *names.labels]
+        for name in columns:
+            if name in self.conflicts:
+                raise LoaderError(self.conflicts[name])
+        source = frame_source(self.frame, columns)
         return replace(source, skipped=Skipped()) if skip_bad else source
 
     def reader(
@@ -77,21 +76,26 @@ def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
     return SkippingReader(reader, source.row_groups, source.skipped, one_frame_each)
 
 
-def open_data(paths_or_dataset: Any, schema: Schema | None) -> ParquetData | FrameData:
-    """What a constructor's first argument stands for.
+def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
+    """Open what a constructor's first argument stands for, as a workflow does.
 
     Args:
-        paths_or_dataset: a path, folder, glob pattern, a list of those, or a Polars frame.
+        data: a path, folder, glob pattern, a list of those, or a frame as `read_frame` takes it.
         schema: as given by the user; else the files' own is looked for.
 
     Raises:
-        LoaderError: no such files, or a schema file that cannot be understood.
+        LoaderError: no such files, data of another kind, or a schema file that cannot be
+            understood.
     """
-    if isinstance(paths_or_dataset, pl.LazyFrame):
-        return FrameData(paths_or_dataset.collect(), schema)
-    if isinstance(paths_or_dataset, pl.DataFrame):
-        return FrameData(paths_or_dataset, schema)
-    files = find_files(paths_or_dataset)
+    try:
+        paths = paths_of(data)
+        if paths is None:
+            frame, conflicts = read_frame(data)
+            with polars_errors("The frame cannot be read"):
+                return FrameData(frame.collect(), conflicts, schema)
+        files = parquet_files(paths)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
     return ParquetData(files, schema if schema is not None else read_schema(files))
 
 
@@ -109,7 +113,7 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
             f"Received: the columns {', '.join(frame.columns[:50])}."
         )
     frame = frame.select(columns)
-    types = {name: _frame_type(name, dtype) for name, dtype in frame.schema.items()}
+    types = {name: column_type(name, dtype, path) for name, dtype in frame.schema.items()}
     row_bytes = frame.estimated_size() / max(len(frame), 1)
     starts = range(0, len(frame), FRAME_PART_ROWS)
     sizes = [min(FRAME_PART_ROWS, len(frame) - start) for start in starts]
@@ -118,18 +122,6 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
         for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
     ]
     return Source(types, groups)
-
-
-def _frame_type(name: str, dtype: pl.DataType) -> ColumnType:
-    is_list = isinstance(dtype, (pl.List, pl.Array))
-    element = dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype
-    for info in DTYPES.values():
-        if str(element) == info.polars:
-            return ColumnType(info.name, is_list)
-    raise LoaderError(
-        f"Expected column {name!r} as numbers, booleans, strings or lists of those. "
-        f"Received: {dtype}. Cast it, or leave it out."
-    )
 
 
 def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def open_device(
     Args:
         device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None for the first
             GPU that TensorFlow may use, where there is one, cuDF is installed, the data is in
-            files and its columns are numbers, and else for the CPU.
+            files and its columns are numbers, of one type in all files, and else for the CPU.
         data: what is read.
         source: its row groups.
         layout: the columns of a batch.
@@ -73,7 +73,7 @@ def open_device(
     """
     check_timeout(decode_timeout)
     configure_as_environment_asks()
-    if device == "cpu" or (device is None and not _suits_gpu(data, layout)):
+    if device == "cpu" or (device is None and not _suits_gpu(data, source, layout)):
         # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
         # that shuffled, one waiting to be cut into blocks, the last rows of the one before, a block
         # waiting to be cut into batches, one being cut.
@@ -83,12 +83,13 @@ def open_device(
     return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
 
 
-def _suits_gpu(data: ParquetData | FrameData, layout: Layout) -> bool:
+def _suits_gpu(data: ParquetData | FrameData, source: Source, layout: Layout) -> bool:
     return (
         isinstance(data, ParquetData)
         and _has_cudf()
         and bool(gpus_of_tensorflow())
         and all(map(carries, layout.columns))
+        and source.is_alike()
     )
 
 
@@ -140,6 +141,12 @@ def _open_gpu(
     if not isinstance(data, ParquetData):
         raise LoaderError(
             'Expected parquet files for a GPU. Received: a frame in memory. Pass device="cpu".'
+        )
+    if not source.is_alike():
+        raise LoaderError(
+            "Expected files that hold each column, as one type, for a GPU. Received: columns of "
+            "several types, or in the names of folders. Write all files with one schema, or pass "
+            'device="cpu".'
         )
     if reader_kwargs:
         raise LoaderError(

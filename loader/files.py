@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import polars as pl
 
 from loader.errors import LoaderError
-from workflow.checksums import Checksums, read_footer
-from workflow.dataset import DataFile, data_files, published
-from workflow.dtypes import DTYPES
+from workflow.dataset import DataFile, published
+from workflow.dtypes import DTYPES, SchemaError
 from workflow.errors import WorkflowError
-from workflow.frames import UNREADABLE, first_line
+from workflow.expressions.series import column_schema, polars_dtype
+from workflow.frames import UNREADABLE
+from workflow.parquet import ParquetTable, inner_type
+from workflow.parquet_file import ParquetFile
 from workflow.schema import Schema
-
-_ARROW_NAMES = {"double": "float64", "float": "float32", "large_string": "string"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,11 @@ class ColumnType:
 
     dtype: str
     is_list: bool = False
+
+    @property
+    def polars(self) -> pl.DataType:
+        """The type in which Polars holds it."""
+        return polars_dtype(self.dtype, is_list=self.is_list)
 
     def __str__(self) -> str:
         return f"list[{self.dtype}]" if self.is_list else self.dtype
@@ -96,50 +97,22 @@ class Source:
         types: of the wanted columns.
         row_groups: in order.
         skipped: where to write down what cannot be read; None when that is an error.
-        checksums: of the pages of files that have them, by path.
+        table: the files as one table of columns of these types; without files for a frame.
     """
 
     types: dict[str, ColumnType]
     row_groups: list[RowGroup]
     skipped: Skipped | None = None
-    checksums: Mapping[str, Checksums] = field(default_factory=dict)
+    table: ParquetTable = field(default_factory=lambda: ParquetTable([]))
 
+    @property
+    def files(self) -> dict[str, ParquetFile]:
+        """The files by path."""
+        return {str(file.path): file for file in self.table.files}
 
-def find_files(paths: Any) -> list[DataFile]:
-    """The parquet files that a path, folder, glob pattern or a list of those names.
-
-    Files of a pattern or folder are sorted by name; a list keeps its order.
-    See `workflow.dataset.data_files` for data sets and names that are passed over.
-
-    Args:
-        paths: str or `os.PathLike`, or an iterable of them.
-
-    Raises:
-        LoaderError: a path names no file, or a transform into a folder has not ended.
-
-    Example:
-        >>> [str(file.path) for file in find_files("train/*.parquet")]  # doctest: +SKIP
-        ['train/part_0.parquet', 'train/part_1.parquet']
-    """
-    if isinstance(paths, (str, os.PathLike)):
-        return _files_of(paths)
-    found = list(paths) if isinstance(paths, (list, tuple, set, Iterator)) else None
-    if found is None or not all(isinstance(path, (str, os.PathLike)) for path in found):
-        raise LoaderError(
-            "Expected a path, a folder, a glob pattern, a list of those or a Polars frame. "
-            f"Received: {type(paths).__name__}. Other frames go through polars.DataFrame(...)."
-        )
-    files = [file for path in found for file in _files_of(path)]
-    if not files:
-        raise LoaderError("Expected at least one parquet file. Received: an empty list of paths.")
-    return files
-
-
-def _files_of(path: str | os.PathLike[str]) -> list[DataFile]:
-    try:
-        return data_files(path)
-    except WorkflowError as error:
-        raise LoaderError(str(error)) from error
+    def is_alike(self) -> bool:
+        """Whether every file has each column itself, and as its type."""
+        return all(_own_types(file, self.types) == self.types for file in self.files.values())
 
 
 def read_schema(files: Sequence[DataFile]) -> Schema | None:
@@ -158,107 +131,141 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
 def read_footers(
     files: Sequence[DataFile], columns: Sequence[str], *, skip_bad: bool = False
 ) -> Source:
-    """Read the footers of all files and hold every file to the first one's column types.
+    """Read the footers of all files, which are one table as in a workflow.
 
     Args:
         files: in the order in which they are read.
         columns: names of the wanted columns.
-        skip_bad: leave files out that cannot be read or differ from the first one that can, with a
-            warning, instead of raising.
+        skip_bad: leave files out that cannot be read or make no table with those before them, with
+            a warning, instead of raising.
 
     Raises:
         LoaderError: a file that is not parquet, was cut off or is not the one that was published,
-            a column that a file lacks, a type that no tensor can hold, or a type that differs
-            between files.
+            a column that a file lacks, a type that no tensor can hold, or types of which no one
+            holds all values.
     """
-    types: dict[str, ColumnType] = {}
-    groups: list[RowGroup] = []
+    found: list[ParquetFile] = []
+    groups: list[list[RowGroup]] = []
+    kinds: dict[object, ParquetFile] = {}
     skipped = Skipped() if skip_bad else None
-    checksums: dict[str, Checksums] = {}
     for listed in files:
-        file = str(listed.path)
         try:
-            with _footer_errors(listed):
-                footer, sums = _read_footer(listed)
-                found = _types_of(file, footer.schema.to_arrow_schema(), columns)
-                _check_drift(file, found, str(files[0].path), types)
-                own = _row_groups(file, footer, found)
+            file, own = _read_footer(listed, columns)
+            kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
+            if kind not in kinds:
+                _expect_table(ParquetTable([*kinds.values(), file]), columns)
+                kinds[kind] = file
         except LoaderError as error:
             if skipped is None:
                 raise
-            skipped.add_file(file, error)
+            skipped.add_file(str(listed.path), error)
         else:
-            types = types or found
-            groups += own
-            checksums |= {file: sums} if sums else {}
-    if not types:
+            found.append(file)
+            groups.append(own)
+    if not found:
         raise LoaderError(
             f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
             f"such as {files[0].path}. Their warnings tell why."
         )
-    return Source(types, groups, skipped, checksums)
+    table = ParquetTable(found)
+    _expect_table(table, columns)
+    types = {name: column_type(name, table.schema[name], found[0].path) for name in columns}
+    table = table.cast({name: known.polars for name, known in types.items()})
+    row_groups = [
+        group
+        for file, own in zip(found, groups, strict=True)
+        for group in _as_types(own, _own_types(file, columns), types)
+    ]
+    return Source(types, row_groups, skipped, table)
 
 
-def _read_footer(file: DataFile) -> tuple[Any, Checksums | None]:
-    file.expect_size()
-    raw, checksums = read_footer(file.path)
-    footer = pq.read_metadata(io.BytesIO(raw))
-    file.expect_rows(footer.num_rows)
-    return footer, checksums
-
-
-@contextmanager
-def _footer_errors(file: DataFile) -> Iterator[None]:
-    """Turn errors at a footer into one of ours; pyarrow decodes names only where they are asked for."""
+def _read_footer(listed: DataFile, columns: Sequence[str]) -> tuple[ParquetFile, list[RowGroup]]:
+    """A file with the wanted columns alone, and its row groups as large as it has them."""
     try:
-        yield
+        listed.expect_size()
+        file, footer = ParquetFile.read_with_footer(listed.path, listed.keys)
+        listed.expect_rows(file.rows)
+        file = _with_columns(file, columns)
+        return file, _row_groups(str(file.path), footer, _own_types(file, columns))
     except LoaderError:
         raise
     except WorkflowError as error:
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
-    except (*UNREADABLE, OSError) as error:
-        path = file.path
-        size = path.stat().st_size if path.exists() else None
-        received = "no such file" if size is None else f"{size} bytes: {first_line(error)}"
+    except UNREADABLE as error:  # pyarrow decodes names of columns only where they are asked for
         raise LoaderError(
-            f"Expected a complete parquet file at {path}. Received: {received}. "
-            'Write the file again, or leave it out with on_bad_files="skip".'
+            f"{listed.path} cannot be read as parquet: its footer is damaged. Write the file again, "
+            'or leave it out with on_bad_files="skip".'
         ) from error
 
 
-def _types_of(file: str, schema: Any, columns: Sequence[str]) -> dict[str, ColumnType]:
-    have = dict(zip(schema.names, schema.types, strict=True))
-    missing = [name for name in columns if name not in have]
+def _with_columns(file: ParquetFile, columns: Sequence[str]) -> ParquetFile:
+    have = [*file.schema, *(name for name, _ in file.keys)]
+    known, wanted = set(have), set(columns)
+    missing = [name for name in columns if name not in known]
     if missing:
         raise LoaderError(
-            f"Expected the column {missing[0]!r} in {file}. "
-            f"Received: the columns {', '.join([*have][:50])}."
+            f"Expected the column {missing[0]!r} in {file.path}. "
+            f"Received: the columns {', '.join(have[:50])}."
         )
-    return {name: _column_type(file, name, have[name]) for name in columns}
+    return file._replace(
+        schema={name: dtype for name, dtype in file.schema.items() if name in wanted},
+        unread={name: text for name, text in file.unread.items() if name in wanted},
+        keys=tuple(key for key in file.keys if key[0] in wanted),
+    )
 
 
-def _column_type(file: str, name: str, arrow_type: Any) -> ColumnType:
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    is_list = any(check(arrow_type) for check in lists)
-    element = arrow_type.value_type if is_list else arrow_type
-    dtype = _ARROW_NAMES.get(str(element), str(element))
-    if dtype not in DTYPES:
-        raise LoaderError(
-            f"Expected column {name!r} of {file} as numbers, booleans, strings or lists of those. "
-            f"Received: {arrow_type}. Cast it before it is written, or leave it out."
-        )
-    return ColumnType(dtype, is_list)
+def _expect_table(table: ParquetTable, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name in table.conflicts:
+            raise LoaderError(table.conflicts[name])
+        if not _is_null(table.schema[name]):  # of what is null in some files, others know the type
+            column_type(name, table.schema[name], table.files[-1].path)
 
 
-def _check_drift(
-    file: str, found: dict[str, ColumnType], first: str, types: dict[str, ColumnType]
-) -> None:
-    for name, expected in types.items():
-        if found[name] != expected:
-            raise LoaderError(
-                f"Expected column {name!r} as {expected} in {file}, as in {first}. "
-                f"Received: {found[name]}. Write all files with one schema."
-            )
+def column_type(name: str, dtype: pl.DataType, where: object) -> ColumnType:
+    """The type of a column in a batch.
+
+    Raises:
+        LoaderError: no tensor can hold it.
+    """
+    try:
+        column = column_schema(name, dtype)
+    except SchemaError:
+        advice = "Cast it before it is written, or leave it out."
+    else:
+        if not column.time:
+            return ColumnType(column.dtype, column.is_list)
+        advice = "Make numbers of it in a workflow, as with DatePart, cast it, or leave it out."
+    raise LoaderError(
+        f"Expected column {name!r} of {where} as numbers, booleans, strings or lists of those. "
+        f"Received: {dtype}. {advice}"
+    )
+
+
+def _is_null(dtype: pl.DataType) -> bool:
+    return (inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype) == pl.Null
+
+
+def _own_types(file: ParquetFile, columns: Iterable[str]) -> dict[str, ColumnType]:
+    """The types of those columns that are in a file itself and not all null."""
+    have = file.schema
+    return {
+        name: column_type(name, have[name], file.path)
+        for name in columns
+        if name in have and name not in file.unread and not _is_null(have[name])
+    }
+
+
+def _as_types(
+    groups: Sequence[RowGroup], own: Mapping[str, ColumnType], types: Mapping[str, ColumnType]
+) -> list[RowGroup]:
+    """Row groups as large as they are once their columns are of the table's types, at most."""
+    if own == types:
+        return list(groups)
+    widths = {name: DTYPES[found.dtype].numpy.itemsize for name, found in types.items()}
+    grown = max((widths[n] / DTYPES[t.dtype].numpy.itemsize for n, t in own.items()), default=1)
+    made = sum(width for name, width in widths.items() if name not in own)
+    return [replace(g, nbytes=int(g.nbytes * grown) + g.rows * made) for g in groups]
 
 
 def _row_groups(file: str, footer: Any, types: dict[str, ColumnType]) -> list[RowGroup]:

@@ -38,8 +38,11 @@ class KerasSequenceLoader(EpochDataset):
     times with 8 (31 times, had the row groups kept their order) and by chance alone with 40.
 
     Args:
-        paths_or_dataset: a parquet file, a folder, a glob pattern, a list of those, or a Polars
-            DataFrame or LazyFrame (which is collected; use files for data larger than memory).
+        paths_or_dataset: a parquet file, a folder, a glob pattern, a list of those, or a frame as
+            `Workflow.fit` takes it: of Polars, pandas or Arrow, any object with
+            `__arrow_c_stream__`, or a dict of columns (which are held in memory; use files for
+            data larger than that). Folders `key=value` are columns. Files may differ in types
+            where one holds the values of all: int32 beside int64 is int64.
         batch_size: rows in a batch. Multiples of 64 are handed to TensorFlow without a copy.
         label_names: target columns. Default: those tagged as target in the schema; `[]`: none.
         feature_columns: `tf.feature_column` objects whose source columns are the features,
@@ -54,7 +57,8 @@ class KerasSequenceLoader(EpochDataset):
             cuDF takes for itself count as well, as half of the buffer at the most.
         device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
             None for the first GPU, where there is one, cuDF is installed, the data is in files
-            and its columns are numbers, and else for the CPU. The attribute `device` tells. On a
+            and its columns are numbers, of one type in all files, and else for the CPU. The
+            attribute `device` tells. On a
             GPU `map` is applied where a batch is used, and other transformations of `tf.data` do
             not work.
         parts_per_chunk: row groups whose rows are shuffled together, as far as the buffer allows.
@@ -73,20 +77,20 @@ class KerasSequenceLoader(EpochDataset):
         schema: names and tags of the columns. Default: `_schema.json` beside the first file.
         seed: for the order of rows. Default: a new one each time.
         on_bad_files: "raise", or "skip" to pass over what cannot be read, which `skipped_files`
-            lists. A file is left out with a warning if its footer cannot be read or its columns
-            differ from those of the first file that can. Row groups that turn out to be damaged
-            while reading, or to hold nulls, are replaced with rows that follow them in the files:
-            so every epoch and every worker keeps its number of batches. A warning at the end of
-            the epoch counts them. On a GPU some damage costs the process its use of the GPU, which
-            is an error in any case.
+            lists. A file is left out with a warning if its footer cannot be read or it lacks columns,
+            or has one as a type that makes no table with those of files before it. Row groups that
+            turn out to be damaged while reading, or to hold nulls, are replaced with rows that
+            follow them in the files: so every epoch and every worker keeps its number of batches.
+            A warning at the end of the epoch counts them. On a GPU some damage costs the process
+            its use of the GPU, which is an error in any case.
         decode_timeout: seconds that a GPU may be at work on what is decoded at once (0.05 on an
             H200, with the default buffer) before it counts as hanging, which is an error: a
             damaged page can keep it at work for ever. Waiting for files does not count. None for
             no limit, as in a debugger of GPU code.
 
     Raises:
-        LoaderError: no files, unreadable files, missing columns, columns that differ between
-            files, or arguments that make no sense. While reading: damaged files, and nulls in
+        LoaderError: no files, unreadable files, missing columns, columns of which no type holds
+            the values of all files, or arguments that make no sense. While reading: damaged files, and nulls in
             columns that are not of floats (a null float arrives as NaN), and a fork of the process
             that made the loader. In `model.fit`
             TensorFlow wraps errors while reading in a `tf.errors.InvalidArgumentError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,7 +54,7 @@ class Source:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
             (2, 1)
         """
-        paths = _paths(data)
+        paths = paths_of(data)
         if paths is None:
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
@@ -150,8 +150,12 @@ def as_path(path: Any) -> Path:
     return Path(path)
 
 
-def _paths(data: Any) -> list[Any] | None:
-    """The paths that data consists of; None where it is a frame."""
+def paths_of(data: Any) -> list[Any] | None:
+    """The paths that data consists of; None where it is a frame.
+
+    Raises:
+        WorkflowError: a list without any, or of rows.
+    """
     if isinstance(data, str | os.PathLike):
         return [data]
     if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
@@ -176,18 +180,36 @@ def _schema_beside(data: Any) -> Schema | None:
 def parquet_files(paths: Any) -> list[DataFile]:
     """The files that a path, a folder, a glob or a list of these names, in order.
 
+    Of files in a list the folders `key=value` below the one that they share are columns.
+
     Raises:
         WorkflowError: one of them matches no file, or is no data set; see `data_files`.
     """
     if isinstance(paths, list | tuple) and paths:
-        return [file for path in paths for file in parquet_files(path)]
+        found = [(path, parquet_files(path)) for path in paths]
+        named = [f.path for path, files in found for f in files if f.path == Path(path)]
+        shared = _shared_folder(named)
+        return [
+            file.below(shared) if shared and file.path == Path(path) else file
+            for path, files in found
+            for file in files
+        ]
     if not isinstance(paths, str | os.PathLike):
         raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
     return data_files(paths)
 
 
+def _shared_folder(paths: Sequence[Path]) -> Path | None:
+    """The deepest folder above all paths, if there is one."""
+    try:
+        shared = Path(os.path.commonpath([path.parent for path in paths]))
+    except ValueError:  # none, or some of them relative
+        return None
+    return shared if all(path.is_relative_to(shared) for path in paths) else None
+
+
 def _read(file: DataFile) -> ParquetFile:
     file.expect_size()
-    footer = ParquetFile.read(file.path)
+    footer = ParquetFile.read(file.path, file.keys)
     file.expect_rows(sum(footer.groups))
     return footer

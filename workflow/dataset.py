@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from .dtypes import SchemaError
 from .errors import WorkflowError
 from .expressions.arrays import FormatError
+from .partition_keys import Key, keys_in
 from .schema import Schema
 from .sealed import sealed, unsealed
 
@@ -32,11 +33,17 @@ class DataFile(NamedTuple):
         path: of the file.
         rows: that it must have; None for a file that no run published.
         size: in bytes, likewise.
+        keys: columns in the names of the folders above it, down from the one that was given.
     """
 
     path: Path
     rows: int | None = None
     size: int | None = None
+    keys: tuple[Key, ...] = ()
+
+    def below(self, root: Path) -> DataFile:
+        """The same, its keys those of the folders from one on."""
+        return self._replace(keys=keys_in(self.path.relative_to(root).parts[:-1]))
 
     def expect_size(self) -> None:
         """Check that a published file is there, as long as it was.
@@ -141,7 +148,8 @@ def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
 
     Folders are searched to the bottom, as pyarrow does; names in them that begin with "." or "_"
     are passed over. A folder with `_schema.json` is exactly the files that this names: a file too
-    much is an error here, and a file too few is one where it is read, by `expect_size`.
+    much is an error here, and a file too few is one where it is read, by `expect_size`. Folders
+    `key=value` below the one that is given, or that the pattern leaves open, are columns.
 
     Raises:
         WorkflowError: no file matches, a transform into a folder has not ended, or a folder holds
@@ -156,7 +164,7 @@ def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
     """
     root = Path(path)
     if root.is_dir():
-        found = list(_of_folder(root))
+        found = [file.below(root) for file in _of_folder(root)]
     elif root.is_file():
         found = _of_files([root])
     else:
@@ -234,7 +242,8 @@ def _of_pattern(pattern: str) -> list[DataFile]:
         if path.is_dir():
             files += _of_folder(path)
     # A folder and what is in it may both match.
-    return sorted(set(files), key=lambda file: file.path)
+    found = sorted(set(files), key=lambda file: file.path)
+    return [file.below(Path(*parts[:literal])) for file in found]
 
 
 def _expect_named(folder: Path, manifest: Manifest, paths: Iterable[Path]) -> None:

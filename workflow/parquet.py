@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from .errors import WorkflowError
 from .expressions.series import column_schema, polars_dtype
 from .frames import first_line
 from .parquet_file import ParquetFile
+from .partition_keys import Key, key_literal, key_type, names_for_polars
 from .schema import NAIVE, are_alike_times
 
 # Reads that are under way when one of them fails: as many as there are threads that read, and more.
@@ -57,7 +59,7 @@ class ParquetTable:
     """Files that are one table: the columns that all of them have, each of one type.
 
     A file may have a column as a type that the type of another file holds without loss: int32
-    beside int64, or nothing but nulls.
+    beside int64, or nothing but nulls. The keys of a file's folders are columns of it.
 
     Args:
         files: in the order of the rows.
@@ -83,10 +85,12 @@ class ParquetTable:
         self._one_scan = one_scan
         self.schema: dict[str, pl.DataType] = {}
         self.conflicts: dict[str, str] = {}
+        self._key_types = _key_types(self.files)
+        columns = [self._columns(file) for file in self.files]
         # Many files have few schemas, and one of each is enough to compare.
-        kinds = {tuple(f.schema.items()): n for n, f in reversed([*enumerate(self.files)])}
-        for name in dict.fromkeys(name for file in self.files for name in file.schema):
-            self._add(name, sorted(kinds.values()))
+        kinds = {tuple(each.items()): n for n, each in reversed([*enumerate(columns)])}
+        for name in dict.fromkeys(name for each in columns for name in each):
+            self._add(name, [(self.files[n].path, columns[n]) for n in sorted(kinds.values())])
         self._recent: deque[Rows] = deque(maxlen=RECENT)
         for file in self.files:
             for name, text in file.unread.items():
@@ -98,25 +102,30 @@ class ParquetTable:
         """How many rows the files have."""
         return sum(file.rows for file in self.files)
 
-    def _add(self, name: str, kinds: Sequence[int]) -> None:
-        without = [n for n in kinds if name not in self.files[n].schema]
-        if without:
-            have = next(n for n in kinds if name in self.files[n].schema)
+    def _columns(self, file: ParquetFile) -> dict[str, pl.DataType]:
+        """The columns of a file, and after them those in the names of its folders."""
+        if not file.keys:
+            return file.schema
+        keys = {name: self._key_types[name] for name, _ in file.keys if name not in file.schema}
+        return file.schema | keys
+
+    def _add(self, name: str, kinds: Sequence[tuple[Path, dict[str, pl.DataType]]]) -> None:
+        have = [(path, columns[name]) for path, columns in kinds if name in columns]
+        if len(have) < len(kinds):
+            without = next(path for path, columns in kinds if name not in columns)
             self.conflicts[name] = (
-                f"The files are no one table. {self.files[without[0]].path} has no column {name!r}, "
-                f"which {self.files[have].path} has."
+                f"The files are no one table. {without} has no column {name!r}, "
+                f"which {have[0][0]} has."
             )
             return
-        types = [self.files[n].schema[name] for n in kinds]
-        common = types[0]
-        for number, dtype in enumerate(types):
+        common = have[0][1]
+        for path, dtype in have:
             merged = common_type(common, dtype)
             if merged is None:
-                other = next((n for n, t in enumerate(types) if common_type(t, dtype) is None), 0)
+                other = next((one for one in have if common_type(one[1], dtype) is None), have[0])
                 self.conflicts[name] = (
-                    f"The files are no one table. Column {name!r} is {types[other]} in "
-                    f"{self.files[kinds[other]].path} and {dtype} in {self.files[kinds[number]].path}, "
-                    "which no type holds without loss. Write it as one type."
+                    f"The files are no one table. Column {name!r} is {other[1]} in {other[0]} "
+                    f"and {dtype} in {path}, which no type holds without loss. Write it as one type."
                 )
                 return
             common = merged
@@ -126,6 +135,12 @@ class ParquetTable:
         """The same files with some of the columns."""
         chosen = copy.copy(self)
         chosen.schema = {name: self.schema[name] for name in names}
+        return chosen
+
+    def cast(self, schema: Mapping[str, pl.DataType]) -> ParquetTable:
+        """The same files with some of the columns, as other types."""
+        chosen = copy.copy(self)
+        chosen.schema = dict(schema)
         return chosen
 
     def absolute(self) -> ParquetTable:
@@ -152,10 +167,12 @@ class ParquetTable:
         """Scan files, or some of their rows, which are in the first as in the last of them."""
         for file in own:
             file.expect_unchanged()
+        hive = self._hive_schema(own)
         scans, start = [], 0
-        for schema, found in groupby(own, key=lambda file: list(self._read_as(file).items())):
+        for (schema, keys), found in groupby(own, key=lambda file: self._read_as(file, hive)):
             run = list(found)
-            scan, end = self._scan_run(run, dict(schema)), start + sum(file.rows for file in run)
+            scan = self._scan_run(run, dict(schema), dict(keys), hive)
+            end = start + sum(file.rows for file in run)
             # A slice of the whole costs Polars the square of the number of scans.
             if wanted is not None and (wanted.start > start or wanted.end < end):
                 first = max(wanted.start - start, 0)
@@ -164,27 +181,63 @@ class ParquetTable:
             start = end
         return scans[0] if len(scans) == 1 else pl.concat(scans)
 
-    def _read_as(self, file: ParquetFile) -> dict[str, pl.DataType]:
-        """The columns as which a scan reads a file: as the table's where it can cast them."""
-        if not self._one_scan:
-            return file.schema
-        have = file.schema
-        return {n: t if _is_cast(have[n], t) else have[n] for n, t in self.schema.items()}
+    def _hive_schema(self, own: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+        """The keys in all files' paths, where one scan of Polars reads them; else none."""
+        wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
+        if not self._one_scan or not wanted or any(wanted & file.schema.keys() for file in own):
+            return {}
+        names = names_for_polars([file.path for file in own])
+        return {name: self._key_types.get(name, pl.String()) for name in names or ()}
 
-    def _scan_run(self, run: Sequence[ParquetFile], schema: dict[str, pl.DataType]) -> pl.LazyFrame:
+    def _read_as(
+        self, file: ParquetFile, hive: Mapping[str, pl.DataType]
+    ) -> tuple[list[tuple[str, pl.DataType]], list[Key]]:
+        """The columns as which a scan reads a file, as the table's where it can cast them; its keys."""
+        have = file.schema
+        keys = [] if hive else [(n, v) for n, v in file.keys if n in self.schema and n not in have]
+        if not self._one_scan:
+            return list(have.items()), keys
+        types = {n: t for n, t in self.schema.items() if n in have}
+        return [(n, t if _is_cast(have[n], t) else have[n]) for n, t in types.items()], keys
+
+    def _scan_run(
+        self,
+        run: Sequence[ParquetFile],
+        schema: dict[str, pl.DataType],
+        keys: dict[str, str | None],
+        hive: dict[str, pl.DataType],
+    ) -> pl.LazyFrame:
         scan = pl.scan_parquet(
             [file.path for file in run],
             glob=False,
             schema=schema,
+            hive_partitioning=bool(hive),
+            hive_schema=hive or None,
             cast_options=_CASTS if self._one_scan else None,
             extra_columns="ignore" if self._one_scan else "raise",
         )
-        if list(schema.items()) == list(self.schema.items()):
+        if list(schema.items()) == list(self.schema.items()) and not hive:
             return scan
-        return scan.select(
-            pl.col(n) if schema[n] == dtype else pl.col(n).cast(dtype)
-            for n, dtype in self.schema.items()
-        )
+        return self._columns_of(scan, schema | hive, keys)
+
+    def columns_of(self, scan: pl.LazyFrame, file: ParquetFile) -> pl.LazyFrame:
+        """The table's columns of rows of one file.
+
+        Args:
+            scan: of the file as it is, or of some of its rows.
+            file: one of the table's.
+        """
+        keys = {n: v for n, v in file.keys if n in self.schema and n not in file.schema}
+        return self._columns_of(scan, file.schema, keys)
+
+    def _columns_of(
+        self, scan: pl.LazyFrame, have: dict[str, pl.DataType], keys: dict[str, str | None]
+    ) -> pl.LazyFrame:
+        types = have | {name: self._key_types[name] for name in keys}
+        if keys:  # before they are selected, for alone they would be one row
+            scan = scan.with_columns(key_literal(v, types[n]).alias(n) for n, v in keys.items())
+        other = {n: pl.col(n).cast(t) for n, t in self.schema.items() if types[n] != t}
+        return scan.select([other.get(n, n) for n in self.schema])
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
         """The rows one run of row groups after the other, so that each is decoded once.
@@ -314,6 +367,13 @@ def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
         raise WorkflowError(f"{what}: {found or first_line(error) + '.'}") from error
     if files is not None:
         files.expect_unchanged()
+
+
+def _key_types(files: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+    texts: dict[str, set[str | None]] = {}
+    for name, text in (key for file in files for key in file.keys):
+        texts.setdefault(name, set()).add(text)
+    return {name: key_type(found) for name, found in texts.items()}
 
 
 def _overlap(one: Rows, other: Rows) -> bool:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .checksums import MAGIC, Checksums, read_footer
 from .errors import WorkflowError
-from .frames import UNREADABLE, extension_errors
+from .frames import UNREADABLE, extension_errors, first_line
+from .partition_keys import Key
 
 
 class ParquetFile(NamedTuple):
@@ -27,6 +29,7 @@ class ParquetFile(NamedTuple):
         size: its bytes.
         changed: when it was last written, in nanoseconds.
         checksums: of its pages, where this package wrote it.
+        keys: columns in the names of its folders; those in the file itself come before them.
     """
 
     path: Path
@@ -36,27 +39,37 @@ class ParquetFile(NamedTuple):
     size: int
     changed: int
     checksums: Checksums | None
+    keys: tuple[Key, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> ParquetFile:
+    def read(cls, path: Path, keys: tuple[Key, ...] = ()) -> ParquetFile:
         """Read a footer.
 
         Raises:
             WorkflowError: the file cannot be read as parquet; names it.
         """
+        return cls.read_with_footer(path, keys)[0]
+
+    @classmethod
+    def read_with_footer(
+        cls, path: Path, keys: tuple[Key, ...] = ()
+    ) -> tuple[ParquetFile, pq.FileMetaData]:
+        """Read a footer, and keep it as pyarrow has it; raises as `read`."""
         try:
             state = path.stat()
             raw, checksums = read_footer(path)
-            footer = io.BytesIO(raw)
-            unread = extension_errors(pq.read_schema(footer))
-            metadata = pq.read_metadata(footer)
+            footer = pq.read_metadata(io.BytesIO(raw))
+            unread = extension_errors(footer.schema.to_arrow_schema())
             with warnings.catch_warnings():  # of the types that are in `unread`
                 warnings.simplefilter("ignore", UserWarning)
-                schema = dict(pl.read_parquet_schema(footer))
-            groups = tuple(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
+                schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+            groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except (*UNREADABLE, OSError) as error:
-            raise WorkflowError(f"{path} cannot be read as parquet: {_reason(path)}") from error
-        return cls(path, schema, unread, groups, state.st_size, state.st_mtime_ns, checksums)
+            raise WorkflowError(
+                f"{path} cannot be read as parquet: {_reason(path, error)}"
+            ) from error
+        size, changed = state.st_size, state.st_mtime_ns
+        return cls(path, schema, unread, groups, size, changed, checksums, keys), footer
 
     @property
     def rows(self) -> int:
@@ -107,16 +120,18 @@ class ParquetFile(NamedTuple):
             )
 
 
-def _reason(file: Path) -> str:
+def _reason(file: Path, error: BaseException) -> str:
     """What is wrong with a file whose schema cannot be read."""
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return f"{first_line(error)}. Cast the column before it is written."
     try:
         with file.open("rb") as opened:
             start = opened.read(len(MAGIC))
             size = opened.seek(0, 2)
             opened.seek(max(0, size - len(MAGIC)))
             end = opened.read()
-    except OSError as error:
-        return f"{error.strerror or error}."
+    except OSError as unread:
+        return f"{unread.strerror or unread}."
     if not size:
         return "it is empty."
     if start != MAGIC:

@@ -20,7 +20,7 @@ def copies(folder, tmp_path):
 
 @pytest.mark.parametrize("path", ["nothing/*.parquet", "nothing.parquet", [], ["no", "no"]])
 def test_no_file(make, path):
-    with pytest.raises(LoaderError, match=r"No parquet file matches|at least one parquet file"):
+    with pytest.raises(LoaderError, match=r"No parquet file matches|one path of parquet or more"):
         make(path)
 
 
@@ -30,7 +30,7 @@ def test_an_empty_folder(make, tmp_path):
 
 
 def test_something_that_is_no_path(make):
-    with pytest.raises(LoaderError, match="Received: int"):
+    with pytest.raises(LoaderError, match="Received: 3"):
         make(3)
 
 
@@ -41,8 +41,10 @@ def test_a_missing_column_names_the_file(make, copies, ratings):
 
 
 def test_schema_drift_names_both_types(make, copies, ratings):
-    ratings.cast({"movieId": pl.Int64}).write_parquet(copies / "2.parquet")
-    with pytest.raises(LoaderError, match=r"'movieId' as int32 in .*2\.parquet.*int64"):
+    ratings.cast({"movieId": pl.String}).write_parquet(copies / "2.parquet")
+    with pytest.raises(
+        LoaderError, match=r"'movieId' is Int32 in .*0\.parquet and String in .*2\."
+    ):
         make(copies)
 
 
@@ -54,11 +56,13 @@ def test_a_type_without_a_tensor(make, ratings, tmp_path):
             make(data, cat_names=["day"])
 
 
-@pytest.mark.parametrize("keep", [0, 3, 100])
-def test_a_truncated_file(make, copies, keep):
+@pytest.mark.parametrize(
+    ("keep", "reason"), [(0, "is empty"), (3, "is no parquet file"), (100, "ends after 100 bytes")]
+)
+def test_a_truncated_file(make, copies, keep, reason):
     file = copies / "1.parquet"
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(LoaderError, match=rf"1\.parquet.*{keep} bytes"):
+    with pytest.raises(LoaderError, match=rf"1\.parquet.*it {reason}"):
         make(copies)
 
 
@@ -81,7 +85,7 @@ def test_a_name_in_a_footer_that_is_no_text(make, tmp_path, users, elements, wan
     raw[raw.rindex(b"movieName") if last else raw.index(b"movieName")] = 0xB8
     (tmp_path / "1.parquet").write_bytes(raw)
     columns = {"cat_names": wanted, "cont_names": [], "shuffle": False}
-    with pytest.raises(LoaderError, match=r"complete parquet file at .*1\.parquet"):
+    with pytest.raises(LoaderError, match=r"1\.parquet cannot be read as parquet"):
         make(tmp_path, **columns)
     with pytest.warns(UserWarning, match=r"Skipping a file.*1\.parquet"):
         loader = make(tmp_path, on_bad_files="skip", **columns)
@@ -190,7 +194,7 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ({"seed_fn": 3}, "seed_fn as a function"),
         ({"label_names": 3}, "as a list of str. Received: 3"),
         ({"sparse_names": ["genres"], "sparse_max": 3}, "sparse_max as a dict"),
-        ({"data": {"userId": [1]}}, "Received: dict"),
+        ({"data": {"userId": [1]}}, "Expected the column 'movieId' in the data frame"),
         ({"batch_size": 1001, "drop_last": True}, "1000 rows for this rank, with batch_size=1001"),
         ({"cat_names": [], "cont_names": []}, "Expected names of the features"),
         ({"cat_names": ["rating"]}, "Received twice: rating"),

@@ -1,11 +1,13 @@
 """Which columns a loader takes: as named, as tagged, or as feature columns say."""
 
-import pyarrow as pa
+import cProfile
+
+import polars as pl
 import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
-from loader.files import ColumnType, _types_of
+from loader.files import ColumnType, read_footers
 from workflow.dataset import DataFile, Manifest
 from workflow.schema import ColumnSchema, Schema, Tags
 
@@ -121,22 +123,15 @@ def test_feature_columns_and_names_together(folder):
         KerasSequenceLoader(folder, 10, ["rating"], [price], cat_names=["userId"])
 
 
-def test_the_names_of_a_file_are_listed_as_often_however_many_columns_are_wanted():
-    class Arrow:
-        """The schema of a file, which makes a new list whenever it is asked for its names."""
+def test_what_a_footer_costs_grows_with_its_columns_and_no_faster(tmp_path):
+    def calls_of(width):
+        names = [f"c{number}" for number in range(width)]
+        path = tmp_path / f"{width}.parquet"
+        pl.DataFrame({name: [1] for name in names}).write_parquet(path)
+        profile = cProfile.Profile()
+        source = profile.runcall(read_footers, [DataFile(path)], names)
+        assert source.types == dict.fromkeys(names, ColumnType("int64"))
+        return sum(entry.callcount for entry in profile.getstats())
 
-        types = (pa.int64(),) * 300
-        asked = 0
-
-        @property
-        def names(self):
-            self.asked += 1
-            return [f"c{number}" for number in range(300)]
-
-    asked = []
-    for columns in (["c1"], [f"c{number}" for number in range(300)]):
-        schema = Arrow()
-        types = _types_of("a.parquet", schema, columns)
-        assert types == dict.fromkeys(columns, ColumnType("int64"))
-        asked.append(schema.asked)
-    assert asked[0] == asked[1]
+    narrow, wide = calls_of(100), calls_of(400)
+    assert wide < 4.5 * narrow

@@ -114,6 +114,21 @@ def test_whole_floats_are_integers_on_a_cluster_too(client, folder, tmp_path):
     assert pl.read_parquet(files).equals(workflow.transform(folder).collect())
 
 
+def test_keys_in_folders_and_files_of_two_types_are_read_by_workers_too(client, tmp_path):
+    for number in range(4):
+        path = tmp_path / "raw" / f"shop={number % 2}" / f"{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        narrow = {"user": pl.Int32} if number % 2 else {}
+        pl.DataFrame({"user": [number, 7]}).cast(narrow).write_parquet(path)
+    workflow = Workflow(["user", "shop"] >> ops.Categorify())
+    workflow.fit(tmp_path / "raw", client=client)
+    workflow.transform_to_parquet(tmp_path / "raw", tmp_path / "made", client=client)
+    # Most frequent first, ties by value: user 7 comes four times, shops twice each; ids begin at 3.
+    made = pl.read_parquet(tmp_path / "made" / "*.parquet")
+    assert made["user"].to_list() == [4, 3, 6, 3, 5, 3, 7, 3]
+    assert made["shop"].to_list() == [3, 3, 3, 3, 4, 4, 4, 4]
+
+
 def test_filtered_rows_are_written_by_this_machine(client, folder, tmp_path):
     cheap = ["user", "price"] >> ops.Filter(lambda columns: columns["price"] < 100)
     workflow = Workflow(cheap).fit(folder)
