@@ -53,9 +53,10 @@ bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.loader_fit
 	$(BIN)/python -m benchmarks.training
 
-bench-scaling: env  ## Measure every operator and verb over sizes, and wide tables; what grows faster than its data fails
+bench-scaling: env  ## Measure every operator and verb over sizes, wide tables and many files; what grows faster than its data fails
 	$(BIN)/python -m benchmarks.scaling $(SCALING)
 	$(BIN)/python -m benchmarks.scaling_width
+	$(BIN)/python -m benchmarks.scaling_files
 
 bench-serving: env  ## Measure every runtime on the embedded server
 	$(BIN)/python -m benchmarks.serving
