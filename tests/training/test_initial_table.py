@@ -81,3 +81,13 @@ def test_a_table_of_more_rows_than_int32_counts_is_put_together(monkeypatch):
         keras.utils.set_random_seed(5)
         made.append(tables("uniform", {"a": (101, 4), "b": (7, 4)}))
     np.testing.assert_equal(*made)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_a_table_of_every_dtype_is_made(dtype):
+    layer = EmbeddingCollection({"a": (101, 4)}, dtype=dtype)
+    layer.build()
+    table = layer.embedding_tables["a"]
+    assert table.dtype == dtype
+    assert len(np.unique(table.numpy())) > 100

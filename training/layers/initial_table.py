@@ -17,7 +17,9 @@ _BY_VALUE = (
     keras.initializers.Ones,
 )
 _BLOCK = 2**20  # values, 4 MB of float32
-_MOST_ROWS = tf.int32.max  # which InplaceUpdate counts
+# InplaceUpdate counts rows in int32, and on a GPU takes no bfloat16 and no more values than int32.
+_MOST_ROWS = tf.int32.max
+_IN_PLACE = (tf.float32, tf.float64, tf.float16)
 
 
 def initial_table(
@@ -45,14 +47,16 @@ def initial_table(
     columns = tuple(cardinalities)
     shape = (sum(columns) + len(columns), width)
     parts = _parts(columns, width, initializer, dtype)
-    if shape[0] > _MOST_ROWS:
+    if shape[0] > _MOST_ROWS or tf.as_dtype(dtype) not in _IN_PLACE:
         return tf.concat([*parts], axis=0)
     table = tf.raw_ops.Empty(shape=shape, dtype=dtype)
-    start = 0
+    block, start = _rows_of_a_block(width), 0
     for part in parts:
-        rows = tf.range(start, start + len(part))
-        table = tf.raw_ops.InplaceUpdate(x=table, i=rows, v=part)
-        start += len(part)
+        for first in range(0, len(part), block):
+            values = part[first : first + block]
+            rows = tf.range(start, start + len(values))
+            table = tf.raw_ops.InplaceUpdate(x=table, i=rows, v=values)
+            start += len(values)
     return table
 
 
@@ -68,6 +72,10 @@ def _parts(
 
 def _sizes(rows: int, width: int, initializer: keras.initializers.Initializer) -> Iterator[int]:
     by_value = type(initializer) in _BY_VALUE and initializer.get_config().get("seed") is None
-    block = max(1, _BLOCK // width) if by_value else rows
+    block = _rows_of_a_block(width) if by_value else rows
     for start in range(0, rows, block):
         yield min(block, rows - start)
+
+
+def _rows_of_a_block(width: int) -> int:
+    return max(1, _BLOCK // width)
