@@ -52,7 +52,7 @@ def expect_room(network: Any, features: Features) -> None:
         column = _column_of(own, network.columns)
         if rows < counts.get(column, 0):
             raise ExportError(
-                too_small(column, counts[column], f"layer {layer!r} with {rows} rows")
+                too_small(column, counts[column], f"layer {layer!r} with {rows} rows.")
             )
 
 
@@ -62,10 +62,16 @@ def _column_of(own: str, columns: Mapping[str, str]) -> str:
 
 
 def too_small(column: str, count: int, received: str) -> str:
-    """The error text for a table that has no row for some of a column's ids."""
+    """The error text for a table that has no row for some of a column's ids.
+
+    Args:
+        column: of the ids.
+        count: how many ids there are.
+        received: a whole sentence.
+    """
     return (
         f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
-        f"Received: {received}. Take its input_dim from workflow.get_embedding_sizes, as "
+        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, as "
         f"{count} is given there for {column!r}, and train again."
     )
 

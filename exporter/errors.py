@@ -9,15 +9,28 @@ class ExportError(ValueError):
     """An export that cannot work; nothing was written, and the text says what to change."""
 
 
-def in_a_line(error: Exception) -> str:
-    r"""What another package's error says, shortened to a line.
+# Characters of another package's text, at most, before our own advice.
+_LONGEST = 300
 
-    Keras makes the reason bold, and lists below it what the layer was called with.
+
+def in_a_line(error: Exception) -> str:
+    r"""Shorten another package's error to a line of whole words, so that a sentence can follow.
+
+    Keras makes the reason bold, and lists below it the arguments of the layer's call.
+
+    Returns:
+        300 characters at most; a shortened text ends with "...", no text is "".
 
     Example:
-        >>> text = "When calling Dense.\n\n\x1b[1mNo rows.\x1b[0m\n\nArguments received by Dense"
+        >>> text = "When calling Dense.\n\n\x1b[1mNo rows\x1b[0m\n\nArguments received by Dense"
         >>> in_a_line(ValueError(text))
         'When calling Dense. No rows.'
+        >>> in_a_line(ValueError("const onnxruntime::Tensor& " * 20))[-30:]
+        ' const onnxruntime::Tensor&...'
     """
     reason = re.sub(r"\x1b\[\d+m", "", str(error)).partition("Arguments received by")[0]
-    return " ".join(reason.split())[:300]
+    text = " ".join(reason.split())
+    if len(text) > _LONGEST:
+        start = text[: _LONGEST - 2]
+        return (start.rpartition(" ")[0] or start[:-1]).rstrip(".,;:") + "..."
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -95,7 +95,7 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
             )
     except Exception as error:  # tf2onnx raises whatever it meets
         raise ExportError(
-            f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)}. {ADVICE}"
+            f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)} {ADVICE}"
         ) from error
     _expect_standard(model)
     return frozen, model

@@ -59,8 +59,8 @@ def _line(error: Exception) -> str:
     text = str(error).strip()
     if type(error).__module__.split(".")[0] in PACKAGES:
         return text
-    reason = in_a_line(error) or "no message"
-    return f"{type(error).__name__}: {reason} (`ensemble --verbose ...` shows where)"
+    reason = in_a_line(error) or "no message."
+    return f"{type(error).__name__}: {reason} `ensemble --verbose ...` shows where."
 
 
 def _escaped(text: str) -> str:
