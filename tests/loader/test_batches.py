@@ -171,3 +171,12 @@ def test_positional_arguments_are_nvtabulars(folder, users):
         str(folder), 10, ["rating"], None, ["userId"], ["price"], "parquet", False, None, 0.06
     )
     assert users(loader) == list(range(1000))
+
+
+def test_a_file_that_a_list_names_twice_comes_twice(make, folder, users):
+    file = folder / "2.parquet"
+    for paths in ([file, file], [str(file), file]):
+        loader = make(paths, shuffle=False)
+        assert users(loader) == [*range(750, 1000)] * 2
+    assert users(make([folder, file], shuffle=False)) == [*range(1000), *range(750, 1000)]
+    assert sorted(users(make([folder, file]))) == sorted([*range(1000), *range(750, 1000)])

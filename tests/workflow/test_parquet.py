@@ -259,3 +259,18 @@ def test_scans_that_follow_each_other_are_sliced_at_their_ends_alone(tmp_path, t
         assert plan.count("SLICE") == slices
     assert cut.collect().equals(table.scan().collect()[3:-2])
     assert table.scan().collect()["id"].equals(numbered(0, files * 10, table.schema["id"]))
+
+
+def test_a_file_that_a_list_names_twice_counts_twice(two, tmp_path):
+    pl.DataFrame({"price": [1.0, 3.0]}).write_parquet(tmp_path / "c.parquet")
+    pl.DataFrame({"price": [11.0]}).write_parquet(tmp_path / "d.parquet")
+    c, d = tmp_path / "c.parquet", tmp_path / "d.parquet"
+    workflow = Workflow(["price"] >> ops.Normalize()).fit([c, d, d])
+    # Mean 6.5 of 1, 3, 11, 11; the squares of the deviations add up to 83.
+    expected = [(value - 6.5) / (83 / 3) ** 0.5 for value in (1.0, 3.0)]
+    assert workflow.transform([c, str(c)]).collect()["price"].to_list() == pytest.approx(
+        expected * 2
+    )
+    assert (
+        Workflow(IDS).fit([two, two / "a.parquet"]).transform([two, two]).collect().height == 2000
+    )
