@@ -251,7 +251,7 @@ def test_nothing_but_the_plan_is_printed(folder):
 
 def test_an_error_in_the_users_code(folder):
     (folder / "broken.py").write_text("workflow = 1 / 0")
-    assert "ZeroDivisionError: division by zero (`ensemble --verbose" in failed(
+    assert "ZeroDivisionError: division by zero. `ensemble --verbose" in failed(
         "fit", "broken.py", "rows.parquet"
     )
     verbose = ensemble("--verbose", "fit", "broken.py", "rows.parquet")
@@ -261,7 +261,7 @@ def test_an_error_in_the_users_code(folder):
 def test_an_error_in_a_layer_of_the_users_is_told(folder):
     """Keras puts the reason three lines below."""
     (folder / "layer.py").write_text(LAYER)
-    assert "division by zero (`ensemble --verbose" in failed("fit", "layer.py", "rows.parquet")
+    assert "division by zero. `ensemble --verbose" in failed("fit", "layer.py", "rows.parquet")
 
 
 def test_wrong_usage_is_exit_code_2():
