@@ -15,7 +15,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests bench bench-scaling bench-serving bench-peers lock clean
+.PHONY: help env demo test lint types contracts tests test-long bench bench-scaling bench-serving bench-peers lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,7 +45,10 @@ contracts: env
 	$(BIN)/lint-imports --no-cache
 
 tests: env
-	$(BIN)/pytest -n 2 --dist loadgroup tests
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests
+
+test-long: env  ## The tests that take minutes: faults at every step, longer training
+	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
 
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow

@@ -10,6 +10,7 @@ import pytest
 CRITEO = Path(__file__).parents[2] / "examples" / "criteo.py"
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group(str(Path(__file__).parents[1] / "end_to_end"))  # one server at a time
 def test_clicks_are_learnt_across_an_interruption_and_served():
     result = subprocess.run(

@@ -62,6 +62,7 @@ def each_step(export, repository, fault, **options):
     shutil.rmtree(original)
 
 
+@pytest.mark.long
 def test_killed_at_any_step_it_is_the_old_or_the_new_ensemble(export, repository, request):
     """And the next export cleans up, even where a kill between two configs left what cannot load."""
     before = tree(repository) if repository.exists() else {}
@@ -91,6 +92,7 @@ def expect_next_export_to_settle(export, repository):
     assert strangers(repository) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("repository", ["version 1"], indirect=True)
 def test_killed_again_while_what_a_kill_left_is_put_back(export, repository, tmp_path):
     """At each step of the next export, after kills before and after the new version counts."""
@@ -108,6 +110,7 @@ def test_killed_again_while_what_a_kill_left_is_put_back(export, repository, tmp
             expect_next_export_to_settle(export, repository)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("repository", ["version 1"], indirect=True)
 def test_when_putting_back_fails_too_the_next_export_does_it(export, repository):
     for _, status, words in each_step(export, repository, faults.fail, times=2):
@@ -124,7 +127,7 @@ def expect_only_dot_folders_beside(repository):
 
 @pytest.mark.parametrize(
     ("repository", "reads"),
-    [("nothing", False), ("another version 1", True)],
+    [("nothing", False), pytest.param("another version 1", True, marks=pytest.mark.long)],
     indirect=["repository"],
 )
 def test_a_failure_at_any_step_leaves_the_repository_as_it_was(export, repository, reads):

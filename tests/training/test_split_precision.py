@@ -8,6 +8,7 @@ from training.split.cut import cut
 from training.split.precision import faster
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_sixteen_bits_learn_as_well_and_leave_the_model_as_it_is(batches, precision, built, losses):
     dataset = batches(10 * 64, 64)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from workflow import SchemaError, Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, ops
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.series import to_column
 
@@ -136,7 +136,7 @@ def test_output_dtype_that_cannot_be_is_refused(ratings):
         workflow.output_dtypes["user"] = "int32"
     with pytest.raises(WorkflowError, match="'genres' is string and cannot become int32"):
         workflow.output_dtypes["genres"] = "int32"
-    with pytest.raises(SchemaError, match="Received: 'int33'"):
+    with pytest.raises(WorkflowError, match="Received: 'int33'"):
         workflow.output_dtypes["userId"] = "int33"
     assert workflow.output_schema["userId"].dtype == "int64"
 
