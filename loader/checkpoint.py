@@ -187,7 +187,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
             ) from error
         for file in self._folder.iterdir():
             if _is_ours(file.name) and file.name not in kept:
-                file.unlink()
+                file.unlink(missing_ok=True)
 
     def _content(self, weights: Path) -> dict[str, Any]:
         done = self._is_epoch_done()

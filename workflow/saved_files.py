@@ -96,7 +96,8 @@ def _has_document(folder: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     written = path.name == WORKFLOW_FILE or _STATE.fullmatch(path.name)
-    return bool(written or path.name.endswith(PARTIAL)) and path.is_file()
+    # Not is_file: another save may have renamed the file since the folder was listed.
+    return bool(written or path.name.endswith(PARTIAL)) and not path.is_dir()
 
 
 def _expect_own(folder: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -108,6 +109,14 @@ def test_saves_at_once_leave_one_of_them(place):
         list(pool.map(lambda workflow: workflow.save(place / "saved"), workflows))
     assert held(place / "saved") in [list(range(count)) for count in range(1, 9)]
     assert names(place / "saved") == ["state", "workflow.json"]
+
+
+def test_a_file_that_another_save_renamed_meanwhile_is_no_foreign_one(place, monkeypatch):
+    real = Path.iterdir
+    renamed = place / "old" / "state.0123abcd.partial"
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([*real(folder), renamed]))
+    Workflow.load(place / "new").save(place / "old")
+    assert held(place / "old") == [7, 9]
 
 
 @pytest.fixture
