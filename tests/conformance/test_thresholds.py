@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -94,10 +95,52 @@ def test_vocabularies_of_integers(count: int, span: int):
     assert_answer(program_of(result, "int64"), column, expected)
 
 
-@pytest.mark.parametrize("count", [MANY_BOUNDARIES, MANY_BOUNDARIES + 1])
-def test_boundaries(count: int):
-    edges = np.linspace(-5, 5, count)
-    values = [*np.linspace(-6, 6, ROWS).tolist(), *edges.tolist(), float("inf"), float("-inf")]
-    result = source("a", Type("float64")).bucketize(Column(edges))
-    expected = [sum(edge <= value for edge in edges.tolist()) for value in values]
-    assert_answer(program_of(result, "float64"), Column(np.array(values)), expected)
+@pytest.mark.parametrize("count", [MANY_BOUNDARIES, MANY_BOUNDARIES + 1, 63, 64])
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint64"])
+def test_boundaries(count: int, dtype: str):
+    low, high = (-(2**50), 2**50) if dtype == "float64" else (np.iinfo(dtype).min, 2**63 - 3)
+    edges = [low + 1 + (high - low) * n // (count - 1) for n in range(count)]
+    values = [edge + step for edge in edges for step in (-1, 0, 1)]
+    values += [math.inf, -math.inf] if dtype == "float64" else [np.iinfo(dtype).max]
+    result = source("a", Type(dtype)).bucketize(Column(np.array(edges, dtype)))
+    expected = [sum(edge <= value for edge in edges) for value in values]
+    assert_answer(program_of(result, dtype), Column(np.array(values, dtype)), expected)
+
+
+def assert_members(result: Expression, values: np.ndarray, expected: list[bool | None]) -> None:
+    valid = np.array([answer is not None for answer in expected])
+    column = Column(values, np.append(np.ones(len(values) - 1, bool), False))
+    for interpreter in (REFERENCE, *OTHERS):
+        received = interpreter.answer(program_of(result, values.dtype.name), {"a": column})
+        assert received is not None
+        wanted = Column(np.array([bool(answer) for answer in expected]), valid)
+        assert_same(wanted, received["out"], what=interpreter.name)
+
+
+@pytest.mark.parametrize("count", [0, MANY_BOUNDARIES + 1, 3000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_membership_of_floats(count: int, dtype: str):
+    """Numbers are rounded to the column's dtype, as `==` rounds them; the last row is null."""
+    tenths = [n / 10 - 1 for n in range(count)]
+    wanted = [*tenths, -0.0, -math.inf, 1e300, 16777217.0, 3]
+    held = {np.dtype(dtype).type(number) for number in wanted if number != 1e300}
+    values = np.array([*tenths[:99], 0, -0.0, math.inf, -math.inf, 2**24, 0.34, 3, 3], dtype)
+    expected = [value in held or (dtype == "float64" and value == 1e300) for value in values]
+    assert_members(source("a", Type(dtype)).isin(wanted), values, [*expected[:-1], None])
+
+
+def test_membership_of_what_is_no_number():
+    values = np.array([4.0, -1.0, math.nan, 0.0, 4.0])
+    result = source("a", Type("float64")).sqrt().isin([2.0, *range(-50, 0)])
+    assert_members(result, values, [True, False, None, False, None])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool"])
+def test_membership_of_floats_among_whole_numbers(dtype: str):
+    values = np.array([0, 1, 1, 0] if dtype == "bool" else [0, 1, 5, 127, 2], dtype)
+    wanted = [1.0, 126.5, -math.inf, 1e300, 127]
+    assert_members(
+        source("a", Type(dtype)).isin(wanted),
+        values,
+        [*(float(value) in wanted for value in values[:-1]), None],
+    )

@@ -10,6 +10,11 @@ import pytest
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.expressions.column import Column
+from workflow.expressions.program import build
+from workflow.expressions.tree import source
+from workflow.expressions.types import Type
+from workflow.feature import Feature
+from workflow.schema import ColumnSchema, Schema
 
 INTEGERS = [np.array([3, -7, 100, 0], "int8"), np.array([0, 9, 2**32 - 1], "uint32")]
 INTEGERS.append(np.array([-(2**62), -2, 5, 3_037_000_500]))
@@ -114,6 +119,15 @@ def test_functions_of_numpy_that_choose():
         (pl.Series([2**63, 3, None], dtype=pl.UInt64), [2**63, -3], [True, False, None]),
         ([1, None], [], [False, None]),
         ([0.5, None], [], [False, None]),
+        (
+            [-0.0, 0.0, None, math.inf, 0.1],
+            [0.0, math.inf, 10**400],
+            [True, True, None, True, False],
+        ),
+        ([math.inf, -math.inf, 1.5, None], [-math.inf, 1], [False, True, False, None]),
+        (pl.Series([0.1, 0.5], dtype=pl.Float32), [0.1, 1e300], [True, False]),
+        ([True, None, False], [1.0, 0.5], [True, None, False]),
+        ([2**53 + 1, 7, -1, None], [2**53, 7, 0.5, -1.0], [False, True, True, None]),
         ([[1, 2], [], [None]], [2], [[False, True], [], [None]]),
     ],
 )
@@ -135,8 +149,25 @@ def test_a_filter_by_membership_is_saved(tmp_path):
     assert made["city"].to_list() == ["a", "c"]
 
 
-def test_many_floats_are_no_deep_expression():
-    wanted = np.arange(1200) / 8
+def test_a_whole_number_beyond_float64_is_refused():
+    with pytest.raises(WorkflowError, match=r"a float64 can hold\. Received: 1000"):
+        apply(lambda c: c > 10**400, [0.5])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint64"])
+def test_a_plan_does_not_grow_with_the_values_to_be_met(dtype):
+    column = source("x", Type(dtype))
+
+    def steps(count: int) -> int:
+        result = column.isin([*(np.arange(count) / 8), math.inf, 9999])
+        made = Feature.of("made", result).schema
+        return len(build([(made, result)], Schema([ColumnSchema("x", dtype)])).steps)
+
+    assert steps(3) == steps(3000)
+
+
+def test_many_floats_are_found():
+    wanted = np.arange(3000) / 8
     assert apply(lambda c: c.isin(wanted), [149.875, 149.9]).to_list() == [True, False]
 
 

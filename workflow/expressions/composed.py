@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from workflow.dtypes import DTYPES
 
 from .column import Column, Strings
 from .types import ExpressionError
@@ -79,12 +84,13 @@ def is_in(column: Expression, values: Iterable[Any]) -> Expression:
         raise ExpressionError(
             f"isin needs values of the column's kind, {column.type}. Received: {wanted!r:.200}."
         )
-    if "float" in (column.type.kind, *(type(value).__name__ for value in wanted)):
-        return _any([column == value for value in wanted], column)
-    keys = _keys(wanted, column.type.dtype)
-    if keys is None:
-        return _never(column)
-    return column.lookup(keys) >= 0
+    reals = [value for value in wanted if column.type.kind == "float" or type(value) is float]
+    others = [] if column.type.kind == "float" else [v for v in wanted if type(v) is not float]
+    found, keys = _any_number(column, reals), _keys(others, column.type.dtype)
+    if keys is not None:
+        found.append(column.lookup(keys) >= 0)
+    # False, and null of null, where no value can be met.
+    return reduce(operator.or_, found or [column < column])  # noqa: PLR0124
 
 
 def _values(values: Iterable[Any]) -> list[Any]:
@@ -100,17 +106,28 @@ def _values(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(plain))
 
 
-def _any(conditions: list[Expression], column: Expression) -> Expression:
-    """Whether one of some conditions holds, as a tree, so that many of them are not deep."""
-    while len(conditions) > 1:
-        pairs = zip(conditions[::2], conditions[1::2], strict=False)
-        rest = conditions[-1:] if len(conditions) % 2 else []
-        conditions = [*(a | b for a, b in pairs), *rest]
-    return conditions[0] if conditions else _never(column)
+def _any_number(column: Expression, wanted: list[float]) -> list[Expression]:
+    """Conditions of which one holds where a value equals one of some numbers, compared as floats.
 
-
-def _never(column: Expression) -> Expression:
-    return column < column  # noqa: PLR0124 - False, and null of null
+    The numbers up to a value and those from it on are together one more than all of them where it is
+    one of them, and NaN is counted in neither: two searches, however many numbers there are.
+    """
+    if not wanted:
+        return []
+    reals = column if column.type.kind == "float" else column.cast("float64")
+    dtype = DTYPES[reals.type.dtype].numpy
+    # A number beyond the dtype's largest equals none of its values.
+    held = [float(v) for v in wanted if abs(v) == math.inf or abs(v) <= float(np.finfo(dtype).max)]
+    numbers = np.unique(np.array(held, dtype))
+    found = [reals == value for value in numbers[np.isinf(numbers)]]
+    finite = numbers[np.isfinite(numbers)]
+    if len(finite):
+        up_to, onwards = (
+            side.bucketize(Column(edges))
+            for side, edges in ((reals, finite), (-reals, -finite[::-1]))
+        )
+        found.append(up_to + onwards > len(finite))
+    return found
 
 
 def _keys(wanted: list[Any], dtype: str) -> Column | None:

@@ -86,8 +86,17 @@ def constant(value: Any, like: Type | None = None) -> Expression:
         )
     dtype = _literal_dtype(value, like.dtype if like else None)
     if DTYPES[dtype].kind == "float":
-        value = float(value)
+        value = _as_float(value)
     return Expression("constant", (), {"value": value}, Type.of_constant(value, dtype))
+
+
+def _as_float(value: float | str) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ExpressionError(
+            f"Expected a number that a float64 can hold. Received: {value!r:.60}..."
+        ) from error
 
 
 def _literal_dtype(value: bool | float | str, like: str | None) -> str:

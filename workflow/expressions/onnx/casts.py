@@ -12,7 +12,7 @@ from workflow.expressions.types import Type
 
 from .graph import Graph, Tensor, carrier
 
-_SIGN_BIT = -(2**63)
+SIGN_BIT = -(2**63)
 _TAKES_FIRST = {"Min": "Less", "Max": "Greater"}
 
 
@@ -39,7 +39,7 @@ def wrap(graph: Graph, name: str, dtype: str) -> str:
 
 def flip(graph: Graph, name: str) -> str:
     """A uint64 as the int64 of the same rank, and back."""
-    return graph.add("Add", name, graph.constant(_SIGN_BIT, "int64"))
+    return graph.add("Add", name, graph.constant(SIGN_BIT, "int64"))
 
 
 def choose(graph: Graph, operator: str, a: str, b: str, dtype: str) -> str:

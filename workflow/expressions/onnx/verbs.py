@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column
+from workflow.expressions.column import Array, Column
 from workflow.expressions.numpy_verbs import bounds
 from workflow.expressions.program import Step
 from workflow.expressions.types import Type, promote, table_dtype
 
-from .casts import cast, choose, convert, flip, joint, wrap
+from .casts import SIGN_BIT, cast, choose, convert, flip, joint, wrap
 from .graph import Graph, Tensor, carrier
 from .integers import hash_value, whole_division
 from .lists import list_length, list_pad, list_slice
@@ -24,6 +25,8 @@ from .tables import gather, look_up
 
 Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
 _LARGEST = 2**63 - 1
+# From here on a binary search is faster than a comparison with each.
+MANY_BOUNDARIES = 32
 
 
 def _converted(
@@ -209,12 +212,31 @@ def _bucketize(
     boundaries: Column = step.parameters["boundaries"]
     dtype = promote("bucketize", [types[0], Type(table_dtype(boundaries).name)])
     value = convert(graph, operands[0].values, types[0].dtype, dtype)
-    edges = boundaries.array.astype(DTYPES[dtype].numpy).astype(carrier(dtype)).reshape(1, -1)
-    row = graph.table(edges)
+    edges = boundaries.array.astype(DTYPES[dtype].numpy).astype(carrier(dtype))
     if dtype == "uint64":
-        value, row = flip(graph, value), flip(graph, row)
-    reached = graph.cast(graph.add("GreaterOrEqual", value, row), "int64")
-    return joint(graph, operands, graph.add("ReduceSum", reached, graph.vector(1), keepdims=1))
+        value, edges = flip(graph, value), edges ^ SIGN_BIT
+    search = _by_halves if len(edges) > MANY_BOUNDARIES else _by_each
+    return joint(graph, operands, search(graph, value, edges))
+
+
+def _by_each(graph: Graph, value: str, edges: Array) -> str:
+    reached = graph.add("GreaterOrEqual", value, graph.table(edges.reshape(1, -1)))
+    return graph.add("ReduceSum", graph.cast(reached, "int64"), graph.vector(1), keepdims=1)
+
+
+def _by_halves(graph: Graph, value: str, edges: Array) -> str:
+    """A binary search, whose tensors have no more elements than the values or the boundaries."""
+    half = 1 << (len(edges).bit_length() - 1)
+    number = partial(graph.constant, dtype="int64")
+    # Filled up to halves that are alike with the last boundary, which is counted once.
+    table = graph.table(np.pad(edges, (0, 2 * half - 1 - len(edges)), "edge"))
+    count = graph.constant(0, "int64")
+    while half:
+        edge = graph.add("Gather", table, graph.add("Add", count, number(half - 1)))
+        reached = graph.cast(graph.add("GreaterOrEqual", value, edge), "int64")
+        count = graph.add("Add", count, graph.add("Mul", reached, number(half)))
+        half //= 2
+    return choose(graph, "Min", count, number(len(edges)), "int64")
 
 
 EMIT: Mapping[str, Emit] = {
