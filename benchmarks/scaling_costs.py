@@ -68,11 +68,11 @@ class Costs:
     ) -> float:
         """The cost of the rows beyond the start-up, which is that of the fewest rows.
 
-        A tenth of the start-up is within its own noise.
+        A quarter of the start-up, to which that of a table belongs, is within its own noise.
         """
         few = self.rows[0] if first is None else first
         made, base = (getattr(self._of[form, table, action, n], kind) for n in (rows, few))
-        return float(made - base) if made > 1.1 * base else 0.0
+        return float(made - base) if made > 1.25 * base else 0.0
 
     @property
     def usual(self) -> list[int]:
