@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.drawing import EnsembleDrawing
+from exporter.memory import InstanceMemory, instance_memory
 from exporter.model_spec import ModelSpec
 from exporter.options import LIMITS, ServingOptions
 from exporter.plan import Plan
@@ -63,6 +64,11 @@ class ExportReport:
         }
 
     @property
+    def memory(self) -> dict[str, InstanceMemory]:
+        """The estimated bytes of an instance of each model, by the model's name."""
+        return instance_memory(self.plan, self.paths)
+
+    @property
     def title(self) -> str:
         """What was exported, in a line."""
         published = self.plan.published
@@ -81,9 +87,10 @@ class ExportReport:
 
     @property
     def remarks(self) -> list[str]:
-        """What the options need of the server, in sentences."""
+        """What the models and the options need of the server, in sentences."""
         options = self.plan.pipeline.options
-        remarks = []
+        taken = (f"{amount} for {name}" for name, amount in self.memory.items())
+        remarks = [f"Memory of each instance, estimated: {', '.join(taken)}."]
         if options.response_cache:
             remarks.append(f"The server keeps answers only when started with {CACHE_FLAG}.")
         if options.limits:
