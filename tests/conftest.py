@@ -1,11 +1,13 @@
-"""Tests that share what takes long to make go to one worker, so that it is made once."""
+"""The tests of a file go to one worker, and those of a shared server: fixtures are made once."""
 
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.parent.name == "real_data":  # a network and a server in each file
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
-        elif "server" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
+        if item.get_closest_marker("xdist_group") or item.get_closest_marker("long"):
+            continue
+        folder, file = item.path.parts[-2:]
+        shared = "server" in getattr(item, "fixturenames", ()) and folder != "real_data"
+        item.add_marker(pytest.mark.xdist_group(folder if shared else f"{folder}/{file}"))

@@ -36,7 +36,7 @@ def expect_printed(name, printed, said):
 
 
 # The servers that it starts come one at a time with those of other tests.
-@pytest.mark.xdist_group(str(ROOT / "tests" / "end_to_end"))
+@pytest.mark.xdist_group("end_to_end")
 def test_the_guides_do_what_they_say(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in GUIDES:

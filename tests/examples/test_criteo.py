@@ -11,7 +11,7 @@ CRITEO = Path(__file__).parents[2] / "examples" / "criteo.py"
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group(str(Path(__file__).parents[1] / "end_to_end"))  # one server at a time
+@pytest.mark.xdist_group("end_to_end")  # one server at a time
 def test_clicks_are_learnt_across_an_interruption_and_served():
     result = subprocess.run(
         [sys.executable, CRITEO], capture_output=True, text=True, timeout=280, check=False
