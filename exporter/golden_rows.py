@@ -109,7 +109,8 @@ def _given(pipeline: Pipeline) -> list[Tensors]:
     try:
         source = Source.of(rows)
         with source.errors("The golden rows cannot be read"):
-            wanted = [column.name for column in columns if column.name in source.names]
+            have = frozenset(source.names)
+            wanted = [column.name for column in columns if column.name in have]
             # Without any known column there is an error to come that names all of them.
             table = source.select(wanted or None).sound().frame.head(MOST_GIVEN).collect()
         requests = _requests(columns, table)

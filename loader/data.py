@@ -106,7 +106,8 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
         LoaderError: a missing column, or a type that no tensor can hold.
     """
     path = "the data frame"
-    missing = [name for name in columns if name not in frame.columns]
+    have = frozenset(frame.columns)
+    missing = [name for name in columns if name not in have]
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {path}. "

@@ -134,7 +134,8 @@ def _compare_features(
 
 def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
     source = Source.of(rows)
-    if missing := [name for name in names if name not in source.names]:
+    have = frozenset(source.names)
+    if missing := [name for name in names if name not in have]:
         raise ClientError(
             "PARITY",
             f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}.",
@@ -152,8 +153,9 @@ def _slices(rows: int, size: int) -> Iterator[slice]:
 
 def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
     """The offline features. A label's column, which only training has, is null here."""
-    missing = [c for c in workflow.input_schema.columns if c.name not in frame.columns]
-    full = frame.with_columns(pl.lit(None).alias(column.name) for column in missing)
+    have = frozenset(frame.columns)
+    missing = [name for name in workflow.input_schema.names if name not in have]
+    full = frame.with_columns(pl.lit(None).alias(name) for name in missing)
     return workflow.transform(full).select(features).collect()
 
 

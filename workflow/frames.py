@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -186,7 +187,7 @@ def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
 
 
 def _expect_distinct(names: Sequence[Any]) -> None:
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise WorkflowError(
             f"Expected distinct names of columns. Received: {listed(map(repr, twice))} twice."

@@ -27,9 +27,14 @@ class Node(Selectable):
     """
 
     def __init__(self, *parents: Node) -> None:
-        self.parents = parents
+        self._parents = parents
         # The workflow that was fitted last with this node in it.
         self.fitted: FittedGraph | None = None
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        """The nodes whose columns this one takes."""
+        return self._parents
 
     @property
     def output_schema(self) -> Schema:
@@ -64,10 +69,10 @@ class Node(Selectable):
         return OperatorMeta.node_of(self, operator)
 
     def __add__(self, other: Any) -> Node:
-        return self if _is_nothing(other) else _sum(self, _as_addend(other))
+        return self if _is_nothing(other) else SumNode(self, _as_addend(other))
 
     def __radd__(self, other: Any) -> Node:
-        return self if _is_nothing(other) else _sum(_as_addend(other), self)
+        return self if _is_nothing(other) else SumNode(_as_addend(other), self)
 
     def __sub__(self, other: Any) -> Node:
         """The columns without some: names, or those of another node that are among them."""
@@ -157,6 +162,49 @@ class ConcatNode(Node):
         return "+"
 
 
+class SumNode(ConcatNode):
+    """The columns of two nodes side by side.
+
+    A sum of a thousand nodes is one node, and not a thousand of ever more columns: the parents are
+    the nodes that all sums within it are made of, each once. They are found when they are asked for,
+    since most sums are only a step to the next one.
+
+    Attributes:
+        addends: the two nodes; none once the parents are found.
+
+    Example:
+        >>> (as_node("userId") + "price" + "genre").parents
+        ([userId], [price], [genre])
+    """
+
+    def __init__(self, left: Node, right: Node) -> None:
+        super().__init__()
+        self.addends: tuple[Node, ...] = (left, right)
+
+    @property
+    def parents(self) -> tuple[Node, ...]:
+        """The nodes of the sum."""
+        if self.addends:
+            # In this order, so that another thread finds one of the two.
+            self._parents = self._flat()
+            self.addends = ()
+        return self._parents
+
+    def _flat(self) -> tuple[Node, ...]:
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, ConcatNode):
+                found[node] = None
+            elif node not in seen:
+                seen.add(node)
+                addends = node.addends if isinstance(node, SumNode) else ()
+                waiting += reversed(addends or node.parents)
+        return tuple(found)
+
+
 class SubsetNode(Node):
     """Some columns of a node: those chosen, or all others.
 
@@ -221,12 +269,6 @@ class Subgraph(Node):
     def label(self) -> str:
         """The name."""
         return f"Subgraph {self.name}"
-
-
-def _sum(*nodes: Node) -> ConcatNode:
-    """One node for a sum of a thousand, each of them once, and not a thousand of ever more columns."""
-    parts = (node.parents if isinstance(node, ConcatNode) else (node,) for node in nodes)
-    return ConcatNode(*dict.fromkeys(node for part in parts for node in part))
 
 
 def as_node(value: Any) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     inputs = tensors_of(pipeline.client_columns)
     names = [tensor.name for tensor in inputs]
-    lower = [name.lower() for name in names]
-    renamed = [n for n in names if not _NAME.fullmatch(n) or lower.count(n.lower()) > 1]
+    alike = Counter(name.lower() for name in names)
+    renamed = [n for n in names if not _NAME.fullmatch(n) or alike[n.lower()] > 1]
     if renamed:
         raise ExportError(
             "Expected names of letters, digits and _ that differ by more than upper and lower case, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 from python_calls import MOST_GROWTH, SIZES, growth
 
-from exporter import ServingOptions, ensemble, export_tensorflow_ensemble
+from exporter import ServingOptions, ensemble, export_tensorflow_ensemble, golden_rows
 from exporter.offline import OfflineAnswers
 from exporter.packing import pack_columns
 from training import models
@@ -46,6 +47,17 @@ def test_an_export_grows_as_the_columns_do(tmp_path):
         workflow, model = exported(columns)
         folder = tmp_path / f"{columns}-{len(list(tmp_path.iterdir()))}"
         return lambda: export_tensorflow_ensemble(model, workflow, "wide", folder, ["y"])
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
+def test_golden_rows_are_read_in_work_that_grows_as_their_columns():
+    def work_of(columns: int) -> Callable[[], Any]:
+        names = [f"c{n}" for n in range(columns)]
+        wire = tuple(WireColumn(name, "int64") for name in names)
+        options = ServingOptions(golden_rows=pl.DataFrame({name: [1] for name in names}))
+        pipeline: Any = SimpleNamespace(client_columns=wire, options=options)
+        return lambda: golden_rows._given(pipeline)
 
     assert growth(work_of) <= MOST_GROWTH
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import polars as pl
 import pytest
+from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
 from serving.parity import _call, _raw_rows, check_parity
@@ -51,6 +52,18 @@ def test_the_html_escapes_names():
 def test_a_missing_column_is_named(rows):
     with pytest.raises(ClientError, match="Received: rows without b"):
         _raw_rows(rows, ["a", "b"])
+
+
+@pytest.mark.parametrize("form", [dict, pl.DataFrame, pl.LazyFrame])
+def test_the_rows_of_wide_tables_are_read_in_work_that_grows_as_their_columns(form):
+    """`Source.names` asks Polars for the types of all columns."""
+
+    def work_of(columns):
+        names = [f"c{n}" for n in range(columns)]
+        rows = form({name: [1] for name in names})
+        return lambda: _raw_rows(rows, names)
+
+    assert growth(work_of) <= MOST_GROWTH
 
 
 def test_no_rows_prove_nothing():

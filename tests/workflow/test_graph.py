@@ -95,7 +95,7 @@ def test_a_graph_is_in_order_whatever_its_shape(ratings):
 def test_a_cycle_is_refused():
     node = ["userId"] >> ops.Categorify()
     grown = node + "movieId"
-    node.parents = (grown,)
+    node._parents = (grown,)
     with pytest.raises(WorkflowError, match="made of itself"):
         Workflow(grown)
 

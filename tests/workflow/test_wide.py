@@ -53,6 +53,32 @@ def test_a_sum_of_many_nodes_is_one_node():
     assert len(Workflow(node + node).nodes) == 2 * len(NAMES)
 
 
+def test_a_sum_of_sums_has_each_node_once_in_the_order_of_writing():
+    a, b, c = (["c0"] >> ops.FillMissing(), as_node("c1"), ["c2"] >> ops.FillMissing())
+    left = a + b
+    total = left + (b + ConcatNode(c, a))
+    for _ in range(60):
+        total = total + total  # two to the sixtieth paths
+    assert total.parents == (a, b, c)
+    assert left.parents == (a, b)
+    assert (c + total + left).parents == (c, a, b)
+
+
+def test_a_sum_written_in_a_loop_grows_as_its_nodes_do():
+    def work_of(count: int) -> Callable[[], Any]:
+        nodes = [as_node(f"c{n}") for n in range(count)]
+
+        def work() -> None:
+            total = nodes[0]
+            for node in nodes[1:]:
+                total = total + node
+            assert total.parents == tuple(nodes)
+
+        return work
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
 def test_a_sum_that_is_part_of_others_stays_as_it_is(rows):
     first = as_node("c0") + "c1"
     second = first + "c2"

@@ -130,7 +130,7 @@ class ModelBackend:
         return answered
 
     def _response(self, request: Any, answered: Tensors) -> Any:
-        wanted = request.requested_output_names()
+        wanted = frozenset(request.requested_output_names())
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, made) for name, made in answered.items() if name in wanted]
         )

@@ -7,6 +7,7 @@ bits), float32, float64 and string. It takes its own dtype at the graph's inputs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -181,7 +182,7 @@ class Graph:
             SchemaError: two inputs or outputs of one name.
         """
         names = [info.name for info in (*self.inputs, *self.outputs)]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise SchemaError(f"Expected distinct tensor names. Received twice: {twice}.")
         wanted, nodes = {info.name for info in self.outputs}, []
