@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from loader.errors import LoaderError
-from workflow.dataset import DataFile, published
+from workflow.dataset import DataFile, schema_beside
 from workflow.dtypes import DTYPES, SchemaError
 from workflow.errors import WorkflowError
 from workflow.expressions.series import column_schema, polars_dtype
@@ -122,10 +122,9 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
         LoaderError: when `_schema.json` is there and cannot be understood.
     """
     try:
-        manifest = published(files[0].path.parent)
+        return schema_beside(files)
     except WorkflowError as error:
         raise LoaderError(str(error)) from error
-    return None if manifest is None else manifest.schema
 
 
 def read_footers(

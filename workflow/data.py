@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from .dataset import DataFile, data_files, published
+from .dataset import DataFile, data_files, schema_beside
 from .engine import is_gpu
 from .errors import WorkflowError
 from .frames import read_frame
@@ -29,7 +29,7 @@ class Source:
         conflicts: the columns that cannot be read, by name, each with an error's text.
         files: the files; None of a frame.
         is_query: whether the frame is a query of the user's own, which each read runs anew.
-        schema: what the `_schema.json` in the folder says of the columns, if there is one.
+        schema: what the `_schema.json` beside the first file says of the columns, if there is one.
     """
 
     frame: pl.LazyFrame
@@ -58,9 +58,9 @@ class Source:
         if paths is None:
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
-        found = [_read(file) for file in parquet_files(paths)]
-        files = ParquetTable(found, one_scan=not is_gpu(engine))
-        return cls(files.scan(), files.conflicts, files, schema=_schema_beside(data))
+        named = parquet_files(paths)
+        files = ParquetTable([_read(file) for file in named], one_scan=not is_gpu(engine))
+        return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @property
     def names(self) -> list[str]:
@@ -169,12 +169,6 @@ def paths_of(data: Any) -> list[Any] | None:
     if not paths:
         raise WorkflowError("Expected one path of parquet or more. Received: [].")
     return paths
-
-
-def _schema_beside(data: Any) -> Schema | None:
-    """The schema that `transform_to_parquet` wrote into a folder of parquet, if there is one."""
-    manifest = published(Path(data)) if isinstance(data, str | os.PathLike) else None
-    return None if manifest is None else manifest.schema
 
 
 def parquet_files(paths: Any) -> list[DataFile]:

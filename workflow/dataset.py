@@ -108,6 +108,16 @@ def published(folder: Path) -> Manifest | None:
     return None
 
 
+def schema_beside(files: Sequence[DataFile]) -> Schema | None:
+    """The schema that a run wrote beside the first of some files, if there is one.
+
+    Raises:
+        WorkflowError: as `published` does.
+    """
+    manifest = published(files[0].path.parent)
+    return None if manifest is None else manifest.schema
+
+
 def read_manifest(path: Path, folder: Path) -> Manifest:
     """Read a manifest of files in a folder.
 

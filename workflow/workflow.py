@@ -75,9 +75,10 @@ class Workflow(FittedGraph, Drawn):
                 columns, an Arrow table or reader, or any object with `__arrow_c_stream__`, as a
                 query of DuckDB. Files are listed once, so that all operators learn from the same
                 rows. They may have a column as different types, if one of these or a wider one
-                holds the values of all without loss, as int64 those of int32.
-            schema: tags and properties of the data's columns. Default: `_schema.json` in the
-                folder of parquet, as `transform_to_parquet` writes it.
+                holds the values of all without loss, as int64 those of int32. A lazy frame is
+                evaluated once, into a temporary file (`TMPDIR`) where operators learn from it.
+            schema: tags and properties of the data's columns. Default: `_schema.json` beside the
+                first file of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
                 "auto", which is the CPU.
             client: a `dask.distributed.Client`: its workers learn from groups of files, which
@@ -92,7 +93,10 @@ class Workflow(FittedGraph, Drawn):
                 is no row, or an output has outgrown the dtype that was assigned to it; the
                 workflow then is what it was before.
         """
-        self._fit(Source.of(data, engine), schema, engine, client)
+        source = Source.of(data, engine)
+        if any(operator.learns for operator in self.operators):
+            source = self._evaluated(source, schema, engine)
+        self._fit(source, schema, engine, client)
         return self
 
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
@@ -231,13 +235,12 @@ class Workflow(FittedGraph, Drawn):
         Raises:
             WorkflowError: as in `fit` and in `transform`.
         """
-        source = self._training_source(data, schema, engine)
+        source = self._evaluated(Source.of(data, engine), schema, engine)
         self._fit(source, schema, engine, client)
         return transform_out_of_fold(self, source, engine)
 
-    def _training_source(self, data: Any, schema: Schema | None, engine: str) -> Source:
+    def _evaluated(self, source: Source, schema: Schema | None, engine: str) -> Source:
         """The data, of which no second evaluation gives other rows."""
-        source = Source.of(data, engine)
         if not source.is_query:
             return source
         source = source.select(read_schema(self.nodes, source, schema).names)
@@ -317,7 +320,7 @@ class Workflow(FittedGraph, Drawn):
         """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = self._training_source(data, schema, engine)
+        source = self._evaluated(Source.of(data, engine), schema, engine)
         self._fit(source, schema, engine, client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
             return write_outputs(self, sink, source, engine, client)

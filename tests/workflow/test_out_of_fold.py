@@ -143,6 +143,33 @@ def test_a_lazy_frame_is_evaluated_once(graph, to_files, noise, tmp_path, monkey
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_fit_evaluates_a_lazy_frame_once(graph, noise):
+    evaluations = []
+
+    def counted(rows: pl.DataFrame) -> pl.DataFrame:
+        evaluations.append(rows.height)
+        return rows
+
+    graph().fit(noise.lazy().map_batches(counted, schema=noise.schema))
+    assert evaluations == [ROWS]
+
+
+def test_floats_that_must_be_integers_are_of_the_same_evaluation(noise):
+    """The ids are found to be floats when their operator has met them, and are read again."""
+    evaluations = []
+
+    def counted(rows: pl.DataFrame) -> pl.DataFrame:
+        evaluations.append(rows.height)
+        return rows
+
+    floats = noise.with_columns(pl.col("user").cast(pl.Float64))
+    frame = floats.lazy().map_batches(counted, schema=floats.schema)
+    workflow = encoding().fit(frame)
+    assert workflow.input_schema["user"].dtype == "int64"
+    assert evaluations == [ROWS]
+
+
 def test_rows_are_kept_until_the_last_frame_that_reads_them(noise):
     def open_files() -> int:
         links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import ColumnSelector, Workflow, WorkflowError, ops
 from workflow.data import as_lazy_frame
 
 
@@ -35,6 +35,28 @@ def test_every_arrow_stream_is_read(ratings, tmp_path):
     ]
     for kind in kinds:
         assert as_lazy_frame(kind).collect().sort(pl.all()).equals(ratings.sort(pl.all()))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda folder: folder,
+        lambda folder: str(folder / "*.parquet"),
+        lambda folder: folder / "part-00001.parquet",
+        lambda folder: sorted(folder.glob("*.parquet")),
+        lambda folder: folder.glob("part-*.parquet"),
+        lambda folder: [folder],
+        lambda folder: str(folder.parent / "*"),
+    ],
+)
+def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings, tmp_path):
+    marked = ["rating"] >> ops.AddTags(["mine"])
+    ids = ["userId"] >> ops.Categorify()
+    written = Workflow(marked + ids).fit(ratings)
+    written.transform_to_parquet(ratings, tmp_path / "made", rows_per_file=2)
+    again = Workflow(ColumnSelector(tags=["mine"]) + "userId").fit(named(tmp_path / "made"))
+    assert again.output_schema.names == ["rating", "userId"]
+    assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
 
 
 def test_rows_as_dicts_are_refused_with_the_remedy():
