@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
 SCRIPT = """
 import faulthandler, json, os, sys
+import loader.process as loader_process
 from loader import KerasSequenceLoader, LoaderError
 
 def make():
@@ -30,13 +30,48 @@ def in_a_fork(action):
     return json.loads(os.read(read, 100_000) or "null"), status
 
 """
+ACTIONS = """
+read = in_a_fork(lambda: len(list(make())))
+loader = make()
+mapped = loader.map(lambda x, y: (x, y))
+idle = [
+    in_a_fork(lambda: next(iter(loader)) and "read"),
+    in_a_fork(lambda: loader.peek() and "read"),
+    in_a_fork(lambda: next(iter(mapped)) and "read"),
+    in_a_fork(lambda: [len(loader), loader.get_state()["batch"]]),
+]
+batches = iter(loader)
+next(batches)
+open_iterator = [
+    in_a_fork(lambda: len(list(batches))),
+    in_a_fork(lambda: next(iter(loader)) and "read"),
+    in_a_fork(lambda: loader.close()),
+]
+rest = len(list(batches)), 0
+# Here Polars hangs, however long it is waited for.
+loader_process._PATIENCE = 1.0
+refused = in_a_fork(lambda: len(list(make())))
+print(json.dumps([read, *idle, *open_iterator, rest, refused]))
+"""
 ADVICE = "Start processes with multiprocessing.get_context('spawn'), and make the loader in"
 
 
-def answers(folder, actions):
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("data")
+    table = pa.table({"u": list(range(1000)), "y": [0.5] * 1000})
+    pq.write_table(table, folder / "0.parquet", row_group_size=200)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(data):
     """What actions give in forks, in their order; a child that does not end fails the test."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT + textwrap.dedent(actions), str(folder)],
+        [sys.executable, "-c", SCRIPT + ACTIONS, str(data)],
         check=True,
         capture_output=True,
         text=True,
@@ -47,37 +82,8 @@ def answers(folder, actions):
     return [answer for answer, _ in made]
 
 
-@pytest.fixture
-def data(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({"u": list(range(1000)), "y": [0.5] * 1000})
-    pq.write_table(table, tmp_path / "0.parquet", row_group_size=200)
-    return tmp_path
-
-
-def test_a_loader_of_the_parent_is_refused(data):
-    actions = """
-    loader = make()
-    mapped = loader.map(lambda x, y: (x, y))
-    idle = [
-        in_a_fork(lambda: next(iter(loader)) and "read"),
-        in_a_fork(lambda: loader.peek() and "read"),
-        in_a_fork(lambda: next(iter(mapped)) and "read"),
-        in_a_fork(lambda: [len(loader), loader.get_state()["batch"]]),
-    ]
-    batches = iter(loader)
-    next(batches)
-    open_iterator = [
-        in_a_fork(lambda: len(list(batches))),
-        in_a_fork(lambda: next(iter(loader)) and "read"),
-        in_a_fork(lambda: loader.close()),
-    ]
-    rest = len(list(batches))
-    print(json.dumps([*idle, *open_iterator, (rest, 0)]))
-    """
-    iterated, peeked, mapped, asked, went_on, again, closed, rest = answers(data, actions)
+def test_a_loader_of_the_parent_is_refused(answers):
+    iterated, peeked, mapped, asked, went_on, again, closed, rest = answers[1:-1]
     for answer in (iterated, peeked, went_on, again):
         assert answer.startswith("LoaderError: Expected a loader of this process, "), answer
         assert ADVICE in answer
@@ -89,22 +95,17 @@ def test_a_loader_of_the_parent_is_refused(data):
     assert rest == 15
 
 
-def test_a_loader_of_the_child_reads_where_the_parent_has_not(data):
-    (read,) = answers(data, "print(json.dumps([in_a_fork(lambda: len(list(make())))]))")
-    assert read == 16
+def test_a_loader_of_the_child_reads_where_the_parent_has_not(answers):
+    assert answers[0] == 16
 
 
-def test_a_loader_of_the_child_is_refused_where_polars_hangs(data):
-    actions = """
-    list(make())
-    print(json.dumps([in_a_fork(lambda: len(list(make())))]))
-    """
-    (refused,) = answers(data, actions)
+def test_a_loader_of_the_child_is_refused_where_polars_hangs(answers):
+    refused = answers[-1]
     assert refused.startswith("LoaderError: Expected a process in which Polars works. Received:")
     assert ADVICE in refused
 
 
-def test_a_spawned_process_reads(data):
+def test_a_spawned_process_reads(data, tmp_path):
     script = f"""
 import multiprocessing
 import sys
@@ -119,7 +120,7 @@ if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.apply(count, ({str(data)!r},)))
 """
-    file = data / "spawning.py"
+    file = tmp_path / "spawning.py"
     file.write_text(script)
     done = subprocess.run(
         [sys.executable, str(file)], check=True, capture_output=True, text=True, timeout=280
