@@ -226,6 +226,23 @@ def test_values_of_groups_are_times(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_the_least_and_the_largest_time_of_a_group_are_times(name, tmp_path):
+    frame = pl.DataFrame({"n": [7, 7], "key": [1, 1], "at": KINDS[name]})
+    joined = ["n", "key"] >> ops.JoinGroupby(["at"], stats=["min", "max", "count"])
+    hours = (
+        ["key"] >> ops.JoinGroupby(["at"], stats=["min"], name_sep="-") >> ops.DatePart(["year"])
+    )
+    workflow = Workflow(joined + hours).fit(frame)
+    workflow.save(tmp_path / "all")
+    workflow.remove_inputs(["n"]).save(tmp_path / "less")
+    for made in (workflow, *(Workflow.load(tmp_path / part) for part in ("all", "less"))):
+        schema = made.output_schema
+        assert [str(schema[f"key_at_{stat}"]) for stat in ("min", "max")] == [f"{name}?"] * 2
+        assert str(schema["key_count"]) == "int32"
+        assert made.transform(frame).collect()["key-at-min_year"].to_list() == [2024, 2024]
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_statistics_of_times_are_told_as_times(name):
     facts = ops.DataStats.read(Workflow(["at"] >> ops.DataStats()).fit({"at": KINDS[name]}))["at"]
     assert facts.dtype == name

@@ -23,6 +23,8 @@ from workflow.expressions.types import Type
 from workflow.feature import Feature, Features, Groups, State
 from workflow.schema import ColumnSchema, Schema
 
+from ._times import TIME
+
 # Positions of a value: a null is a value of its own, one that was not there to learn from is not.
 NULL, UNSEEN, FIRST = 0, 1, 2
 
@@ -207,8 +209,13 @@ def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: 
     left = set(names)
     kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
     places = {f"{prefix}{old}": f"{prefix}{new}" for new, old in enumerate(kept)}
-    parts = ((*name.partition("."), column) for name, column in state.items())
-    return {f"{places[n]}.{table}": column for n, _, table, column in parts if n in places}
+    remaining: dict[str, Column] = {}
+    for name, column in state.items():
+        table = name.removeprefix(TIME)
+        number, _, rest = table.partition(".")
+        if number in places:
+            remaining[f"{TIME if table != name else ''}{places[number]}.{rest}"] = column
+    return remaining
 
 
 def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequence[str]) -> None:
@@ -219,8 +226,9 @@ def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequ
     """
     wanted = {n for prefix, group in groups.items() for n in key_state_names(prefix, group)}
     wanted |= {f"{prefix}.{table}" for prefix in groups for table in tables}
+    times = {f"{TIME}{prefix}.{table}" for prefix in groups for table in tables}
     require(
-        state.keys() == wanted,
+        wanted <= state.keys() <= wanted | times,
         f"Expected state for {', '.join(sorted(wanted))}. Received: {', '.join(state) or 'none'}.",
     )
     for prefix, group in groups.items():

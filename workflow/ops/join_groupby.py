@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from workflow.selection import one_or_several
 from workflow.tags import computed_of
 
 from . import _group_table as tables
+from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
 GROUP = "group"
@@ -36,7 +38,7 @@ class JoinGroupby(Operator):
     Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
     infinities of these do not count. `count` is the number of rows, int32; `sum`, `mean`, `std`
     and `var` (ddof 1, null for fewer than two values) are float32, computed in float64; `min` and
-    `max`, which are all that there is of dates and times, keep the column's dtype.
+    `max`, which are all that there is of dates and times, keep the column's dtype and are such times.
 
     Args:
         cont_cols: the columns to describe: names, or a node of the graph.
@@ -84,11 +86,13 @@ class JoinGroupby(Operator):
             "price": [None] * 3,
             "clicks": [None] * 3,
         }
+        noons = {"user": [7, 9, 7], "at": [datetime(y, 2, 9, 12, tzinfo=UTC) for y in (1999, 2, 1)]}
         pair = [["user", "city"], "city"]
         return [
             Example(cls(), rows, unseen, left=["user", "city"]),
             Example(cls(["price", "clicks"], stats=STATS), rows, unseen, left=["user"]),
             Example(cls("clicks", stats=["max", "mean"], name_sep="-"), rows, unseen, left=pair),
+            Example(cls("at", stats=["min", "max"]), noons, left=["user"]),
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
@@ -142,6 +146,9 @@ class JoinGroupby(Operator):
             state |= keys
             for key, (stat, number) in self._tables().items():
                 state[f"{prefix}.{key}"] = to_column(_statistic(table, stat, number))
+                if stat in ("min", "max"):
+                    time = columns[self.dependency_names()[number]].time
+                    state |= time_state({f"{prefix}.{key}": time})
         return state
 
     def _tables(self) -> dict[str, tuple[str, int]]:
@@ -178,6 +185,7 @@ class JoinGroupby(Operator):
                     value.fill_null(0) if stat == "count" else value,
                     like,
                     tags=(Tags.CONTINUOUS,),
+                    time=time_of(f"{prefix}.{key}", state),
                 )
         return made
 
