@@ -89,7 +89,7 @@ class EnsembleClient:
         pandas NaN, NA and None are null, in Polars null, in lists None. Dates and times become
         microseconds since 1970-01-01 where the model takes those. Columns that the model does
         not take are left out. A table with more rows than the model takes at once is sent in
-        parts, one after another.
+        parts, one after another, and so is one whose padded lists would mostly be filler.
 
         Args:
             data: a Polars frame, a pandas frame, or a dict of arrays (N,), (N, 1), of lists, or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,13 +14,20 @@ from serving.errors import ClientError, DtypeError
 from serving.inputs.plain import plain_tensors
 from serving.inputs.table import expect_table, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
+from triton_models.backends.limits import widens
 from workflow.dtypes import SchemaError
 from workflow.expressions.column import Array, Column
 from workflow.wire import WireColumn, encode
 
+# Elements that filling up may add to a request in any case; 8 MB of int64.
+_SPARE = 1 << 20
+
 
 def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     """The tensors of as many requests as the table needs; none where it has no rows.
+
+    A request has not more rows than the model takes, and no list so much longer than the others
+    that padding them to its length would take most of the memory.
 
     Args:
         contract: what the model takes, and how many rows at once.
@@ -31,17 +38,16 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     """
     plain, columns = _read(contract, data)
     counts = {len(tensor) for tensor in plain.values()} | {c.rows for c in columns.values()}
-    rows = max(counts, default=0)
-    step = contract.max_rows or rows
-    if rows <= step:
-        return [_encode(contract, plain, columns)] if rows else []
+    parts = list(_parts(contract, columns, max(counts, default=0)))
+    if len(parts) == 1:
+        return [_encode(contract, plain, columns)]
     return [
         _encode(
             contract,
-            {name: tensor[start : start + step] for name, tensor in plain.items()},
-            {name: _rows(column, start, start + step) for name, column in columns.items()},
+            {name: tensor[start:end] for name, tensor in plain.items()},
+            {name: _rows(column, start, end) for name, column in columns.items()},
         )
-        for start in range(0, rows, step)
+        for start, end in parts
     ]
 
 
@@ -86,6 +92,36 @@ def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Co
         if len(rows | {column.rows for column in columns.values()}) <= 1:
             return plain, columns
     return {}, to_columns(contract.inputs, data)
+
+
+def _parts(
+    contract: Contract, columns: Mapping[str, Column], rows: int
+) -> Iterator[tuple[int, int]]:
+    """The rows of each request: as many as the model takes, but for those of too uneven lists."""
+    step = contract.max_rows or max(rows, 1)
+    padded = [columns[c.name] for c in contract.inputs if c.layout == "padded" and not c.width]
+    lengths = [column.lengths for column in padded if column.lengths is not None]
+    for start in range(0, rows, step):
+        end = min(start + step, rows)
+        yield from _even_parts([own[start:end] for own in lengths], start, end)
+
+
+def _even_parts(lengths: Sequence[Array], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Rows cut apart where padded lists would mostly be filler: one long list widens all rows."""
+    totals = [int(own.sum()) for own in lengths]
+    if _widens(end - start, [int(own.max()) for own in lengths], sum(totals)):
+        longest, elements = [0] * len(lengths), 0
+        for row, own in enumerate(zip(*(own.tolist() for own in lengths), strict=True), start):
+            wider, more = [*map(max, longest, own)], elements + sum(own)
+            if _widens(row + 1 - start, wider, more):
+                yield start, row
+                start, wider, more = row, [*own], sum(own)
+            longest, elements = wider, more
+    yield start, end
+
+
+def _widens(rows: int, longest: Sequence[int], elements: int) -> bool:
+    return rows > 1 and widens(rows, sum(longest), elements, _SPARE)
 
 
 def _encode(

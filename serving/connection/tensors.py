@@ -21,6 +21,8 @@ _datatype = cache(np_to_triton_dtype)
 _numpy_dtype = cache(triton_to_np_dtype)
 # What stands before the bytes of each string.
 _LENGTH = Struct("<I")
+# So many are made bytes of at once: on the way each takes a hundred bytes and more.
+_STRINGS = 1 << 12
 _FORMATS = {"bool": "?", "float32": "f", "float64": "d"} | {
     f"{sign}int{8 * size}": code.upper() if sign else code
     for size, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
@@ -146,10 +148,13 @@ def to_bytes(tensor: Array) -> bytes:
     """The bytes of a tensor; of strings each with its length before it."""
     if tensor.dtype.kind not in "OSU":
         return tensor.tobytes()
-    texts = [
-        value if type(value) is bytes else str(value).encode()
-        for value in tensor.reshape(-1).tolist()
-    ]
+    values = tensor.reshape(-1)
+    starts = range(0, len(values), _STRINGS)
+    return b"".join([_string_bytes(values[start : start + _STRINGS]) for start in starts])
+
+
+def _string_bytes(values: Array) -> bytes:
+    texts = [value if type(value) is bytes else str(value).encode() for value in values.tolist()]
     lengths = map(_LENGTH.pack, map(len, texts))
     return b"".join(chain.from_iterable(zip(lengths, texts, strict=True)))
 

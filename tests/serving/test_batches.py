@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from serving import ClientError, EnsembleClient, write_perf_analyzer_input
 from serving.contract import Contract
-from serving.exchange import to_requests, to_table
+from serving.exchange import _SPARE, to_requests, to_table
 from serving.perf_analyzer import _content
 from workflow.wire import WireColumn, dump_columns
 
@@ -106,6 +106,48 @@ def test_parts_join_to_the_whole(size, layout):
     expected = to_table(whole, rows, to_requests(whole, rows))
     assert expected["name"].null_count() == 1
     assert_frame_equal(to_table(parts, rows, requests), expected)
+
+
+def uneven(lengths):
+    ends = np.cumsum(lengths).tolist()
+    spans = list(zip([0, *ends], ends, strict=False))
+    return {
+        "recent": pl.Series([list(range(*span)) for span in spans], dtype=pl.List(pl.Int64)),
+        "name": [[str(n) for n in range(*span)] for span in spans],
+        "id": list(range(len(lengths))),
+    }
+
+
+UNEVEN = {
+    "the first": [100_000] + [5] * 63,
+    "the last": [5] * 63 + [100_000],
+    "two": [5] * 20 + [100_000] + [0] * 20 + [90_000] + [5] * 22,
+    "in a large table": [3] * 9_000 + [200_000] + [3] * 999,
+}
+
+
+@pytest.mark.parametrize("lengths", UNEVEN.values(), ids=UNEVEN)
+@pytest.mark.parametrize("row_limit", [0, 50])
+def test_one_long_list_does_not_widen_all_rows(lengths, row_limit):
+    """64 rows with a list of 100,000 would be 6.4 million values where there are 0.1 million."""
+    columns = (WireColumn("id", "int64"), COLUMNS[3], WireColumn("name", "string", "padded"))
+    contract = Contract(columns, columns, (), "", {}, row_limit=row_limit)
+    rows = uneven(lengths)
+    requests = to_requests(contract, rows)
+    assert len(requests) <= len(lengths) / (row_limit or len(lengths)) + 5
+    for request in requests:
+        elements = sum(int(request[name + "__nnzs"].sum()) for name in ("recent", "name"))
+        assert len(request["id"]) == 1 or request["recent"].size <= 4 * elements + 2 * _SPARE
+    found = [to_table(contract, pl.DataFrame(), [request]) for request in requests]
+    assert_frame_equal(pl.concat(found), pl.DataFrame(rows).select("id", "recent", "name"))
+
+
+def test_lists_of_about_one_length_travel_together():
+    columns = (COLUMNS[3], WireColumn("kept", "int64", "padded", width=4))
+    rows = {"recent": [[1] * (n % 200) for n in range(4_096)], "kept": [[1]] * 4_095 + [[1] * 9**6]}
+    (request,) = to_requests(Contract(columns, columns, (), "", {}), rows)
+    assert request["recent"].shape == (4_096, 256)
+    assert request["kept"].shape == (4_096, 4)
 
 
 def test_the_smaller_limit_counts():

@@ -1,5 +1,7 @@
 """Requests and answers are bytes, as Triton's own client would send and read them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from tritonclient import grpc as tritonclient
@@ -9,7 +11,7 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 from serving import ClientError
 from serving.connection import http_messages
 from serving.connection.messages import infer_request, infer_response
-from serving.connection.tensors import Encoded, Place, encode_tensors
+from serving.connection.tensors import Encoded, Place, encode_tensors, to_bytes
 
 SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.
 
@@ -105,3 +107,15 @@ def test_an_answer_that_is_none(message):
     with pytest.raises(ClientError, match="Expected the answer of an inference") as error:
         infer_response(message)
     assert error.value.code == "INTERNAL"
+
+
+def test_many_strings_become_bytes_in_memory_that_these_take():
+    """Each string is a Python object, and so was its length: 0.9 GB for four million empty ones."""
+    tensor = np.full((8, 1 << 17), b"", object)
+    tensor[3, :5] = [b"", b"a", "ä", b"\xff", b"long" * 1_000]
+    tracemalloc.start()
+    made = to_bytes(tensor)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert made == b"".join(serialize_byte_tensor(tensor).ravel())
+    assert peak <= 4 * len(made)

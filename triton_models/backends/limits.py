@@ -78,13 +78,19 @@ def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -
             raise LimitError(f"{column} has a list of more than {longest}")
 
 
-def widens(rows: int, width: int, elements: int) -> bool:
+def widens(rows: int, width: int, elements: int, spare: int = _SPARE) -> bool:
     """Whether so many elements would mostly be filled up, were they laid out as rows of a width.
 
     A single row that is far wider than the others of a joint call could take all memory.
+
+    Args:
+        rows: how many rows.
+        width: their width, or the widths of several columns added up.
+        elements: how many elements there are.
+        spare: the elements that filling up may add in any case.
 
     Example:
         >>> widens(rows=10_000, width=1_000_000, elements=1_050_000)
         True
     """
-    return rows * width > 4 * elements + _SPARE
+    return rows * width > 4 * elements + spare
