@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,31 @@ _COARSE = ("M8[s", "M8[m", "M8[h")
 
 # What no column can be, and what to do about it.
 _REFUSED = (
-    *("period[", "interval[", "Sparse[", "complex", "timedelta64"),
+    *("period[", "interval[", "Sparse[", "complex", "timedelta64", "float128", "void", "no rows"),
     *("datetime64[Y", "datetime64[M", "datetime64[W"),
 )
+# Values of a list, or of an array of objects, that a column can have.
+_HELD = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    date,
+    time,
+    timedelta,
+    Decimal,
+    Mapping,
+    np.generic,
+    type(None),
+)
+_NOT_HELD = (np.complexfloating, np.void)
 _REMEDIES = {
     "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
     "Sparse": "Convert it in pandas: {column} = {column}.sparse.to_dense().",
     "complex": "Take its real and its imaginary part as columns of their own: .real and .imag.",
+    "float128": 'Round it: {column}.astype("float64").',
+    "void": 'Take each of its fields as a column: {column}["field"].',
     "timedelta64": 'Take a number of seconds: {column} / np.timedelta64(1, "s").',
     "datetime64": 'Take days: {column}.astype("datetime64[D]").',
 }
@@ -69,7 +88,7 @@ def read_frame(data: Any) -> Frame:
     if isinstance(data, pl.LazyFrame):
         return data, {}
     if isinstance(data, pl.DataFrame):
-        return data.lazy(), {}
+        return _without_objects(data, {}, data.__getitem__)
     if isinstance(data, Mapping):
         return _of_columns(dict(data))
     if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
@@ -80,9 +99,15 @@ def read_frame(data: Any) -> Frame:
 
 
 def _no_table(data: Any) -> WorkflowError:
+    received, remedy = f"{data!r:.200}", ""
+    if isinstance(data, np.ndarray):
+        received = f"a numpy array of shape {data.shape} and dtype {data.dtype}"
+        remedy = " Give its columns names: {'userId': data[:, 0]}."
+        if data.dtype.names:
+            remedy = " Give its fields as columns: {name: data[name] for name in data.dtype.names}."
     return WorkflowError(
         "Expected parquet paths, a Polars or pandas frame, an Arrow table or stream, or a dict of "
-        f"columns. Received: {data!r:.200}."
+        f"columns. Received: {received}.{remedy}"
     )
 
 
@@ -95,26 +120,37 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
                 f"Expected column {name!r} as a list, an array or a series. Received: {values!r:.100}, "
                 "which can be read only once."
             )
-    refused = _refused({n: str(v.dtype) for n, v in columns.items() if isinstance(v, np.ndarray)})
-    read, conflicts = _read(
+    arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
+    refused = _refused({name: _type_of(array) for name, array in arrays.items()})
+    return _read(
         "the dict",
-        [name for name in columns if name not in refused],
+        columns,
         lambda names: pl.DataFrame({name: _values(columns[name]) for name in names}),
+        refused,
+        columns.__getitem__,
     )
-    return read, conflicts | refused
+
+
+def _type_of(array: np.ndarray[Any, Any]) -> str:
+    fields = f" of the fields {', '.join(array.dtype.names)}" if array.dtype.names else ""
+    return f"{array.dtype.name}{fields}" if array.ndim else "no rows: an array without dimensions"
 
 
 def _values(values: Any) -> Any:
     """Python's and numpy's times as Polars has them; of a list it would take any unit for another.
 
     Raises:
-        TypeError: there are times with a zone and without, of which Polars would drop the zone.
+        TypeError: there are times with a zone and without, of which Polars would drop the zone, or
+            numpy's complex numbers, of which it would drop the imaginary part.
     """
     if isinstance(values, np.ndarray):
         return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
     if not isinstance(values, list | tuple):
         return values
-    if any(isinstance(value, np.datetime64) for value in values):
+    kinds = set(map(type, values))
+    if any(issubclass(kind, _NOT_HELD) for kind in kinds):
+        raise TypeError("it holds complex numbers, or records")
+    if any(issubclass(kind, np.datetime64) for kind in kinds):
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
         raise TypeError("it holds times with a zone and without")
@@ -124,11 +160,13 @@ def _values(values: Any) -> Any:
 def _of_pandas(frame: Any) -> Frame:
     _expect_distinct(list(frame.columns))
     refused = _refused({name: str(dtype) for name, dtype in frame.dtypes.items()})
-    names = [name for name in frame.columns if name not in refused]
-    read, conflicts = _read(
-        "the pandas frame", names, lambda names: pl.DataFrame(pl.from_pandas(frame[names]))
+    return _read(
+        "the pandas frame",
+        frame.columns,
+        lambda names: pl.DataFrame(pl.from_pandas(frame[names])),
+        refused,
+        frame.__getitem__,
     )
-    return read, conflicts | refused
 
 
 def _of_arrow(data: Any) -> Frame:
@@ -138,11 +176,12 @@ def _of_arrow(data: Any) -> Frame:
         raise _no_table(data) from error
     _expect_distinct(table.column_names)
     refused = extension_errors(table.schema)
-    names = [name for name in table.column_names if name not in refused]
-    read, conflicts = _read(
-        "the Arrow data", names, lambda names: pl.DataFrame(pl.from_arrow(table.select(names)))
+    return _read(
+        "the Arrow data",
+        table.column_names,
+        lambda names: pl.DataFrame(pl.from_arrow(table.select(names))),
+        refused,
     )
-    return read, conflicts | refused
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:
@@ -194,25 +233,77 @@ def _expect_distinct(names: Sequence[Any]) -> None:
         )
 
 
-def _read(what: str, names: Sequence[Any], read: Callable[[list[Any]], pl.DataFrame]) -> Frame:
-    """Read all columns at once, or, where that fails, those that can be read."""
+def _read(
+    what: str,
+    names: Iterable[Any],
+    read: Callable[[list[Any]], pl.DataFrame],
+    refused: dict[Any, str],
+    values: Callable[[Any], Iterable[Any]] = lambda _: (),
+) -> Frame:
+    """Read all columns at once, or, where that fails, those that can be read.
+
+    Args:
+        what: the data, for messages.
+        names: of its columns.
+        read: makes a frame of some of them.
+        refused: why some are not read, by their names.
+        values: Python's values of a column, where the data has them.
+    """
+    names = [name for name in names if name not in refused]
     try:
-        return read(list(names)).lazy(), {}
+        return _without_objects(read(names), refused, values)
     except UNREADABLE:
-        conflicts = {name: text for name in names if (text := _conflict(what, name, read))}
+        conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
     with polars_errors(f"The columns of {what} make no table"):
-        return read([name for name in names if name not in conflicts]).lazy(), conflicts
+        made = read([name for name in names if name not in conflicts])
+    return _without_objects(made, refused | conflicts, values)
 
 
-def _conflict(what: str, name: Any, read: Callable[[list[Any]], pl.DataFrame]) -> str | None:
+def _without_objects(
+    frame: pl.DataFrame, refused: dict[Any, str], values: Callable[[Any], Iterable[Any]]
+) -> Frame:
+    """A frame without columns of Python's objects, which no query can read."""
+    objects = [name for name, dtype in frame.schema.items() if _is_object(dtype)]
+    found = {n: _not_held(n, values(n)) or extension_error(n, "objects") for n in objects}
+    return frame.drop(objects).lazy(), refused | found
+
+
+def _is_object(dtype: Any) -> bool:
+    inner = getattr(dtype, "inner", None)
+    return dtype == pl.Object if inner is None else _is_object(inner)
+
+
+def _conflict(
+    what: str,
+    name: Any,
+    read: Callable[[list[Any]], pl.DataFrame],
+    values: Callable[[Any], Iterable[Any]],
+) -> str | None:
     try:
         read([name])
     except UNREADABLE as error:
-        return (
+        return _not_held(name, values(name)) or (
             f"Column {name!r} of {what} cannot be read: {first_line(error)}. Give its values one "
             "type: numbers, booleans, strings, dates or lists of those."
         )
     return None
+
+
+def _not_held(name: Any, values: Iterable[Any]) -> str | None:
+    """The text for the first value that no column can have, if there is one."""
+    for row, value in enumerate(values):
+        for element in _elements(value):
+            if isinstance(element, _NOT_HELD) or not isinstance(element, _HELD):
+                return extension_error(name, f"{type(element).__name__} in row {row}")
+    return None
+
+
+def _elements(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple | np.ndarray | pl.Series):
+        for element in value:
+            yield from _elements(element)
+    elif type(value).__name__ != "NAType":  # a missing value of pandas
+        yield value
 
 
 def first_line(error: BaseException) -> str:

@@ -48,6 +48,14 @@ def test_schema_drift_names_both_types(make, copies, ratings):
         make(copies)
 
 
+@pytest.mark.parametrize("values", [[1j, 2], np.array([(1,)], [("a", "i4")])])
+def test_values_that_no_column_has(values):
+    with pytest.raises(
+        LoaderError, match=r"'x' as numbers.*Received: (complex in row 0|void32 of)"
+    ):
+        KerasSequenceLoader({"x": values}, batch_size=2, label_names=[], cont_names=["x"])
+
+
 def test_a_type_without_a_tensor(make, ratings, tmp_path):
     dated = ratings.with_columns(day=pl.lit("2020-01-01").str.to_date())
     dated.write_parquet(tmp_path / "dated.parquet")

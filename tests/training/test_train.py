@@ -115,6 +115,7 @@ def test_no_data_and_no_epochs_are_refused(model, batches):
         ({"loss": "MSEE"}, "Received: 'MSEE'. Usual are 'binary_crossentropy' or 'mean_squared_er"),
         ({"metrics": ["roc"]}, "Received: 'roc'. Usual are 'auc' or 'accuracy'."),
         ({"metrics": ["AUCC"]}, "Received: 'AUCC'. Did you mean 'auc'"),
+        ({"metrics": ["acuracy"]}, "Did you mean 'accuracy' or '(?!accuracy')"),
         ({"optimizer": "rms_prop"}, "Received: 'rms_prop'. Did you mean 'rmsprop'"),
     ],
 )

@@ -97,6 +97,7 @@ def loop(c):
         (lambda c: c.list_length(), "needs a list column"),
         (lambda c: c.cast("int64") + 2**63, "constant of int64"),
         (lambda _: 1, "Expected a column from"),
+        (lambda _: (_ for _ in ()).throw(OSError("gone.")), r"OSError: gone\. A column knows"),
         (lambda _: None, "Expected a column from"),
         (lambda c: (c, c), "Expected a column from"),
         (lambda c, frame: c + frame, "Expected a column, a number"),

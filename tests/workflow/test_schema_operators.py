@@ -41,6 +41,7 @@ def test_function_that_renames_is_saved_as_what_it_gave(tmp_path):
         ({"f": {"a": "b"}}, "two columns 'b', one of them of 'b'"),
         ({"f": lambda _: None}, r"f\('a'\) as a text. Received: None"),
         ({"f": lambda name: name.nothing}, "function fails for 'a': AttributeError"),
+        ({"f": lambda _: ops.Rename()}, r"function fails for 'a': Workf.*Received: none\.$"),
     ],
 )
 def test_rename_settings_are_checked(settings, message):

@@ -66,6 +66,43 @@ def test_rows_as_dicts_are_refused_with_the_remedy():
     assert Workflow("userId").fit_transform(pl.DataFrame(rows)).collect().height == 2
 
 
+RECORDS = np.array([(1, 2.0), (3, 4.0)], [("a", "i4"), ("b", "f8")])
+NOT_HELD = {
+    "complex numbers": ([1 + 2j, 3j], r"complex in row 0\. Take its real"),
+    "one complex number": ([1, 3j], r"complex in row 1\. Take its real"),
+    "complex numbers in lists": ([[1.5], [2j]], r"complex in row 1\. Take its real"),
+    "numpy's": ([np.complex64(1), np.complex64(2)], r"complex64 in row 0\. Take its real"),
+    "objects that are complex": (np.array([1, 2j], object), r"complex in row 1\. Take its real"),
+    "lists of arrays": ([np.array([1j]), np.array([2j])], r"complex128 in row 0\. Take its real"),
+    "records": (RECORDS, r"void96 of the fields a, b\. Take each of its fields"),
+    "a list of records": (list(RECORDS), r"void in row 0\. Take each of its fields"),
+    "raw bytes": (np.array([b"ab", b"cd"], "V2"), "void16"),
+    "objects": ([object(), object()], "object in row 0"),
+    "more than doubles": (np.ones(2, "longdouble"), r"float128\. Round it"),
+    "one value": (np.array(3), "no rows"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_HELD)
+def test_values_that_no_column_has_are_named(kind):
+    values, received = NOT_HELD[kind]
+    fitted = Workflow("x").fit({"x": [1.5]})
+    frames = [{"x": values}]
+    if isinstance(values, list) or (values.ndim and values.dtype == object):
+        frames += [pd.DataFrame({"x": pd.Series(values, dtype=object)})]
+        frames += [pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)})]
+    for frame in frames:
+        for use in (Workflow("x").fit, fitted.transform):
+            with pytest.raises(WorkflowError, match=f"'x' as numbers, .*Received: {received}"):
+                use(frame)
+
+
+def test_an_array_is_no_table_and_says_how_to_make_one():
+    for array, said in ((RECORDS, "fields as columns"), (np.ones((2, 3)), "its columns names")):
+        with pytest.raises(WorkflowError, match=rf"Received: a numpy array of shape .*{said}"):
+            Workflow("x").fit(array)
+
+
 UNUSABLE = {
     "mixed": [b"x", 1, "y"],
     "complex": [1 + 2j, 3j, 0j],

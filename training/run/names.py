@@ -111,7 +111,7 @@ def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[st
     known = [
         name for name in dict.fromkeys(names) if name not in _NO_CHOICES and _finds(find, name)
     ]
-    return known + (list(_BY_SHAPE) if what == "metric" else [])
+    return list(dict.fromkeys([*known, *(_BY_SHAPE if what == "metric" else ())]))
 
 
 def _finds(find: Callable[[str], Any], name: str) -> bool:

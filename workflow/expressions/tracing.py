@@ -64,7 +64,8 @@ def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Express
         raise ExpressionError(f"{name} cannot be traced: {error}") from error
     except Exception as error:
         raise ExpressionError(
-            f"{name} cannot be traced: {type(error).__name__}: {error}. {vocabulary()}"
+            f"{name} cannot be traced: {type(error).__name__}: {str(error).rstrip('.')}. "
+            f"{vocabulary()}"
         ) from error
     if not isinstance(result, Expression):
         raise ExpressionError(f"Expected a column from {name}. Received: {result!r:.200}.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from workflow.config import settled
 from workflow.errors import WorkflowError
+from workflow.frames import first_line
 
 
 def of_name(label: str, setting: str, function: Callable[[str], Any], name: str, hint: Any) -> Any:
@@ -26,6 +27,6 @@ def of_name(label: str, setting: str, function: Callable[[str], Any], name: str,
         made = function(name)
     except Exception as error:
         raise WorkflowError(
-            f"{label}'s function fails for {name!r}: {type(error).__name__}: {error}."
+            f"{label}'s function fails for {name!r}: {type(error).__name__}: {first_line(error)}."
         ) from error
     return settled(label, f"{setting}({name!r})", made, hint)
