@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import onnx
 import pytest
@@ -11,9 +13,11 @@ from workflow.dtypes import DTYPES, SchemaError
 from workflow.expressions.column import Column, Strings
 from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.onnx import to_onnx
+from workflow.expressions.onnx.wire import _MANY_INPUTS
+from workflow.expressions.program import build
 from workflow.expressions.tree import source
 from workflow.expressions.types import Type
-from workflow.schema import ColumnSchema
+from workflow.schema import ColumnSchema, Schema
 from workflow.wire import WireColumn, decode, encode, wire_column
 
 NULLABLE = [name for name in DTYPES if name != "bool"]
@@ -115,3 +119,47 @@ def test_tensor_names_that_clash_are_an_error():
     program = program_over(x, {"x": x.fill_null(0)})
     with pytest.raises(SchemaError, match=r"distinct tensor names. Received twice: \['x__out'\]"):
         to_onnx(program)
+
+
+KINDS = ("int64", "float32", "string", "int8")
+ONE = {"int64": 7, "float32": 0.5, "string": b"a", "int8": 1}
+
+
+def inputs_of_all_kinds(count):
+    """A program that hands scalars of four types and a list on, and its tensors of so many rows."""
+    kinds = {f"x{n}": KINDS[n % 4] for n in range(count - 1)}
+    schema = Schema(
+        [
+            *(ColumnSchema(name, kind) for name, kind in kinds.items()),
+            ColumnSchema("tags", "int64", True),
+        ]
+    )
+    made = [(c, source(c.name, Type(c.dtype, c.is_list))) for c in schema.columns]
+
+    def tensors(rows):
+        lists = {"tags__values": np.ones((2 * rows, 1), np.int64)}
+        lists["tags__nnzs"] = np.full((rows, 1), 2)
+        scalars = {n: np.array([[ONE[k]]] * rows, DTYPES[k].numpy) for n, k in kinds.items()}
+        return scalars | lists
+
+    return build(made, schema), tensors
+
+
+def test_many_inputs_are_counted_together():
+    """onnxruntime takes the square of the number of `Shape`s to open a graph."""
+    program, _ = inputs_of_all_kinds(_MANY_INPUTS + 1)
+    operators = Counter(node.op_type for node in to_onnx(program).graph.node)
+    assert operators["Shape"] <= 2 + _MANY_INPUTS / 4  # two types of numbers, and each string
+
+
+@pytest.mark.parametrize("count", [6, _MANY_INPUTS + 1])
+def test_an_input_with_other_rows_is_refused(count, tmp_path):
+    program, tensors = inputs_of_all_kinds(count)
+    serve = serve_program(program, tmp_path)
+    given = tensors(3)
+    assert serve(given)["x0"].tolist() == [[7]] * 3
+    for odd in ("x0", "x1", "x2", "x3", "tags"):
+        for rows in (1, 2, 4):
+            other = {n: t for n, t in tensors(rows).items() if n.partition("__")[0] == odd}
+            with pytest.raises(Exception, match="ONNXRuntimeError"):
+                serve(given | other)

@@ -18,7 +18,7 @@ from workflow.schema import Schema
 from workflow.wire import WireColumn, wire_column
 
 from .emit import emit
-from .graph import Graph, Tensor
+from .graph import Graph, Tensor, carrier
 from .padding import flatten, pad
 
 OUTPUT_SUFFIX = "__out"
@@ -26,6 +26,8 @@ OUTPUT_SUFFIX = "__out"
 WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
 _PROTOBUF_BYTES = 2**31 - 1
+# Beyond these, opening a graph takes longer by the inputs' `Shape`s than by all else.
+_MANY_INPUTS = 200
 
 
 def to_onnx(
@@ -72,7 +74,7 @@ def to_onnx(
     wires = _wire_columns("input", program.inputs, inputs)
     sources = {column.name: _receive(graph, column) for column in wires.values()}
     made = emit(graph, fold_tables(program), sources)
-    made = _check_rows(graph, sources, made)
+    made = _check_rows(graph, wires, sources, made)
     for column in _wire_columns("output", program.output_schema, outputs).values():
         if program.output_schema[column.name].nullable and not column.nullable:
             raise SchemaError(
@@ -190,14 +192,36 @@ def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
     return graph.add("Reshape", values, shape, allowzero=1)
 
 
+def _counted(
+    graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
+) -> list[str]:
+    """Tensors whose numbers of rows are those of all inputs.
+
+    onnxruntime opens a graph in time that grows as the square of the number of its `Shape`s, 3 s
+    more for a thousand. So many inputs are joined by their types, which fails where they differ;
+    strings are not, since they would be copied one by one.
+    """
+    tensors = {name: source.lengths or source.values for name, source in sources.items()}
+    if len(tensors) <= _MANY_INPUTS:
+        return [*tensors.values()]
+    alike: dict[str, list[str]] = {}
+    for name, tensor in tensors.items():
+        dtype = "int64" if wires[name].is_list else carrier(wires[name].dtype)
+        alike.setdefault(dtype, []).append(tensor)
+    strings = alike.pop("string", [])
+    return [graph.add("Concat", *group, axis=1) for group in alike.values()] + strings
+
+
 def _check_rows(
-    graph: Graph, sources: Mapping[str, Tensor], made: dict[str, Tensor]
+    graph: Graph,
+    wires: Mapping[str, WireColumn],
+    sources: Mapping[str, Tensor],
+    made: dict[str, Tensor],
 ) -> dict[str, Tensor]:
     """The outputs, if all inputs have the same number of rows; else the run fails."""
-    firsts = [source.lengths or source.values for source in sources.values()]
-    if len(firsts) < 2 or not made:
+    if len(sources) < 2 or not made:
         return made
-    shapes = [graph.add("Shape", tensor, end=1) for tensor in firsts]
+    shapes = [graph.add("Shape", tensor, end=1) for tensor in _counted(graph, wires, sources)]
     rows = graph.add("Concat", *shapes, axis=0)
     first, none = shapes[0], graph.vector(0)
     apart = graph.add("ReduceSum", graph.add("Abs", graph.add("Sub", rows, first)), keepdims=1)
