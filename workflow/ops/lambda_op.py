@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -69,6 +70,7 @@ class LambdaOp(Operator):
             Example(cls(lambda c: c**2 + c.round(1)), lists),
             Example(cls(lambda c: c**3 - c.isin([10, -7]).cast("int8")), counts),
             Example(cls(np.sin, dtype="float32"), ratings),
+            Example(cls(lambda c: c.isin([3, -0.5, math.inf, *range(40, 99)])), ratings),
             Example(cls(lambda c: c.isin(["a", "d"])), {"city": ["a", None, "b", ""]}),
             Example(cls(lambda c: c.list_length()), lists),
             Example(cls(lambda c: (c == "a") | c.is_null()), {"city": ["a", None, "b", ""]}),
