@@ -16,7 +16,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.series import column_schema, polars_dtype
 from workflow.frames import UNREADABLE
 from workflow.parquet import ParquetTable, inner_type
-from workflow.parquet_file import ParquetFile
+from workflow.parquet_file import FooterSchemas, ParquetFile
 from workflow.schema import Schema
 
 
@@ -145,11 +145,12 @@ def read_footers(
     """
     found: list[ParquetFile] = []
     groups: list[list[RowGroup]] = []
+    schemas = FooterSchemas()
     kinds: dict[object, ParquetFile] = {}
     skipped = Skipped() if skip_bad else None
     for listed in files:
         try:
-            file, own = _read_footer(listed, columns)
+            file, own = _read_footer(listed, columns, schemas)
             kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
             if kind not in kinds:
                 _expect_table(ParquetTable([*kinds.values(), file]), columns)
@@ -178,11 +179,13 @@ def read_footers(
     return Source(types, row_groups, skipped, table)
 
 
-def _read_footer(listed: DataFile, columns: Sequence[str]) -> tuple[ParquetFile, list[RowGroup]]:
+def _read_footer(
+    listed: DataFile, columns: Sequence[str], schemas: FooterSchemas
+) -> tuple[ParquetFile, list[RowGroup]]:
     """A file with the wanted columns alone, and its row groups as large as it has them."""
     try:
         listed.expect_size()
-        file, footer = ParquetFile.read_with_footer(listed.path, listed.keys)
+        file, footer = ParquetFile.read_with_footer(listed.path, listed.keys, schemas)
         listed.expect_rows(file.rows)
         file = _with_columns(file, columns)
         return file, _row_groups(str(file.path), footer, _own_types(file, columns))

@@ -16,7 +16,7 @@ from .engine import is_gpu
 from .errors import WorkflowError
 from .frames import read_frame
 from .parquet import ParquetTable, data_errors
-from .parquet_file import ParquetFile
+from .parquet_file import FooterSchemas, ParquetFile
 from .schema import Schema
 
 
@@ -59,7 +59,9 @@ class Source:
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
         named = parquet_files(paths)
-        files = ParquetTable([_read(file) for file in named], one_scan=not is_gpu(engine))
+        schemas = FooterSchemas()
+        found = [_read(file, schemas) for file in named]
+        files = ParquetTable(found, one_scan=not is_gpu(engine))
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @property
@@ -202,8 +204,8 @@ def _shared_folder(paths: Sequence[Path]) -> Path | None:
     return shared if all(path.is_relative_to(shared) for path in paths) else None
 
 
-def _read(file: DataFile) -> ParquetFile:
+def _read(file: DataFile, schemas: FooterSchemas) -> ParquetFile:
     file.expect_size()
-    footer = ParquetFile.read(file.path, file.keys)
+    footer = ParquetFile.read(file.path, file.keys, schemas)
     file.expect_rows(sum(footer.groups))
     return footer

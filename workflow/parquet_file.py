@@ -17,6 +17,35 @@ from .errors import WorkflowError
 from .frames import UNREADABLE, extension_errors, first_line
 from .partition_keys import Key
 
+# So many kinds of files may take turns.
+_KINDS = 8
+# The columns, and those that are not read with an error's text.
+Columns = tuple[dict[str, pl.DataType], dict[str, str]]
+
+
+class FooterSchemas:
+    """The schemas of footers; of those that differ in their row groups alone, one is read."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[pq.FileMetaData, Columns]] = []
+
+    def of(self, footer: pq.FileMetaData, raw: bytes) -> Columns:
+        """The columns of a file, and why some of them are not read.
+
+        Args:
+            footer: as pyarrow has it.
+            raw: the same, as `read_footer` gives it.
+        """
+        for like, columns in self._known:
+            if footer.schema.equals(like.schema) and footer.metadata == like.metadata:
+                return columns
+        unread = extension_errors(footer.schema.to_arrow_schema())
+        with warnings.catch_warnings():  # of the types that are in `unread`
+            warnings.simplefilter("ignore", UserWarning)
+            schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+        self._known = [(footer, (schema, unread)), *self._known[: _KINDS - 1]]
+        return schema, unread
+
 
 class ParquetFile(NamedTuple):
     """A parquet file as its footer described it when it was listed.
@@ -42,27 +71,31 @@ class ParquetFile(NamedTuple):
     keys: tuple[Key, ...] = ()
 
     @classmethod
-    def read(cls, path: Path, keys: tuple[Key, ...] = ()) -> ParquetFile:
+    def read(
+        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
+    ) -> ParquetFile:
         """Read a footer.
+
+        Args:
+            path: of the file.
+            keys: as the attribute.
+            schemas: of the files that are read with it.
 
         Raises:
             WorkflowError: the file cannot be read as parquet; names it.
         """
-        return cls.read_with_footer(path, keys)[0]
+        return cls.read_with_footer(path, keys, schemas)[0]
 
     @classmethod
     def read_with_footer(
-        cls, path: Path, keys: tuple[Key, ...] = ()
+        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
     ) -> tuple[ParquetFile, pq.FileMetaData]:
-        """Read a footer, and keep it as pyarrow has it; raises as `read`."""
+        """Read a footer, and keep it as pyarrow has it; arguments and errors as of `read`."""
         try:
             state = path.stat()
             raw, checksums = read_footer(path)
             footer = pq.read_metadata(io.BytesIO(raw))
-            unread = extension_errors(footer.schema.to_arrow_schema())
-            with warnings.catch_warnings():  # of the types that are in `unread`
-                warnings.simplefilter("ignore", UserWarning)
-                schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+            schema, unread = (schemas or FooterSchemas()).of(footer, raw)
             groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except (*UNREADABLE, OSError) as error:
             raise WorkflowError(

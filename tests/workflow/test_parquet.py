@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import polars as pl
 import pytest
 from damaged import damage_rows
 
+from loader import KerasSequenceLoader
 from workflow import Workflow, WorkflowError, ops
+from workflow.data import Source
 from workflow.parquet import ParquetTable, common_type
 from workflow.parquet_file import ParquetFile
 
@@ -274,3 +277,43 @@ def test_a_file_that_a_list_names_twice_counts_twice(two, tmp_path):
     assert (
         Workflow(IDS).fit([two, two / "a.parquet"]).transform([two, two]).collect().height == 2000
     )
+
+
+def write_kinds(folder, count):
+    """Files of two types in turns, and one whose strings are categories, which the metadata tells."""
+    folder.mkdir()
+    for n in range(count):
+        rows = pl.DataFrame({"userId": [n], "kind": ["a"]})
+        rows.cast({"userId": [pl.Int64, pl.Int32][n % 2]}).write_parquet(folder / f"{n:03}.parquet")
+    rows = rows.cast({"kind": pl.Enum(["b", "a"])})
+    rows.write_parquet(folder / f"{count:03}.parquet")
+    return folder
+
+
+def schemas_read(monkeypatch, work):
+    """How often Polars reads the schema of a footer."""
+    read, count = pl.read_parquet_schema, []
+    with monkeypatch.context() as patch:
+        patch.setattr(pl, "read_parquet_schema", lambda source: (count.append(1), read(source))[1])
+        work()
+    return len(count)
+
+
+def test_the_schema_of_alike_footers_is_read_once(tmp_path, monkeypatch):
+    few, many = (write_kinds(tmp_path / str(count), count) for count in (4, 40))
+
+    def load(folder):
+        return KerasSequenceLoader(folder, 8, cat_names=["userId", "kind"], device="cpu")
+
+    for work in (lambda folder: Workflow(["userId", "kind"]).fit(folder), load):
+        counts = [
+            schemas_read(monkeypatch, functools.partial(work, folder)) for folder in (few, many)
+        ]
+        assert counts == [3, 3]
+
+
+def test_footers_that_differ_in_their_metadata_have_schemas_of_their_own(tmp_path):
+    table = ParquetTable(Source.of(write_kinds(tmp_path / "kinds", 2)).files.files)
+    types = [file.schema["kind"] for file in table.files]
+    assert types == [pl.String, pl.String, pl.Enum(["b", "a"])]
+    assert [file.schema["userId"] for file in table.files] == [pl.Int64, pl.Int32, pl.Int64]

@@ -15,6 +15,9 @@ from .column import Array, Column, Strings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Our names of Polars' types.
+_NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
+
 
 def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
     """The Polars type of a column."""
@@ -29,9 +32,9 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
         SchemaError: a type that the dtype table does not have.
     """
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
-    for info in DTYPES.values():
-        if inner == getattr(pl, info.polars):
-            return ColumnSchema(name, info.name, is_list=inner is not dtype)
+    own = _NAMES.get(inner.base_type())
+    if own is not None:
+        return ColumnSchema(name, own, is_list=inner is not dtype)
     if inner in (pl.Categorical, pl.Enum):
         return ColumnSchema(name, "string", is_list=inner is not dtype)
     if inner == pl.Date or isinstance(inner, pl.Datetime):
