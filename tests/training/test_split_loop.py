@@ -73,6 +73,14 @@ def test_a_step_without_a_batch_changes_nothing(batches, built, xla):
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
 
 
+def test_batches_that_are_given_one_by_one_share_a_graph(batches, built, losses):
+    """Each has another number of values in its lists, and to make a graph takes a second."""
+    model = built()
+    compile_model(model, optimizers.SGD(0.1))
+    losses(model, batches(8 * 64, 64))
+    assert model.train_function._step.experimental_get_tracing_count() == 2
+
+
 def test_arrays_are_taken_as_well(rows):
     user = keras.Input((1,), name="userId", dtype="int32")
     x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)

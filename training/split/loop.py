@@ -40,7 +40,8 @@ class _TrainFunction:
     def __init__(self, model: keras.Model) -> None:
         self._most = model.steps_per_execution
         step = model.train_step
-        self._step = tf.function(step, autograph=False)
+        # `train_on_batch` gives lists whose lengths all differ: one graph is for them all.
+        self._step = tf.function(step, autograph=False, reduce_retracing=True)
         self._next_step = tf.function(
             lambda iterator: step(_present(iterator.get_next())), autograph=False
         )
