@@ -21,7 +21,7 @@ from workflow.expressions.numpy import NumpyInterpreter
 from workflow.expressions.program_json import load_program
 
 FUZZ = settings(
-    max_examples=300,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -9,6 +9,7 @@ import pytest
 SHOP = Path(__file__).parents[2] / "examples" / "shop.py"
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("end_to_end")  # one server at a time
 def test_orders_of_every_kind_are_served_as_they_were_trained():
     result = subprocess.run(

@@ -169,7 +169,7 @@ def mixed_frames(draw):
     return pl.DataFrame(columns)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(frame=mixed_frames())
 def test_small_frames_are_read_as_large_ones(frame):
     for columns in (MIXED[:2], MIXED[2:5], MIXED[5:], MIXED):

@@ -55,6 +55,7 @@ def start(folder, die_at):
     return subprocess.Popen([sys.executable, "-c", PROGRAM, folder, str(die_at)])
 
 
+@pytest.mark.long
 def test_killed_it_ends_with_the_same_weights(tmp_path):
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()

@@ -20,16 +20,16 @@ def make_model(named):
     return keras.Model({"a": a}, dict(zip(LABELS, outputs, strict=True)) if named else outputs)
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
 @pytest.mark.parametrize(
-    ("metrics", "names"),
+    ("named", "metrics", "names"),
     [
-        (None, ["auc"]),
-        (["auc", "accuracy"], ["accuracy", "auc"]),
-        ([keras.metrics.AUC(name="area", curve="PR")], ["area"]),
-        ((), []),
+        (True, None, ["auc"]),
+        (False, ["auc", "accuracy"], ["accuracy", "auc"]),
+        (True, [keras.metrics.AUC(name="area", curve="PR")], ["area"]),
+        (False, [keras.metrics.AUC(name="area", curve="PR")], ["area"]),
+        (True, (), []),
     ],
-    ids=["default", "names", "object", "none"],
+    ids=["default", "names", "object", "object, list", "none"],
 )
 def test_each_output_has_every_metric(named, metrics, names):
     model = make_model(named)

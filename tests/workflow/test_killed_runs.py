@@ -70,7 +70,7 @@ def read(folder, way=0):
     return found[0] if found else refused[0]
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_killed_transform_leaves_all_rows_or_none(killed, place, shuffle):
     seen = set()
     for step in range(1, MOST_STEPS):
@@ -97,6 +97,7 @@ def test_a_killed_transform_leaves_all_rows_or_none(killed, place, shuffle):
     assert seen == {"rows", "Expected", "No parqu"}
 
 
+@pytest.mark.long
 def test_killed_again_while_what_a_kill_left_is_removed(killed, place):
     """With some parts in place, where removing them is what matters."""
     for step in range(1, MOST_STEPS):
