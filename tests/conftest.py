@@ -1,6 +1,15 @@
 """The tests of a file go to one worker, and those of a shared server: fixtures are made once."""
 
+import gc
+
 import pytest
+
+
+def pytest_collection_finish():
+    """What is imported by now stays: to look through it for garbage again and again takes long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
