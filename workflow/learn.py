@@ -20,8 +20,10 @@ Tables = dict[tuple[int, str], pl.DataFrame]
 
 # The parts' tables that wait to be merged: few enough for memory, enough that merging costs little.
 FAN_IN = 8
-# From so many columns on an operator's rows are in memory while it learns from them.
+# Rows of more columns than these are in memory while operators learn from them.
 WIDE = 200
+# Of such rows the columns of an operator, where it has more than these, are computed before it learns.
+_SOME = 20
 
 
 def learn_part(
@@ -46,7 +48,7 @@ def learn_part(
             reading = readings[number] = read(bound)
             data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
             own = bound.rows.select(data, reading.program, engine)
-            if is_wide and len(reading.columns) > WIDE:
+            if is_wide and len(reading.columns) > _SOME:
                 own = own.collect().lazy()
             grouped = bound.operator.groups_on_host(reading.columns)
             if grouped:

@@ -135,6 +135,24 @@ def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, mo
     assert widths == [1] * len(NAMES)
 
 
+@pytest.mark.parametrize("form", ["memory", "files"])
+def test_the_columns_of_a_wide_operator_are_computed_once(form, rows, tmp_path, monkeypatch):
+    """Each query would plan all of them: of two nodes over half of the columns each, the square."""
+    rows.write_parquet(tmp_path / "rows.parquet")
+    plans: list[str] = []
+
+    def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
+        plans.extend(query.explain(optimized=False) for query in queries)
+        return engine_collect_all(queries, engine)
+
+    engine_collect_all = learn.collect_all
+    monkeypatch.setattr(learn, "collect_all", collect_all)
+    halves = ConcatNode(*(NAMES[n::2] >> ops.FillMissing() >> ops.Normalize() for n in (0, 1)))
+    Workflow(halves).fit(rows if form == "memory" else tmp_path / "rows.parquet")
+    assert plans
+    assert not any("fill_null" in plan for plan in plans)
+
+
 def queries_run(monkeypatch, work: Callable[[], object]) -> int:
     count = 0
 
