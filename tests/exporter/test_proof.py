@@ -94,8 +94,7 @@ def test_onnx_answers_a_network_or_says_who_does(name, export_network, tmp_path)
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
-@pytest.mark.parametrize("batch", [0, 16])
+@pytest.mark.parametrize(("runtime", "batch"), [("onnx", 0), ("fused_onnx", 16)])
 def test_a_refused_network_leaves_the_repository_as_it_was(
     runtime, batch, export_network, tmp_path
 ):
@@ -107,8 +106,7 @@ def test_a_refused_network_leaves_the_repository_as_it_was(
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("batch", [0, 16])
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 16, 16, 0], strict=True)))
 def test_the_files_themselves_are_asked(runtime, batch, export_network, monkeypatch, tmp_path):
     """Weights that change after they were written are told from those that were."""
     network = user_networks.masked_average()

@@ -25,8 +25,7 @@ def folder(model, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("batch", [0, 8])
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 8, 8, 0], strict=True)))
 def test_a_saved_model_is_planned_as_the_keras_model_is(runtime, batch, folder, export):
     options = ServingOptions(runtime=runtime, max_batch_size=batch)
     ours, theirs = export(serving=options), export(folder / "saved", name="saved", serving=options)

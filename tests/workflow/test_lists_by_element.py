@@ -48,11 +48,11 @@ def baskets(column: str, *, flat: bool, count: int = BASKETS) -> pl.DataFrame:
     products = rng.integers(0, PRODUCTS, lengths.sum())
     values = {
         # Far apart, so that they are found by their hash, and near each other, by their address.
-        "sparse": products * 1_000_003,
-        "dense": products,
-        "texts": np.char.add("product ", products.astype(str)).astype(object),
-        "prices": products / 7,
-    }[column]
+        "sparse": lambda: products * 1_000_003,
+        "dense": lambda: products,
+        "texts": lambda: np.char.add("product ", products.astype(str)).astype(object),
+        "prices": lambda: products / 7,
+    }[column]()
     series = pl.Series("values", values)
     label = pl.Series("label", products % 2 == 0)
     if flat:
