@@ -147,7 +147,7 @@ def test_class_weight(model, train):
 def test_a_gradient_tape_loop(model, train):
     optimizer = keras.optimizers.Adam(0.01)
     losses = []
-    for _ in range(5):
+    for _ in range(3):
         for x, y in train:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(keras.losses.binary_crossentropy(y, model(x)))

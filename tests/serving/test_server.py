@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
 from serving import ClientError, EnsembleClient, ServerError, TritonServer
+from serving.flags import server_flags
 from serving.installation import find_tritonserver, prepare
 from serving.process import loading_models
 from triton_models.healthcheck import ProbeError, fetch
@@ -112,7 +114,12 @@ def test_a_killed_server_is_noticed(repository, processes, traces, wait_for):
             server.load("movies")
 
 
-def test_a_killed_model_process_is_not_ready(repository, processes, traces):
+def test_a_killed_model_process_is_not_ready(repository, processes, traces, monkeypatch):
+    def patient_for_a_second(flags):
+        return server_flags(replace(flags, exit_timeout=1))
+
+    # When it stops, the server waits for a process that is no more.
+    monkeypatch.setattr("serving.process.server_flags", patient_for_a_second)
     with TritonServer(repository, ["network"]) as server:
         stubs = [
             p for p, n in processes(identity_of(server)).items() if n.startswith("triton_python")

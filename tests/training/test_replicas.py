@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("replicas")]
+
 PROGRAM = """
 import json, pathlib, sys
 import keras, tensorflow as tf
