@@ -29,8 +29,8 @@ import tensorflow as tf
 from benchmarks.gpu_loader import GraphEpoch
 from benchmarks.gpu_loader_data import FOLDER, make_data, make_loader, python_epoch
 from benchmarks.gpu_trace import busy, read_trace, table, times
-from loader import prefetch
-from loader.generator_dataset import StreamRegistry
+from loader.batches import prefetch
+from loader.tensorflow.generator_dataset import StreamRegistry
 
 
 class Clock:

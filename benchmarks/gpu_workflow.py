@@ -25,7 +25,7 @@ import polars as pl
 
 from benchmarks import criteo, movielens
 from workflow import Workflow, ops
-from workflow.gpu import device_memory
+from workflow.engine.cudf import device_memory
 
 
 def criteo_work(folder: Path, rows: int) -> tuple[list[Path], Callable[[], Workflow]]:
@@ -94,7 +94,7 @@ def counted_memory(engine: str) -> Iterator[list[float]]:
 
     counts = rmm.mr.StatisticsResourceAdaptor(device_memory())
     counting = pl.GPUEngine(executor="in-memory", raise_on_fail=True, memory_resource=counts)
-    with patch("workflow.engine.gpu_engine", lambda: counting):
+    with patch("workflow.engine.engine.gpu_engine", lambda: counting):
         yield peak
     peak[0] = counts.allocation_counts.peak_bytes / 1e9
 

@@ -25,14 +25,14 @@ import polars as pl
 
 from benchmarks.verb_cases import VerbCase, hard_values, verb_cases
 from workflow import Workflow
-from workflow.engine import collect_on_gpu
-from workflow.expressions.column import Column
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars_flat import host_and_engine
-from workflow.expressions.series import column_schema, to_column, to_series
-from workflow.expressions.verbs import VERBS
-from workflow.frame_operator import OutOfFoldOperator
-from workflow.operator import OPERATORS, Example
+from workflow.engine.engine import collect_on_gpu
+from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import column_schema, to_column, to_series
+from workflow.operator.frame_operator import OutOfFoldOperator
+from workflow.operator.operator import OPERATORS, Example
+from workflow.schema.column import Column
 
 ULP = 2.0**-23
 SHOWN = 60

@@ -19,11 +19,11 @@ from typing import Any
 import polars as pl
 
 from benchmarks import criteo
-from workflow.engine import collect_on_gpu, rows_on_gpu
-from workflow.expressions.fold import fold_tables
-from workflow.expressions.polars_gpu import VERBS_ON_GPU
-from workflow.expressions.polars_stages import compile_stages, run_stages
-from workflow.sink import ROW_GROUP_ROWS, ROWS_ON_GPU
+from workflow.engine.engine import collect_on_gpu, rows_on_gpu
+from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.polars.stages import compile_stages, run_stages
+from workflow.transform.parquet_sink import ROW_GROUP_ROWS, ROWS_ON_GPU
 
 TIMES = 3
 ROWS_PER_FILE = 1_000_000

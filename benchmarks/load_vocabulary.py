@@ -22,10 +22,10 @@ import numpy as np
 import polars as pl
 
 from workflow import Workflow, ops
-from workflow.expressions.column import Array, Column, Strings
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program_json import load_program, save_program
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.program.program_json import load_program, save_program
+from workflow.schema.column import Array, Column, Strings
+from workflow.schema.schema import ColumnSchema, Schema
 
 KINDS = ("int64", "string")
 BATCHES = (1, 64, 1024)

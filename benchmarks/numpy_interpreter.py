@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks.criteo import make_rows, make_workflow
-from workflow.expressions.column import Column
-from workflow.expressions.fold import fold_tables
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.series import to_column
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import to_column
+from workflow.schema.column import Column
 
 BATCHES = (1, 8, 64, 256, 1024, 2048, 16_384)
 SECONDS = 1.5

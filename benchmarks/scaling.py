@@ -223,9 +223,9 @@ class _Runs:
             yield "numpy", self._numpy(data)
 
     def _numpy(self, data: Any) -> Callable[[], Any]:
-        from workflow.expressions.fold import fold_tables  # noqa: PLC0415
-        from workflow.expressions.numpy import NumpyInterpreter  # noqa: PLC0415
-        from workflow.expressions.series import to_column  # noqa: PLC0415
+        from workflow.expressions.fold_tables import fold_tables  # noqa: PLC0415
+        from workflow.expressions.numpy.interpreter import NumpyInterpreter  # noqa: PLC0415
+        from workflow.expressions.polars.series import to_column  # noqa: PLC0415
 
         program = self._fitted.program
         columns = {name: to_column(data[name]) for name in program.inputs}

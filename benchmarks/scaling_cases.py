@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from workflow import ops
-from workflow.expressions.column import Array, Column, Strings
-from workflow.expressions.series import to_lists
-from workflow.expressions.tree import Expression, call, constant
-from workflow.expressions.verbs import VERBS
+from workflow.expressions.language.tree import Expression, call, constant
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.polars.series import to_lists
+from workflow.schema.column import Array, Column, Strings
 
 # Elements of a list, on average.
 LIST_LENGTH = 10

@@ -34,7 +34,7 @@ import polars as pl
 
 from benchmarks.scaling_costs import MOST_EXPONENT
 from workflow import Workflow, ops
-from workflow.graph import ConcatNode, Node
+from workflow.graph.node import ConcatNode, Node
 
 SIZES = (20, 250, 500, 1_000, 2_000)
 ROWS = 200

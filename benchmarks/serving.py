@@ -34,10 +34,10 @@ from tritonclient.grpc import service_pb2
 from benchmarks.serving_floor import write_floor
 from benchmarks.serving_load import METHOD, load
 from exporter import ServingOptions, export_tensorflow_ensemble
-from exporter.options import RUNTIMES
+from exporter.plan.options import RUNTIMES
 from serving import EnsembleClient, TritonServer
-from workflow.expressions.series import to_column
-from workflow.wire import encode
+from workflow.expressions.polars.series import to_column
+from workflow.wire.format import encode
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.generator_dataset import GeneratorFunctions, StreamRegistry
-from loader.gpu.batch_spec import batch_spec
-from loader.gpu.packing import carrier
+from loader.gpu.column_matrix import carrier
+from loader.tensorflow.batch_spec import batch_spec
+from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _endless(parts: list[list[tf.Tensor]]) -> Any:
 
 
 class _Resident:
-    """Tensors that are on the device already; see `loader.tensors.Transport`."""
+    """Tensors that are on the device already; see `loader.tensorflow.tensors.Transport`."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column, Strings
-from workflow.expressions.program import Program, build
-from workflow.expressions.tree import Expression, call, source
-from workflow.expressions.types import ExpressionError, Type
-from workflow.expressions.verbs import ELEMENTWISE, VERBS
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.language.tree import Expression, call, source
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.language.verbs import ELEMENTWISE, VERBS
+from workflow.expressions.program.program import Program, build
+from workflow.schema.column import Column, Strings
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema, Schema
 
 OVER_LISTS = VERBS.keys() - ELEMENTWISE
 TEXTS = ["", "a", "b", "é", "日本", "a longer text, of more bytes than a word has"]

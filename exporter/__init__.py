@@ -7,12 +7,12 @@ Example:
 from typing import TYPE_CHECKING, Any
 
 from exporter.errors import ExportError
-from exporter.options import ServingOptions
-from exporter.verify import verify
+from exporter.plan.options import ServingOptions
+from exporter.repository.verify import verify
 
 if TYPE_CHECKING:
-    from exporter.ensemble import export_tensorflow_ensemble
-    from exporter.report import ExportReport
+    from exporter.export import export_tensorflow_ensemble
+    from exporter.report.report import ExportReport
 
 __all__ = ["ExportError", "ExportReport", "ServingOptions", "export_tensorflow_ensemble", "verify"]
 
@@ -20,11 +20,11 @@ __all__ = ["ExportError", "ExportReport", "ServingOptions", "export_tensorflow_e
 def __getattr__(name: str) -> Any:
     # TensorFlow takes seconds to import; nobody waits for it who only asks or verifies.
     if name == "export_tensorflow_ensemble":
-        from exporter.ensemble import export_tensorflow_ensemble  # noqa: PLC0415
+        from exporter.export import export_tensorflow_ensemble  # noqa: PLC0415
 
         return export_tensorflow_ensemble
     if name == "ExportReport":
-        from exporter.report import ExportReport  # noqa: PLC0415
+        from exporter.report.report import ExportReport  # noqa: PLC0415
 
         return ExportReport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ Example:
 from loader.checkpoint import LoaderCheckpoint
 from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
-from loader.memory import configure_tensorflow
+from loader.tensorflow_memory import configure_tensorflow
 from loader.validater import KerasSequenceValidater
 
 __all__ = [

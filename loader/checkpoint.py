@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import keras
 
-from loader.arguments import check_counts
 from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
+from loader.options import check_counts
 from loader.workers import replicas_of_worker
-from workflow.durable import PARTIAL, file_hash, make_folder, replace_file, sync
-from workflow.expressions.arrays import FormatError
-from workflow.sealed import sealed, unsealed
+from workflow.expressions.program.safetensors_file import FormatError
+from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync
+from workflow.files.sealed import sealed, unsealed
 
 _FORMAT = 2
 _POINTER = "checkpoint.json"

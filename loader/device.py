@@ -12,18 +12,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from loader.arguments import Budget, check_timeout
-from loader.batches import BlockSource
-from loader.damage import PieceReader, SkippingReader, UnchangedReader
-from loader.data import FrameData, ParquetData
+from loader.batches.batches import BlockSource
+from loader.batches.prefetch import Wait, wait_without_limit
 from loader.errors import LoaderError
-from loader.files import Source
-from loader.gpu.packing import Packing, carries
-from loader.host_blocks import HostBlocks
-from loader.layout import Layout
-from loader.memory import configure_as_environment_asks
-from loader.prefetch import Wait, wait_without_limit
-from loader.tensors import HostTransport, Transport
+from loader.files.layout import Layout
+from loader.files.parquet_files import Source
+from loader.gpu.column_matrix import Packing, carries
+from loader.options import Budget, check_timeout
+from loader.read.cpu_blocks import HostBlocks
+from loader.read.damaged import PieceReader, SkippingReader, UnchangedReader
+from loader.read.source import FrameData, ParquetData
+from loader.tensorflow.tensors import HostTransport, Transport
+from loader.tensorflow_memory import configure_as_environment_asks
 
 # What cuDF's and TensorFlow's kernels and pools take on an H200 once they have run.
 _GPU_FIXED = 190_000_000
@@ -154,11 +154,11 @@ def _open_gpu(
             'Leave them out, or pass device="cpu".'
         )
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
+    from loader.gpu.cuda import end_without_gpu, is_busy, prepare_memory  # noqa: PLC0415
     from loader.gpu.decoder import Decoder  # noqa: PLC0415
     from loader.gpu.reader import DeviceReader  # noqa: PLC0415
-    from loader.gpu.runtime import end_without_gpu, is_busy, prepare_memory  # noqa: PLC0415
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
-    from loader.gpu.watched import WatchedReader  # noqa: PLC0415
+    from loader.gpu.watchdog import WatchedReader  # noqa: PLC0415
 
     packing = Packing(layout)
     transport = DeviceTransport(packing, gpus_of_tensorflow()[number])

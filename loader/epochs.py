@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loader.arguments import call_seed_fn
-from loader.batches import BlockSource
+from loader.batches.batches import BlockSource
+from loader.batches.prefetch import Prefetcher, Wait, wait_without_limit
+from loader.batches.process import expect_process
+from loader.batches.stream import Stream
 from loader.errors import LoaderError
-from loader.files import Skipped
-from loader.plan import (
+from loader.files.parquet_files import Skipped
+from loader.options import call_seed_fn
+from loader.order.plan import (
     Chunk,
     Leg,
     Piece,
@@ -27,10 +30,7 @@ from loader.plan import (
     share_of,
     take_rows,
 )
-from loader.position import Pass, Position, Progress, Trail, read_state, write_state
-from loader.prefetch import Prefetcher, Wait, wait_without_limit
-from loader.process import expect_process
-from loader.stream import Stream
+from loader.order.position import Pass, Position, Progress, Trail, read_state, write_state
 
 # Rows that are worth a read of their own.
 _LEAST_ROWS = 16384

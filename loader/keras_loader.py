@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
-from loader.arguments import check_choices, check_counts, make_seed, make_share, rows_in_buffer
-from loader.data import open_data
+from loader.batches.process import expect_polars
 from loader.device import open_device
-from loader.epoch_dataset import EpochDataset
 from loader.epochs import Epochs, Settings
-from loader.layout import batch_schema, fixed_widths, make_layout, resolve_names
-from loader.plan import split_row_groups
-from loader.position import Trail
-from loader.process import expect_polars
-from loader.sparse import SparseTransport
-from loader.tensors import Transport
-from workflow.schema import Schema
+from loader.files.layout import batch_schema, fixed_widths, make_layout, resolve_names
+from loader.options import check_choices, check_counts, make_seed, make_share, rows_in_buffer
+from loader.order.plan import split_row_groups
+from loader.order.position import Trail
+from loader.read.source import open_data
+from loader.tensorflow.epoch_dataset import EpochDataset
+from loader.tensorflow.sparse import SparseTransport
+from loader.tensorflow.tensors import Transport
+from workflow.schema.schema import Schema
 
 
 class KerasSequenceLoader(EpochDataset):

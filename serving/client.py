@@ -15,7 +15,7 @@ from serving.connection.tensors import Feed, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 
 class EnsembleClient:

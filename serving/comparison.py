@@ -9,9 +9,9 @@ import polars as pl
 
 from serving.errors import ClientError
 from serving.parity_report import FEATURE_TOLERANCE, OutputParity
-from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_column
-from workflow.wire import WireColumn, decode, encode
+from workflow.expressions.polars.series import to_column
+from workflow.schema.column import Array, Column
+from workflow.wire.format import WireColumn, decode, encode
 
 
 def compare_prediction(name: str, offline: Array, served: Array, tolerance: float) -> OutputParity:

@@ -14,11 +14,11 @@ from tritonclient.grpc import model_config_pb2
 from serving.errors import ClientError
 from serving.inputs.few import FewValues
 from serving.inputs.row import RowReader
-from workflow.alike import Group, groups_of
-from workflow.dtypes import DTYPES, dtype_of
-from workflow.expressions.column import Array
-from workflow.packing import Packing, parse_packing, unpack
-from workflow.wire import NNZS, VALUES, WireColumn, parse_columns
+from workflow.schema.column import Array
+from workflow.schema.dtypes import DTYPES, dtype_of
+from workflow.wire.alike import Group, groups_of
+from workflow.wire.format import NNZS, VALUES, WireColumn, parse_columns
+from workflow.wire.packed_tensor import Packing, parse_packing, unpack
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 

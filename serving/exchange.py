@@ -15,9 +15,9 @@ from serving.inputs.plain import plain_tensors
 from serving.inputs.table import expect_table, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
 from triton_models.backends.limits import widens
-from workflow.dtypes import SchemaError
-from workflow.expressions.column import Array, Column
-from workflow.wire import WireColumn, encode
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import SchemaError
+from workflow.wire.format import WireColumn, encode
 
 # Elements that filling up may add to a request in any case; 8 MB of int64.
 _SPARE = 1 << 20

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workflow.expressions.column import Array
-from workflow.expressions.series import to_series
-from workflow.wire import WireColumn, decode
+from workflow.expressions.polars.series import to_series
+from workflow.schema.column import Array
+from workflow.wire.format import WireColumn, decode
 
 
 def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> dict[str, Array]:

@@ -16,10 +16,10 @@ from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
 from serving.parity_report import OutputParity, ParityReport
 from workflow import Workflow
-from workflow.data import Source
-from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_column
-from workflow.wire import NNZS, VALUES, WireColumn, encode
+from workflow.data.sources import Source
+from workflow.expressions.polars.series import to_column
+from workflow.schema.column import Array, Column
+from workflow.wire.format import NNZS, VALUES, WireColumn, encode
 
 
 def check_parity(
@@ -97,7 +97,7 @@ def _network(model: Any) -> Any:
     if isinstance(model, str | os.PathLike):
         # Who checks by a path has exported from one. TensorFlow is imported for it alone.
         from exporter.errors import ExportError  # noqa: PLC0415
-        from exporter.network import load_network  # noqa: PLC0415
+        from exporter.network.network import load_network  # noqa: PLC0415
 
         try:
             return load_network(Path(model))

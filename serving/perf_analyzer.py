@@ -16,7 +16,7 @@ from serving.client import EnsembleClient
 from serving.connection.tensors import to_bytes
 from serving.errors import ColumnError
 from serving.exchange import to_requests
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 
 def write_perf_analyzer_input(

@@ -17,7 +17,7 @@ from training.errors import TrainingError
 from training.layers.bags import for_few_rows
 from training.quiet import quiet
 from training.signature import ModelSignature, model_signature
-from workflow.durable import make_folder, sync, sync_tree
+from workflow.files.durable import make_folder, sync, sync_tree
 
 
 def save_model(

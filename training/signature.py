@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from workflow.dtypes import DTYPES
+from workflow.schema.dtypes import DTYPES
 
 # TensorFlow renames, silently, the inputs of a SavedModel whose names are not of this form.
 _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -25,7 +25,7 @@ class TensorSpec:
 
     Attributes:
         name: the tensor's name, in the user's own case.
-        dtype: a name of the dtype table in `workflow.dtypes`.
+        dtype: a name of the dtype table in `workflow.schema.dtypes`.
         shape: (None, k): any number of rows, a fixed number of columns.
 
     Example:

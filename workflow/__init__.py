@@ -6,12 +6,12 @@ Example:
 """
 
 from . import ops
-from .dtypes import SchemaError
-from .embeddings import embedding_dimension, get_embedding_sizes
+from .embedding_sizes import embedding_dimension, get_embedding_sizes
 from .errors import WorkflowError, WorkflowFormatError
-from .expressions.tree import where
-from .graph import ColumnSelector, Subgraph
-from .schema import ColumnSchema, Schema, Tags
+from .expressions.language.tree import where
+from .graph.node import ColumnSelector, Subgraph
+from .schema.dtypes import SchemaError
+from .schema.schema import ColumnSchema, Schema, Tags
 from .workflow import Workflow
 
 __all__ = [

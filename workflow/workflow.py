@@ -10,12 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from .cluster import cluster_learner
-from .data import Source, as_path
-from .drawing import diagram_of
+from .data.evaluate_once import evaluate_once
+from .data.sources import Source, as_path
 from .errors import WorkflowError
-from .evaluate_once import evaluate_once
-from .fit import (
+from .fit.fit_graph import (
     MustLearnError,
     NeedsIntegersError,
     fit_graph,
@@ -23,21 +21,23 @@ from .fit import (
     learn_of_no_rows,
     learner,
 )
-from .fitted import FittedGraph
-from .frame_operator import OutOfFoldOperator
-from .graph import Node, as_columns
-from .inputs import expect_schema, integer_columns, read_schema, whole_numbers
-from .out_of_fold import transform_out_of_fold
-from .outputs import lazy_outputs, write_outputs
-from .parts import subgraphs, subworkflow
+from .graph.diagram import diagram_of
+from .graph.fitted_graph import FittedGraph
+from .graph.input_schema import expect_schema, integer_columns, read_schema, whole_numbers
+from .graph.node import Node, as_columns
+from .graph.remove_inputs import remove_inputs
+from .graph.resolution import columns_read, topological
+from .graph.subgraphs import subgraphs, subworkflow
+from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
-from .remove_inputs import remove_inputs
-from .resolution import columns_read, topological
-from .reverse import reverse_mapping
-from .schema import Schema
-from .sink import ParquetSink
-from .store import load_workflow, save_workflow
-from .transform import transform_stream
+from .reverse_mapping import reverse_mapping
+from .saved.save import load_workflow, save_workflow
+from .schema.schema import Schema
+from .transform.cluster import cluster_learner
+from .transform.out_of_fold import transform_out_of_fold
+from .transform.outputs import lazy_outputs, write_outputs
+from .transform.parquet_sink import ParquetSink
+from .transform.pieces_in_order import transform_stream
 
 # Two of them fit into memory, and a shuffle has enough of them to take from.
 ROWS_PER_FILE = 1_000_000

@@ -48,7 +48,7 @@ def bench(
 
     Example: `ensemble bench movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
-    from workflow.data import as_lazy_frame  # noqa: PLC0415 - so that help is shown at once
+    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415 - so that help is shown at once
 
     expect_place(write_input)
     frame = as_lazy_frame(data).head(max(SIZES)).collect()

@@ -9,7 +9,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.quiet import import_tensorflow
-from workflow.durable import replacing
+from workflow.files.durable import replacing
 
 NAME = "movielens"
 MOVIES = 500
@@ -37,7 +37,7 @@ def demo(
     from serving import EnsembleClient, TritonServer, check_parity  # noqa: PLC0415
     from training import models, train  # noqa: PLC0415
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
-    from workflow.data import as_lazy_frame  # noqa: PLC0415
+    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     options = ServingOptions(runtime=runtime)
     raw, movie_table = _make_up(output, rows)

@@ -45,10 +45,10 @@ def parity(
     expect_place(html)
     import_tensorflow()
     # So that help is shown at once.
-    from exporter.network import load_network  # noqa: PLC0415
+    from exporter.network.network import load_network  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
-    from workflow.data import as_lazy_frame  # noqa: PLC0415
+    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(model)
     frame = as_lazy_frame(data).head(rows)

@@ -27,7 +27,7 @@ def show(
     Example: `ensemble show movielens --repository models --svg movielens.svg`
     """
     # So that help is shown at once.
-    from exporter.drawing import EnsembleDrawing  # noqa: PLC0415
+    from exporter.report.ensemble_drawing import EnsembleDrawing  # noqa: PLC0415
 
     expect_place(svg)
     drawing = EnsembleDrawing.read(repository, name)

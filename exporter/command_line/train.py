@@ -11,7 +11,7 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.network import KINDS, WIDEST, Network, class_weights, make_optimizer
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
-from workflow.durable import replacing
+from workflow.files.durable import replacing
 
 
 def train(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from exporter.model_spec import ModelSpec
-from exporter.network import Network
-from exporter.onnx_model import fuse
-from exporter.onnx_network import network_to_onnx
-from exporter.onnx_preprocessing import onnx_spec, preprocessing_to_onnx
-from exporter.pipeline import Pipeline
-from exporter.runtimes.runtime import Runtime, Writer
-from exporter.specs import published_parameters, tensors_of, tensors_of_network
+from exporter.network.network import Network
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
+from exporter.write.onnx.model import fuse
+from exporter.write.onnx.network import network_to_onnx
+from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.errors import ExportError
-from exporter.model_spec import ModelSpec
-from exporter.network import SIGNATURE, Network
-from exporter.pipeline import Pipeline
-from exporter.runtimes.runtime import Runtime, Writer
-from exporter.saved_model import saved_model_spec, signatures_writer, traced
-from exporter.specs import published_parameters, tensors_of, tensors_of_network
-from workflow.expressions.fold import fold_tables
+from exporter.network.network import SIGNATURE, Network
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
+from exporter.write.saved_model import saved_model_spec, signatures_writer, traced
+from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from exporter import python_step
-from exporter.model_spec import ModelSpec
-from exporter.network import Network
-from exporter.packing import pack_step
-from exporter.pipeline import Pipeline
-from exporter.runtimes.runtime import Runtime, Writer
-from exporter.saved_model import called_signature, network_writer, saved_model_spec
-from exporter.specs import ensemble, even, tensors_of, tensors_of_network
-from workflow.packing import dump_packing
-from workflow.wire import dump_columns
+from exporter.network.network import Network
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.pack_columns import pack_step
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
+from exporter.write import python_step
+from exporter.write.saved_model import called_signature, network_writer, saved_model_spec
+from workflow.wire.format import dump_columns
+from workflow.wire.packed_tensor import dump_packing
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:

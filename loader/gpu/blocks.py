@@ -1,6 +1,6 @@
 """From decoded rows on the GPU to batches on the GPU.
 
-As on the CPU (loader/batches.py), the rows of an epoch are one stream, and batches are
+As on the CPU (loader/batches/batches.py), the rows of an epoch are one stream, and batches are
 consecutive runs of it. A block of whole batches is transposed once, so that cutting a batch out
 of it and a column out of a batch copies nothing.
 """
@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from loader.batches import ALIGNMENT, Array
+from loader.batches.batches import ALIGNMENT, Array
+from loader.gpu.column_matrix import Packing
 from loader.gpu.cutter import Cut, Cutter
-from loader.gpu.memory_views import as_array
-from loader.gpu.packing import Packing
+from loader.gpu.dlpack import as_array
 from loader.gpu.reader import DeviceReader
-from loader.plan import Chunk
+from loader.order.plan import Chunk
 
 
 class DeviceBatch(NamedTuple):

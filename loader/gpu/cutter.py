@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.gpu.packing import Packing, Rows, carrier
+from loader.gpu.column_matrix import Packing, Rows, carrier
 
 # Batches of which elements are cut in one call: compiled once, for any number of batches.
 _TOGETHER = 64

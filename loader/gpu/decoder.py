@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loader.chunks import null_error, takes_no_null, too_long, unreadable
-from loader.files import RowGroup
-from loader.gpu.runtime import CUDF_ERRORS, gpu_lives, tell_gpu_errors, use_device
-from loader.layout import BatchColumn, Layout
-from loader.plan import Piece
+from loader.files.layout import BatchColumn, Layout
+from loader.files.parquet_files import RowGroup
+from loader.gpu.cuda import CUDF_ERRORS, gpu_lives, tell_gpu_errors, use_device
+from loader.order.plan import Piece
+from loader.read.chunks import null_error, takes_no_null, too_long, unreadable
 
 
 class Decoder:

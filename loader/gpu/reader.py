@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.damage import PieceReader
-from loader.gpu.packing import Packing, Rows, carrier, widened
-from loader.gpu.runtime import cudf_version, tell_gpu_errors
-from loader.layout import BatchColumn
-from loader.plan import Chunk
+from loader.files.layout import BatchColumn
+from loader.gpu.column_matrix import Packing, Rows, carrier, widened
+from loader.gpu.cuda import cudf_version, tell_gpu_errors
+from loader.order.plan import Chunk
+from loader.read.damaged import PieceReader
 
 
 class DeviceReader:

@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
-from loader.gpu.batch_spec import batch_spec
 from loader.gpu.blocks import DeviceBatch
-from loader.gpu.memory_views import as_tensor, device_number
-from loader.gpu.packing import Packing
-from loader.tensors import pack
+from loader.gpu.column_matrix import Packing
+from loader.gpu.dlpack import as_tensor, device_number
+from loader.tensorflow.batch_spec import batch_spec
+from loader.tensorflow.tensors import pack
 
 
 class _Direct(script_ops.EagerFunc):
@@ -28,7 +28,7 @@ class _Direct(script_ops.EagerFunc):
 
 
 class DeviceTransport:
-    """Parts of a batch on a GPU; see `loader.tensors.Transport`.
+    """Parts of a batch on a GPU; see `loader.tensorflow.tensors.Transport`.
 
     Args:
         packing: how columns travel.

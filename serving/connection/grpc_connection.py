@@ -13,7 +13,7 @@ from serving.connection.channel import metadata, open_channel, refused
 from serving.connection.messages import infer_method, infer_request, infer_response
 from serving.connection.tensors import Feed
 from serving.errors import ClientError
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 
 class GrpcConnection:

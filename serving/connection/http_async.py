@@ -25,7 +25,7 @@ from serving.connection.http_messages import (
 )
 from serving.connection.tensors import Feed
 from serving.errors import ClientError, ServerUnavailableError, refusal
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 
 class AsyncHttpConnection:

@@ -25,7 +25,7 @@ from serving.connection.address import Tls
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
 from serving.connection.tensors import Feed, Place, Row, RowLayout, from_bytes
 from serving.errors import ClientError, ServerUnavailableError, refusal
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _CODES = {

@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2
 
 from serving.connection.tensors import Feed, Place, Row, RowLayout, from_bytes
 from serving.errors import ClientError
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 _REQUEST, _RESPONSE = service_pb2.ModelInferRequest, service_pb2.ModelInferResponse
 # Kinds of fields; and how many bytes one has that is of neither.

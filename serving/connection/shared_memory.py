@@ -15,7 +15,7 @@ import numpy as np
 
 from serving.connection.tensors import Encoded, Place, datatype_of, to_bytes
 from serving.errors import ClientError
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 PREFIX = "ensemble_client_"
 # Tensors begin where a cache line does; a region is never smaller than this.

@@ -13,8 +13,8 @@ import numpy as np
 from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 
 from serving.errors import DtypeError
-from workflow.dtypes import DType
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
+from workflow.schema.dtypes import DType
 
 # One lookup for each tensor of a request: Triton's own functions are a chain of comparisons.
 _datatype = cache(np_to_triton_dtype)

@@ -9,9 +9,9 @@ import numpy as np
 
 from serving.inputs.cast import cast, refused
 from serving.inputs.times import from_datetimes, from_values
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column
-from workflow.wire import WireColumn
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn
 
 ROW_TYPES = (list, tuple, np.ndarray)
 

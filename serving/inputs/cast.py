@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from serving.errors import DtypeError
-from workflow.expressions.column import Array
-from workflow.times import remedy
-from workflow.wire import WireColumn
+from workflow.schema.column import Array
+from workflow.schema.times import remedy
+from workflow.wire.format import WireColumn
 
 # Above this a whole number may have no float64 of its own.
 EXACT_FLOAT64 = 2**53

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workflow.dtypes import DTYPES
-from workflow.wire import WireColumn
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn
 
 Values = Mapping[str, Sequence[Any]]
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from serving.inputs.cast import EXACT_FLOAT64
-from workflow.dtypes import DTYPES
-from workflow.wire import NULL_STRING, WireColumn, null_code
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import NULL_STRING, WireColumn, null_code
 
 _NUMBERS = {int, float, type(None)}
 

@@ -10,8 +10,8 @@ from serving.inputs.arrays import from_list
 from serving.inputs.cast import cast, refused
 from serving.inputs.polars import from_polars
 from serving.inputs.times import from_datetimes
-from workflow.expressions.column import Column
-from workflow.wire import WireColumn
+from workflow.schema.column import Column
+from workflow.wire.format import WireColumn
 
 
 def from_pandas(column: WireColumn, series: pd.Series) -> Column:

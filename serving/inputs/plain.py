@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from serving.inputs.fitting import fitting
-from workflow.alike import Group
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array
-from workflow.wire import WireColumn
+from workflow.schema.column import Array
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.alike import Group
+from workflow.wire.format import WireColumn
 
 
 def plain_tensors(groups: Sequence[Group], data: Any) -> dict[str, Array]:

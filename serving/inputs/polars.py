@@ -8,11 +8,11 @@ from polars.exceptions import PolarsError
 
 from serving.inputs.cast import cast, refused
 from serving.inputs.times import expect_time
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column
-from workflow.expressions.series import column_schema, microseconds
-from workflow.schema import time_name
-from workflow.wire import WireColumn
+from workflow.expressions.polars.series import column_schema, microseconds
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import time_name
+from workflow.wire.format import WireColumn
 
 
 def from_polars(column: WireColumn, series: pl.Series) -> Column:

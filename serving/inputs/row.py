@@ -21,9 +21,9 @@ from serving.inputs.arrays import from_list
 from serving.inputs.few import BYTES, class_of, classes_of
 from serving.inputs.fitting import fitting
 from serving.inputs.table import is_pandas
-from workflow.dtypes import DTYPES, SchemaError
-from workflow.expressions.column import Array
-from workflow.wire import WireColumn, encode
+from workflow.schema.column import Array
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.wire.format import WireColumn, encode
 
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
 _LISTS, _ARRAYS, _SHAPES = {list, tuple}, {np.ndarray}, {(1,), (1, 1)}

@@ -14,8 +14,8 @@ from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.few import Values
 from serving.inputs.polars import from_polars
-from workflow.expressions.column import Column
-from workflow.wire import NNZS, VALUES, WireColumn
+from workflow.schema.column import Column
+from workflow.wire.format import NNZS, VALUES, WireColumn
 
 
 def is_pandas(data: Any) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from serving.inputs.cast import refused
-from workflow.expressions.column import Array
-from workflow.schema import DATE, NAIVE, are_alike_times, time_name
-from workflow.times import in_microseconds, remedy
-from workflow.wire import WireColumn
+from workflow.schema.column import Array
+from workflow.schema.schema import DATE, NAIVE, are_alike_times, time_name
+from workflow.schema.times import in_microseconds, remedy
+from workflow.wire.format import WireColumn
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS = {"D": DATE, **dict.fromkeys(("h", "m", "s", "ms", "us", "ns"), NAIVE)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workflow import Workflow, ops
-from workflow.expressions.program_json import save_program
+from workflow.expressions.program.program_json import save_program
 
 # The tables of attacks are modules beside the tests.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from spoiling import DEEP, Attack, Bomb, linked, sparse, written
 
-from workflow.expressions.arrays import read_arrays, write_arrays
+from workflow.expressions.program.safetensors_file import read_arrays, write_arrays
 
 
 def edit(change: Callable[[Any], Any]) -> Attack:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow import Workflow, WorkflowFormatError
-from workflow.expressions.arrays import FormatError
-from workflow.expressions.program_json import load_program
+from workflow.expressions.program.program_json import load_program
+from workflow.expressions.program.safetensors_file import FormatError
 
 ERRORS = (WorkflowFormatError, FormatError)
 WATCHED = (

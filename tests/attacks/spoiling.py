@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow.expressions.arrays import read_arrays, write_arrays
+from workflow.expressions.program.safetensors_file import read_arrays, write_arrays
 
 Attack = Callable[[Path], None]
 # Under this name an attack finds the state, which lies under one of its content else.

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from spoiling import STATE, Attack, document_of, spoil
 
 from workflow import Workflow, WorkflowFormatError
-from workflow.expressions.arrays import FormatError
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program_json import load_program
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.program.program_json import load_program
+from workflow.expressions.program.safetensors_file import FormatError
 
 FUZZ = settings(
     max_examples=150,

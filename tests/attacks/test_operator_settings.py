@@ -16,8 +16,8 @@ import pytest
 from spoiling import STATE, spoil
 
 from workflow import Workflow, WorkflowError, WorkflowFormatError
-from workflow.expressions.arrays import read_arrays, write_arrays
-from workflow.operator import OPERATORS, Example
+from workflow.expressions.program.safetensors_file import read_arrays, write_arrays
+from workflow.operator.operator import OPERATORS, Example
 
 LARGE = 2**40
 VALUES: list[Any] = [

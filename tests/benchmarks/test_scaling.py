@@ -12,7 +12,7 @@ import pytest
 from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
 from benchmarks.scaling_costs import Costs, Measured, flags_of
 from workflow import Workflow, ops
-from workflow.expressions.verbs import VERBS
+from workflow.expressions.language.verbs import VERBS
 
 
 def test_every_operator_and_every_verb_is_measured():

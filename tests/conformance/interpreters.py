@@ -11,13 +11,13 @@ import pytest
 from run_onnx import run_folded, run_onnx
 from run_tensorflow import run_tensorflow
 
-from workflow.expressions.column import Array, Column
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars_stages import apply
-from workflow.expressions.program import Program
-from workflow.expressions.series import to_column, to_series
-from workflow.expressions.types import ExpressionError
-from workflow.expressions.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO, VERBS
+from workflow.expressions.language.types import ExpressionError
+from workflow.expressions.language.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO, VERBS
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import to_column, to_series
+from workflow.expressions.polars.stages import apply
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Array, Column
 
 Run = Callable[[Program, Mapping[str, Column]], dict[str, Column]]
 

@@ -14,11 +14,11 @@ from interpreters import REFERENCE, SAME, Equality, assert_same, equality_of
 from strategies import SPECIAL
 
 from workflow import Workflow
-from workflow.expressions.column import Column
-from workflow.expressions.series import column_schema, to_column
-from workflow.operator import OPERATORS, Example, Operator
-from workflow.operator_node import Bound, OperatorNode
-from workflow.resolution import Resolution
+from workflow.expressions.polars.series import column_schema, to_column
+from workflow.graph.operator_node import Bound, OperatorNode
+from workflow.graph.resolution import Resolution
+from workflow.operator.operator import OPERATORS, Example, Operator
+from workflow.schema.column import Column
 
 
 @dataclass(frozen=True, eq=False)

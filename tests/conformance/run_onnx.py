@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workflow.expressions.column import Column
-from workflow.expressions.fold import fold_tables
-from workflow.expressions.numpy import NumpyInterpreter
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.onnx import OnnxInterpreter
-from workflow.expressions.program import Program
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Column
 
 
 def run_onnx(program: Program, columns: Mapping[str, Column]) -> dict[str, Column]:

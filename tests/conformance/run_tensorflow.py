@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import assume
 
-from workflow.expressions.column import Array, Column
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program import Program
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.program.program import Program
 from workflow.expressions.tensorflow import TensorColumn, TensorFlowInterpreter
-from workflow.schema import ColumnSchema
+from workflow.schema.column import Array, Column
+from workflow.schema.schema import ColumnSchema
 
 
 def run_tensorflow(program: Program, columns: Mapping[str, Column]) -> dict[str, Column]:

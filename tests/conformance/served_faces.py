@@ -9,17 +9,17 @@ import numpy as np
 import onnxruntime
 import tensorflow as tf
 
-from exporter.onnx_packing import pack_outputs
-from exporter.packing import pack_columns
-from exporter.saved_model import unpack_tensor
-from workflow import alike, wire
-from workflow.expressions.column import Array, Column
-from workflow.expressions.numpy import NumpyInterpreter
+from exporter.plan.pack_columns import pack_columns
+from exporter.write.onnx.packed_tensor import pack_outputs
+from exporter.write.saved_model import unpack_tensor
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.onnx import OUTPUT_SUFFIX, to_onnx
-from workflow.expressions.program import Program
+from workflow.expressions.program.program import Program
 from workflow.expressions.tensorflow import WireInterpreter
-from workflow.packing import pack, unpack
-from workflow.wire import WireColumn
+from workflow.schema.column import Array, Column
+from workflow.wire import alike
+from workflow.wire.format import WireColumn, decode, encode, wire_column
+from workflow.wire.packed_tensor import pack, unpack
 
 Tensors = dict[str, Array]
 # Lists that are drawn have at most so many elements, so that a padded row cuts none of them.
@@ -38,7 +38,7 @@ def wires_of(program: Program, *, padded: bool) -> Wires:
     """Scalars, and lists flat or padded; null where there is a code for it."""
 
     def of(column):
-        made = wire.wire_column(column, column.nullable and column.info.kind != "bool")
+        made = wire_column(column, column.nullable and column.info.kind != "bool")
         if not (padded and column.is_list):
             return made
         return replace(made, layout="padded", width=WIDTH)
@@ -77,12 +77,12 @@ def receivable(column: WireColumn, made: Column) -> Column:
 def encode_request(columns: Sequence[WireColumn], data: Mapping[str, Column]) -> Tensors:
     tensors: Tensors = {}
     for column in columns:
-        tensors |= wire.encode(column, data[column.name])
+        tensors |= encode(column, data[column.name])
     return tensors
 
 
 def decode_answer(columns: Sequence[WireColumn], tensors: Tensors) -> dict[str, Column]:
-    return {column.name: wire.decode(column, tensors) for column in columns}
+    return {column.name: decode(column, tensors) for column in columns}
 
 
 def serve_numpy(program: Program, wires: Wires, request: Tensors, *, lanes: bool, mixed: bool):
@@ -92,7 +92,7 @@ def serve_numpy(program: Program, wires: Wires, request: Tensors, *, lanes: bool
     for group in groups:
         columns |= alike.decode_group(group, [request])
     single = [column for column in wires.inputs if column.name not in columns]
-    columns |= {column.name: wire.decode(column, request) for column in single}
+    columns |= {column.name: decode(column, request) for column in single}
     run = NumpyInterpreter(program, together=1_024 if lanes else 0)
     made = encode_request(wires.outputs, run(columns))
     _, packing = pack_columns(wires.outputs, mixed=mixed)

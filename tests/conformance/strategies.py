@@ -13,13 +13,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.verb_cases import make_column
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column, Strings
-from workflow.expressions.program import Program, build
-from workflow.expressions.tree import Expression, call, source
-from workflow.expressions.types import ExpressionError, Type
-from workflow.expressions.verbs import ELEMENTWISE, INEXACT, UNSIGNED_ZERO, VERBS
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.language.tree import Expression, call, source
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.language.verbs import ELEMENTWISE, INEXACT, UNSIGNED_ZERO, VERBS
+from workflow.expressions.program.program import Program, build
+from workflow.schema.column import Column, Strings
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema, Schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 

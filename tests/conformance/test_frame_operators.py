@@ -9,8 +9,8 @@ import pytest
 from operator_cases import Case, as_columns, assert_same_columns, cases, cut, row_by_row
 
 from workflow import Workflow, WorkflowError
-from workflow.frame_operator import OutOfFoldOperator, WindowOperator
-from workflow.operator import Operator
+from workflow.operator.frame_operator import OutOfFoldOperator, WindowOperator
+from workflow.operator.operator import Operator
 
 
 def of_whole_frames(operator: Operator) -> bool:

@@ -10,14 +10,14 @@ from interpreters import assert_same
 from strategies import chains, columns, literal
 from test_verbs import searched
 
-from workflow.expressions.column import Column
-from workflow.expressions.lanes import Group, group_steps
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.program import Program, build
-from workflow.expressions.tracing import inline
-from workflow.expressions.tree import Expression, call, source
-from workflow.expressions.types import Type
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.language.tree import Expression, call, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.numpy.joint_steps import Group, group_steps
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.tracing import inline
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
 
 LANES = [f"a{number}" for number in range(5)]
 

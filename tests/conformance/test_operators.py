@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 from operator_cases import Case, as_columns, assert_same_columns, cases, cut, nulls
 
 from workflow import Workflow, ops
-from workflow.expressions.column import Strings
-from workflow.expressions.series import column_schema, polars_dtype
-from workflow.feature import State
-from workflow.operator import OPERATORS, Operator
-from workflow.rows import schema_of
-from workflow.schema import Schema, Tags
+from workflow.expressions.polars.series import column_schema, polars_dtype
+from workflow.graph.row_set import schema_of
+from workflow.operator.feature import State
+from workflow.operator.operator import OPERATORS, Operator
+from workflow.schema.column import Strings
+from workflow.schema.schema import Schema, Tags
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) | set(ops.__all__)))

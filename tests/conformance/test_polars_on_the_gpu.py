@@ -16,14 +16,14 @@ from strategies import chains
 from test_verbs import searched
 
 from benchmarks.verb_cases import verb_cases
-from workflow.expressions.polars_flat import host_and_engine
-from workflow.expressions.polars_gpu import ON_HOST, REEXPRESSED
-from workflow.expressions.program import build
-from workflow.expressions.series import to_column, to_series
-from workflow.expressions.tree import source
-from workflow.expressions.types import Type
-from workflow.expressions.verbs import INEXACT
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.cudf.exceptions import ON_HOST, REEXPRESSED
+from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.language.tree import source
+from workflow.expressions.language.types import Type
+from workflow.expressions.language.verbs import INEXACT
+from workflow.expressions.polars.series import to_column, to_series
+from workflow.expressions.program.program import build
+from workflow.schema.schema import ColumnSchema, Schema
 
 # By a constant Polars multiplies with the reciprocal, in one place at most another number, which cuDF
 # does not: `divide` is held to its bits on a GPU, by `benchmarks/gpu_workflow_check.py`.

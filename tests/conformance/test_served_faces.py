@@ -21,13 +21,13 @@ from strategies import chains, columns
 from test_lanes import LANES, lanes_of
 from test_verbs import draw_program, searched
 
-from workflow.expressions.column import Column
-from workflow.expressions.program import Program, build
-from workflow.expressions.tracing import inline
-from workflow.expressions.tree import Expression, source
-from workflow.expressions.types import Type
-from workflow.expressions.verbs import VERBS
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.language.tree import Expression, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.tracing import inline
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 def answerable(expression: Expression) -> Expression:

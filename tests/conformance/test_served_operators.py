@@ -7,7 +7,7 @@ import pytest
 from interpreters import OTHERS, REFERENCE, Interpreter, equality_of
 from operator_cases import Case, as_columns, assert_same_columns, cases, nulls, row_by_row
 
-from workflow.operator import Operator
+from workflow.operator.operator import Operator
 
 
 @pytest.mark.parametrize("interpreter", OTHERS, ids=repr)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from interpreters import OTHERS, REFERENCE, assert_same
 
-from workflow.expressions.column import Column, Strings
-from workflow.expressions.lookup import MANY_STRINGS, direct_table
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.polars_buckets import MANY_BOUNDARIES
-from workflow.expressions.program import Program, build
+from workflow.expressions.language.tree import Expression, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.buckets import MANY_BOUNDARIES
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.tables.lookup import MANY_STRINGS, direct_table
+from workflow.expressions.tables.text_table import FEW
 from workflow.expressions.tensorflow.lookups import LARGE_VOCABULARY
-from workflow.expressions.text_table import FEW
-from workflow.expressions.tree import Expression, source
-from workflow.expressions.types import Type
-from workflow.schema import ColumnSchema, Schema
+from workflow.schema.column import Column, Strings
+from workflow.schema.schema import ColumnSchema, Schema
 
 ROWS = 600
 FIRST, MISSING = 3, -1

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from interpreters import CANNOT, OTHERS, REFERENCE, assert_same, equality_of
 from strategies import chains, programs
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column
-from workflow.expressions.numpy_verbs import PREPARE
+from workflow.expressions.language.tree import source
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.numpy.verbs import PREPARE
 from workflow.expressions.onnx.verbs import EMIT
-from workflow.expressions.polars import VERBS as POLARS
-from workflow.expressions.program import Program, build
-from workflow.expressions.ranges import ranges
+from workflow.expressions.polars.interpreter import VERBS as POLARS
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.ranges import ranges
 from workflow.expressions.tensorflow.verbs import PREPARE as TENSORFLOW
-from workflow.expressions.tree import source
-from workflow.expressions.types import ExpressionError, Type
-from workflow.expressions.verbs import VERBS
-from workflow.schema import ColumnSchema, Schema
+from workflow.schema.column import Column
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema, Schema
 
 # A multiple of the examples, drawn anew: CONFORMANCE_DEPTH=20 searches for minutes.
 DEPTH = int(os.environ.get("CONFORMANCE_DEPTH", "1"))

@@ -12,9 +12,9 @@ import test_runtimes
 from pipelines import everything
 
 from exporter import ServingOptions
-from exporter.features import select_features
-from exporter.network import KerasNetwork
-from exporter.pipeline import Pipeline
+from exporter.network.network import KerasNetwork
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.served_columns import select_features
 
 INTRODUCTION = """\
 # What the parity suite covers

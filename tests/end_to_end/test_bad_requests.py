@@ -10,8 +10,8 @@ from serving import ClientError
 @pytest.fixture
 def good(pipelines):
     """The tensors of a right request."""
-    from workflow.expressions.series import to_column
-    from workflow.wire import encode
+    from workflow.expressions.polars.series import to_column
+    from workflow.wire.format import encode
 
     rows = pipelines["movielens"].rows
 

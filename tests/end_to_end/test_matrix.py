@@ -4,7 +4,7 @@ from pathlib import Path
 
 import matrix
 
-from exporter.options import RUNTIMES
+from exporter.plan.options import RUNTIMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 

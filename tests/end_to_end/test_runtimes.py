@@ -8,10 +8,10 @@ import pytest
 from pipelines import everything
 
 from exporter import ServingOptions, export_tensorflow_ensemble, verify
-from exporter.options import RUNTIMES
+from exporter.plan.options import RUNTIMES
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
-from workflow.expressions.series import to_column
-from workflow.wire import encode
+from workflow.expressions.polars.series import to_column
+from workflow.wire.format import encode
 
 MAX = 64
 CASES = [f"{runtime}-{rows}" for runtime in RUNTIMES for rows in (0, MAX)]

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from exporter import ServingOptions, export_tensorflow_ensemble
-from exporter.drawing import EnsembleDrawing
+from exporter.report.ensemble_drawing import EnsembleDrawing
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from workflow import Workflow, ops
 

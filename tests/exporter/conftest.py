@@ -4,9 +4,12 @@ import keras
 import pytest
 from small_export import make_workflow
 
-from exporter import ensemble, export_tensorflow_ensemble, network, python_step
-from exporter.plan import runtime_of
-from exporter.runtimes.runtime import Runtime
+from exporter import export as export_module
+from exporter import export_tensorflow_ensemble
+from exporter.network import network
+from exporter.plan.plan import runtime_of
+from exporter.plan.runtime import Runtime
+from exporter.write import python_step
 from training import models
 from workflow import get_embedding_sizes
 
@@ -59,7 +62,7 @@ def files_only(export, tmp_path_factory, monkeypatch):
 
         return Runtime(runtime_of(pipeline).plan, prepare)
 
-    monkeypatch.setattr(ensemble, "runtime_of", without_tensorflow)
+    monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
     monkeypatch.setattr(network, "traced", lambda *_: None)
-    monkeypatch.setattr(ensemble, "prove_written", lambda *_: None)
-    monkeypatch.setattr(python_step, "RUNTIME_FILES", python_step.RUNTIME_FILES[:2])
+    monkeypatch.setattr(export_module, "prove_written", lambda *_: None)
+    monkeypatch.setattr(python_step, "RUNTIME_FOLDERS", python_step.RUNTIME_FOLDERS[:2])

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
-from loader.files import ColumnType
-from loader.gpu.packing import Packing, Rows, carrier, widened
-from loader.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, Layout
+from loader.files.parquet_files import ColumnType
+from loader.gpu.column_matrix import Packing, Rows, carrier, widened
 
 LAYOUT = Layout(
     (

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
-from workflow.sealed import sealed, unsealed
+from workflow.files.sealed import sealed, unsealed
 
 
 def make_model():

@@ -1,6 +1,6 @@
 """HashBucket: the documented hash, in whole numbers of Python.
 
-Source: the docstring of workflow/expressions/hashing.py.
+Source: the docstring of workflow/expressions/language/hashing.py.
 """
 
 from tables import per_element

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from serving import TritonServer
 from serving.supervisor import SHARED_MEMORY
-from workflow.wire import WireColumn, dump_columns
+from workflow.wire.format import WireColumn, dump_columns
 
 ONNX_TYPES = {
     "TYPE_INT64": TensorProto.INT64,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from serving.inputs.table import to_columns
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 
 def convert(dtype, data, layout="scalar"):

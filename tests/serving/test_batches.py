@@ -17,7 +17,7 @@ from serving import ClientError, EnsembleClient, write_perf_analyzer_input
 from serving.contract import Contract
 from serving.exchange import _SPARE, to_requests, to_table
 from serving.perf_analyzer import _content
-from workflow.wire import WireColumn, dump_columns
+from workflow.wire.format import WireColumn, dump_columns
 
 COLUMNS = (
     WireColumn("id", "int64", nullable=True),

@@ -20,7 +20,7 @@ from serving import (
     UnknownModelError,
 )
 from serving.contract import read_contract
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 NAN, INF = float("nan"), float("inf")
 

@@ -10,7 +10,7 @@ from converting import convert, python_values
 
 from serving import ClientError
 from serving.inputs.table import to_columns
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 INTEGERS = [1, None, -3]
 FLOATS = [1.5, None, -3.25]

@@ -10,7 +10,7 @@ from converting import convert, python_values
 
 from serving import ClientError
 from serving.inputs.table import to_columns
-from workflow.wire import WireColumn, encode
+from workflow.wire.format import WireColumn, encode
 
 ROWS = [[1, 2], None, [], [3]]
 LISTS = [

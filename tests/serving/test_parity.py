@@ -11,7 +11,7 @@ from python_calls import MOST_GROWTH, growth
 from serving.errors import ClientError
 from serving.parity import _call, _raw_rows, check_parity
 from serving.parity_report import OutputParity, ParityReport
-from workflow.expressions.column import Column
+from workflow.schema.column import Column
 
 NAN = float("nan")
 

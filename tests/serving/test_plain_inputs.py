@@ -19,7 +19,7 @@ from serving.contract import Contract
 from serving.exchange import to_requests
 from serving.inputs.few import FewValues
 from serving.inputs.row import RowReader
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 DTYPES = ("int32", "int64", "uint64", "float32", "float64")
 INTEGERS = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1)

@@ -10,7 +10,7 @@ from converting import convert
 
 from serving import ClientError, ColumnError
 from serving.inputs.table import to_columns
-from workflow.wire import WireColumn
+from workflow.wire.format import WireColumn
 
 REFUSED = [
     ("int32", np.array([1, 2**31]), "int32. Received: int64 with the value 2147483648, out of"),

@@ -10,8 +10,8 @@ from serving.connection.tensors import encode_tensors
 from serving.contract import Contract
 from serving.exchange import to_requests
 from serving.inputs.row import RowReader
-from workflow.dtypes import DTYPES
-from workflow.wire import WireColumn
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn
 
 SCALARS = [WireColumn(f"{dtype} column", dtype) for dtype in DTYPES]
 LISTS = [WireColumn("genres", "string", "flat"), WireColumn("scores", "float32", "padded")]

@@ -17,9 +17,9 @@ from serving.errors import ClientError
 from serving.exchange import to_requests
 from serving.inputs.table import to_columns
 from workflow import Workflow, WorkflowError
-from workflow.expressions.series import column_schema, to_column
-from workflow.schema import DATE, NAIVE, ColumnSchema
-from workflow.wire import WireColumn, dump_columns, parse_columns, wire_column
+from workflow.expressions.polars.series import column_schema, to_column
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema
+from workflow.wire.format import WireColumn, dump_columns, parse_columns, wire_column
 
 NOON = datetime(1969, 7, 20, 12, 0, 0, 5, tzinfo=UTC)
 MICROSECONDS = (NOON - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

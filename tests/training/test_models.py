@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError, model_signature, models, save_model, train
-from workflow.embeddings import get_embedding_sizes
-from workflow.schema import ColumnSchema, Schema
+from workflow.embedding_sizes import get_embedding_sizes
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 def described(model):

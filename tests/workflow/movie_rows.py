@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from workflow import Workflow, ops, where
-from workflow.expressions.program import with_nullable_inputs
-from workflow.expressions.series import to_column
-from workflow.wire import decode, encode, wire_column
+from workflow.expressions.polars.series import to_column
+from workflow.expressions.program.program import with_nullable_inputs
+from workflow.wire.format import decode, encode, wire_column
 
 MOVIES = pl.DataFrame(
     {

@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 
 from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx, to_onnx
-from workflow.expressions.program import build
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.program.program import build
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 def load(path):

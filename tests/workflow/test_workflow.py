@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.expressions.numpy import NumpyInterpreter
-from workflow.expressions.series import to_column
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import to_column
 
 
 def test_transform_keeps_rows_in_order_and_leaves_unread_columns_out(fitted, ratings):
@@ -155,11 +155,11 @@ def test_fit_does_not_change_what_it_is_given(ratings):
 
 
 def test_a_thousand_output_dtypes_do_not_build_a_thousand_programs(monkeypatch):
-    from workflow import rows as module
+    from workflow.graph import row_set as module
 
     built = []
     monkeypatch.setattr(module, "build", lambda *a: built.append(1) or original(*a))
-    original = __import__("workflow.expressions.program", fromlist=["build"]).build
+    original = __import__("workflow.expressions.program.program", fromlist=["build"]).build
     names = [f"c{n}" for n in range(50)]
     workflow = Workflow(names >> ops.FillMissing()).fit({name: [1] for name in names})
     for name in names:

@@ -9,9 +9,9 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from workflow.embeddings import embedding_dimension
-from workflow.schema import ColumnSchema, Schema, Tags
-from workflow.wire import NNZS, VALUES
+from workflow.embedding_sizes import embedding_dimension
+from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.wire.format import NNZS, VALUES
 
 EmbeddingSizes = Mapping[str, tuple[int, int]]
 Features = Schema | EmbeddingSizes | Sequence[EmbeddingSizes]

@@ -21,11 +21,14 @@ import triton_python_backend_utils as pb_utils
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from preprocess_runtime import alike, packing, wire  # noqa: E402 - found beside this file
-from preprocess_runtime.dtypes import DTYPES, SchemaError  # noqa: E402
-from preprocess_runtime.expressions.column import Column  # noqa: E402
-from preprocess_runtime.expressions.numpy import NumpyInterpreter  # noqa: E402
-from preprocess_runtime.expressions.program_json import load_program  # noqa: E402
+from preprocess_runtime.expressions.numpy.interpreter import (  # noqa: E402 - found beside this file
+    NumpyInterpreter,
+)
+from preprocess_runtime.expressions.program.program_json import load_program  # noqa: E402
+from preprocess_runtime.schema.column import Column  # noqa: E402
+from preprocess_runtime.schema.dtypes import DTYPES, SchemaError  # noqa: E402
+from preprocess_runtime.wire import alike, packed_tensor  # noqa: E402
+from preprocess_runtime.wire.format import decode, encode, parse_columns  # noqa: E402
 
 if TYPE_CHECKING:
     from triton_models.backends.limits import LimitError, expect_within, parse_limits, widens
@@ -51,9 +54,9 @@ class TritonPythonModel:
         """
         parameters = json.loads(args["model_config"])["parameters"]
         text = {name: value["string_value"] for name, value in parameters.items()}
-        self._inputs = wire.parse_columns(text["inputs"])
-        self._outputs = wire.parse_columns(text["outputs"])
-        self._packing = packing.parse_packing(text["packing"])
+        self._inputs = parse_columns(text["inputs"])
+        self._outputs = parse_columns(text["outputs"])
+        self._packing = packed_tensor.parse_packing(text["packing"])
         self._limits = parse_limits(text["limits"])
         program = load_program(HERE)
         for side, columns, schema in (
@@ -159,7 +162,7 @@ class TritonPythonModel:
             if len(requests) > 1 and column.layout == "padded":
                 _expect_even(column, made[column.name])
             tensors |= _encode(column, made[column.name])
-        return dict(packing.pack(tensors, self._packing))
+        return dict(packed_tensor.pack(tensors, self._packing))
 
 
 def _expect_even(column: Any, made: Any) -> None:
@@ -185,16 +188,16 @@ def _decode(column: Any, requests: list[dict[str, Any]]) -> Any:
     """A column of many requests, one below the other."""
     try:
         if column.is_list or len(requests) == 1:
-            return _concatenate([wire.decode(column, tensors) for tensors in requests])
+            return _concatenate([decode(column, tensors) for tensors in requests])
         name = column.name
-        return wire.decode(column, {name: np.concatenate([one[name] for one in requests])})
+        return decode(column, {name: np.concatenate([one[name] for one in requests])})
     except SchemaError as error:
         raise RequestError(f"{column.name} cannot be read") from error
 
 
 def _encode(column: Any, made: Any) -> dict[str, Any]:
     try:
-        return wire.encode(column, made)
+        return encode(column, made)
     except SchemaError as error:
         raise RequestError(f"{column.name} would be null") from error
 

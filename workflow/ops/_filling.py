@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from workflow.checks import require
-from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features
+from workflow.expressions.language.tree import Expression
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features
 
 
 def filled_column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workflow.expressions.column import Array
+from workflow.schema.column import Array
 
 
 def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, int]) -> Array:

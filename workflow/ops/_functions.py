@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workflow.config import settled
+from workflow.data.frames import first_line
 from workflow.errors import WorkflowError
-from workflow.frames import first_line
+from workflow.operator.settings import settled
 
 
 def of_name(label: str, setting: str, function: Callable[[str], Any], name: str, hint: Any) -> Any:

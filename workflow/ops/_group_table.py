@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Array, Column
-from workflow.expressions.polars_stages import apply
-from workflow.expressions.program import build
-from workflow.expressions.series import to_column
-from workflow.expressions.tree import Expression, source
-from workflow.expressions.types import Type
-from workflow.feature import Feature, Features, Groups, State
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.language.tree import Expression, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.polars.series import to_column
+from workflow.expressions.polars.stages import apply
+from workflow.expressions.program.program import build
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Groups, State
+from workflow.schema.column import Array, Column
+from workflow.schema.schema import ColumnSchema, Schema
 
 from ._times import TIME
 

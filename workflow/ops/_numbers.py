@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.feature import Feature
-from workflow.operator import Operator
-from workflow.schema import ColumnSchema, Schema
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature
+from workflow.operator.operator import Operator
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) -> None:

@@ -14,10 +14,10 @@ from operator import add
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_column
-from workflow.expressions.tree import Expression
+from workflow.expressions.language.tree import Expression
+from workflow.expressions.polars.series import to_column
+from workflow.operator.checks import require
+from workflow.schema.column import Array, Column
 
 PARTS = ("id", "feature", "weight")
 MOST_FEATURES = 64

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from workflow.checks import expect_state, require
-from workflow.feature import State
+from workflow.operator.checks import expect_state, require
+from workflow.operator.feature import State
 
 
 def expect_numbers_of_columns(

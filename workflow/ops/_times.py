@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Column, Strings
-from workflow.expressions.series import as_times, to_series
-from workflow.feature import State
-from workflow.schema import DATE, NAIVE
+from workflow.expressions.polars.series import as_times, to_series
+from workflow.operator.checks import require
+from workflow.operator.feature import State
+from workflow.schema.column import Column, Strings
+from workflow.schema.schema import DATE, NAIVE
 
 from ._zones import expect_zone
 

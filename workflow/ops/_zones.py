@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
 from workflow.errors import WorkflowError
-from workflow.expressions.column import Array
+from workflow.operator.checks import require
+from workflow.schema.column import Array
 
 Offsets = Sequence[Sequence[int]]
 

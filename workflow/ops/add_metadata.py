@@ -8,12 +8,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from workflow.checks import require
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import Tags
-from workflow.selection import one_or_several
-from workflow.tags import add_tags
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.schema import Tags
+from workflow.schema.tags import add_tags
 
 _Plain = bool | int | float | str | None
 _Value = _Plain | Sequence[_Plain] | Mapping[str, _Plain]
@@ -48,7 +48,7 @@ class AddMetadata(_Metadata):
 
     Args:
         tags: members of `Tags` or words of your own. Which tags exclude each other, and which
-            one brings another, stands in `workflow/tags.py`.
+            one brings another, stands in `workflow/schema/tags.py`.
         properties: facts by name: numbers, texts, booleans, lists and mappings of these. Those
             that others read are `cardinality` and `embedding_size` (rows and width of an embedding),
             `domain` and `value_count` (each {"min": ..., "max": ...}); one that is there already

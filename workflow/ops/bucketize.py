@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Column
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import Tags
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import Tags
 
 from ._functions import of_name
 from ._numbers import expect_numbers

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import expect_known, expect_state, per_column, require
-from workflow.config import IntegerDType
-from workflow.expressions.column import Column
-from workflow.expressions.series import column_schema, to_column
-from workflow.feature import Feature, Features, Partials, State
-from workflow.operator import NOT_SAVED, Example, Operator
-from workflow.schema import Schema, Tags
+from workflow.expressions.polars.series import column_schema, to_column
+from workflow.operator.checks import expect_known, expect_state, per_column, require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import NOT_SAVED, Example, Operator
+from workflow.operator.settings import IntegerDType
+from workflow.schema.column import Column
+from workflow.schema.schema import Schema, Tags
 
 from ._times import series_of, time_state
 from ._vocabulary.counts import chosen, counts, merged_counts

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
 
 from ._numbers import expect_numbers
 

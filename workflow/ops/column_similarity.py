@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.data import as_lazy_frame
+from workflow.data.frames import polars_errors
+from workflow.data.sources import as_lazy_frame
 from workflow.errors import WorkflowError
-from workflow.expressions.column import Column
-from workflow.expressions.series import column_schema, to_column, to_series
-from workflow.feature import Feature, Features, Partials, State
-from workflow.frames import polars_errors
-from workflow.operator import NOT_SAVED, Example, Operator
-from workflow.schema import Schema, Tags
-from workflow.tags import computed_of
+from workflow.expressions.polars.series import column_schema, to_column, to_series
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import NOT_SAVED, Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import Schema, Tags
+from workflow.schema.tags import computed_of
 
 from ._sparse_features import PARTS, similarity, weighted
 

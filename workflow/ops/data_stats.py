@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import expect_state, require
-from workflow.expressions.column import Column
-from workflow.expressions.series import as_times, to_column
-from workflow.feature import Features, Partials, State
-from workflow.fitted import FittedGraph
-from workflow.operator import Example, Operator
-from workflow.operator_node import OperatorNode
-from workflow.schema import ColumnSchema, Schema, time_name
+from workflow.expressions.polars.series import as_times, to_column
+from workflow.graph.fitted_graph import FittedGraph
+from workflow.graph.operator_node import OperatorNode
+from workflow.operator.checks import expect_state, require
+from workflow.operator.feature import Features, Partials, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema, time_name
 
 RANGE, MOMENTS = "range.", "moments."
 

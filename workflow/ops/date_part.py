@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Column
-from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import DATE, NAIVE, ColumnSchema, Tags
+from workflow.expressions.language.tree import Expression, where
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Tags
 
 from ._zones import expect_offsets, offsets_of
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.feature import Selectable
-from workflow.frame_operator import WindowOperator
-from workflow.operator import Example
-from workflow.schema import Schema, Tags
-from workflow.selection import one_or_several
-from workflow.tags import add_tags, computed_of
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.feature import Selectable
+from workflow.operator.frame_operator import WindowOperator
+from workflow.operator.operator import Example
+from workflow.schema.schema import Schema, Tags
+from workflow.schema.tags import add_tags, computed_of
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflow.checks import require
-from workflow.feature import Features, State
-from workflow.operator import Example, Operator
+from workflow.operator.checks import require
+from workflow.operator.feature import Features, State
+from workflow.operator.operator import Example, Operator
 
 from .categorify import Categorify
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
-from workflow.checks import require
-from workflow.expressions.program import Program, build
-from workflow.frame_operator import RowFilter
-from workflow.operator import Example
-from workflow.rows import sources_of
-from workflow.schema import ColumnSchema, Schema
-from workflow.selection import one_or_several
+from workflow.expressions.program.program import Program, build
+from workflow.graph.row_set import sources_of
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.frame_operator import RowFilter
+from workflow.operator.operator import Example
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.expressions.column import Column
-from workflow.feature import Features, Partials, State
-from workflow.operator import Example, Operator
-from workflow.schema import ColumnSchema, Schema
+from workflow.operator.feature import Features, Partials, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
 
 from ._filling import filled_column
 from ._numbers import expect_numbers, finite_values

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflow.checks import require
-from workflow.expressions.program import Program, build
-from workflow.expressions.program_json import program_from_json, program_to_json
-from workflow.expressions.tracing import Frame, inline, trace
-from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features, State
-from workflow.frame_operator import RowFilter
-from workflow.operator import Example
-from workflow.rows import schema_of, sources_of
-from workflow.schema import ColumnSchema, Schema
-from workflow.traced_times import expect_alike_times
+from workflow.expressions.language.tree import Expression
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.program_json import program_from_json, program_to_json
+from workflow.expressions.program.tracing import Frame, inline, trace
+from workflow.graph.row_set import schema_of, sources_of
+from workflow.graph.traced_times import expect_alike_times
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.frame_operator import RowFilter
+from workflow.operator.operator import Example
+from workflow.schema.schema import ColumnSchema, Schema
 
 CONDITION = "condition"
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.series import polars_dtype
-from workflow.frame_operator import FrameOperator
-from workflow.operator import Example
-from workflow.schema import ColumnSchema, Schema, Tags
-from workflow.selection import one_or_several
-from workflow.tags import add_tags, computed_of
+from workflow.expressions.polars.series import polars_dtype
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.frame_operator import FrameOperator
+from workflow.operator.operator import Example
+from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.schema.tags import add_tags, computed_of
 
 AGGREGATES = (
     "list",

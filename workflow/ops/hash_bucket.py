@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from workflow.checks import expect_known, require
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import Schema, Tags
+from workflow.operator.checks import expect_known, require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.schema import Schema, Tags
 
 LARGEST = 2**31 - 1
 
@@ -19,7 +19,7 @@ LARGEST = 2**31 - 1
 class HashBucket(Operator):
     """Give each value one of `num_buckets` ids by its hash, int32, with nothing to learn.
 
-    The hash is that of `workflow.expressions.hashing`: the same value has the same id in each
+    The hash is that of `workflow.expressions.language.hashing`: the same value has the same id in each
     run, on each machine and in each runtime. Values share an id where their hashes meet. Null has
     id 0, which values have too. Takes integers, booleans, strings, and lists of them, each
     element of which gets an id. The column's `cardinality` is `num_buckets`.

@@ -8,11 +8,11 @@ from functools import reduce
 from operator import add
 from typing import ClassVar
 
-from workflow.checks import require
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import Schema, Tags
-from workflow.tags import computed_of
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.schema import Schema, Tags
+from workflow.schema.tags import computed_of
 
 from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
 

@@ -11,18 +11,18 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.data import Source
+from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
-from workflow.expressions.column import Column
-from workflow.expressions.series import column_schema, microseconds, to_column
-from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features, Partials, State
-from workflow.inputs import with_integers
-from workflow.operator import NOT_SAVED, Example, Operator
-from workflow.schema import ColumnSchema, Schema
-from workflow.selection import one_or_several
-from workflow.times import unlike_times
+from workflow.expressions.language.tree import Expression, where
+from workflow.expressions.polars.series import column_schema, microseconds, to_column
+from workflow.graph.input_schema import with_integers
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import NOT_SAVED, Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.times import unlike_times
 
 from ._group_table import (
     find_row,

@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Column
-from workflow.expressions.series import to_column
-from workflow.feature import Feature, Features, Partials, Selectable, State
-from workflow.operator import Example, Operator
-from workflow.schema import Schema, Tags
-from workflow.selection import one_or_several
-from workflow.tags import computed_of
+from workflow.expressions.polars.series import to_column
+from workflow.graph.selection import one_or_several
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Partials, Selectable, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import Schema, Tags
+from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
 from ._times import time_of, time_state

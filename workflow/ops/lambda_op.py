@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from workflow.checks import require
-from workflow.config import AnyDType
-from workflow.expressions.program import Program, build
-from workflow.expressions.program_json import program_from_json, program_to_json
-from workflow.expressions.tracing import Frame, inline, trace
-from workflow.expressions.tree import Expression, source, where
-from workflow.feature import Feature, Features, Selectable, State
-from workflow.operator import Example, Operator
-from workflow.schema import ColumnSchema, Schema
-from workflow.traced_times import expect_alike_times
+from workflow.expressions.language.tree import Expression, source, where
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.program_json import program_from_json, program_to_json
+from workflow.expressions.program.tracing import Frame, inline, trace
+from workflow.graph.traced_times import expect_alike_times
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Selectable, State
+from workflow.operator.operator import Example, Operator
+from workflow.operator.settings import AnyDType
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import ColumnSchema, Tags
-from workflow.tags import FACTS
+from workflow.expressions.language.tree import Expression
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.schema import ColumnSchema, Tags
+from workflow.schema.tags import FACTS
 
 _BEYOND = 2**31
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
-from workflow.schema import Tags
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.schema import Tags
 
 from ._numbers import expect_numbers
 

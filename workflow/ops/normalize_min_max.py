@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.config import FloatDType
-from workflow.expressions.column import Column
-from workflow.feature import Feature, Features, Partials, State
-from workflow.operator import Example, Operator
-from workflow.schema import Schema, Tags
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import Example, Operator
+from workflow.operator.settings import FloatDType
+from workflow.schema.column import Column
+from workflow.schema.schema import Schema, Tags
 
 from ._numbers import expect_numbers, finite_values
 from ._state import expect_numbers_of_columns

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import expect_state, require
-from workflow.config import FloatDType
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column
-from workflow.expressions.series import to_column
-from workflow.feature import Feature, Features, Partials, State
-from workflow.operator import Example, Operator
-from workflow.schema import ColumnSchema, Schema
+from workflow.expressions.polars.series import to_column
+from workflow.operator.checks import expect_state, require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import Example, Operator
+from workflow.operator.settings import FloatDType
+from workflow.schema.column import Column
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflow.checks import require
-from workflow.feature import Feature, Features, State
-from workflow.operator import Example, Operator
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Example, Operator
 
 from ._functions import of_name
 

@@ -10,15 +10,15 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.config import FloatDType
-from workflow.expressions.column import Array, Column
-from workflow.expressions.tree import Expression
-from workflow.feature import Feature, Features, Groups, Partials, Selectable, State
-from workflow.frame_operator import OutOfFoldOperator
-from workflow.operator import Example
-from workflow.schema import Schema, Tags
-from workflow.tags import computed_of
+from workflow.expressions.language.tree import Expression
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, Groups, Partials, Selectable, State
+from workflow.operator.frame_operator import OutOfFoldOperator
+from workflow.operator.operator import Example
+from workflow.operator.settings import FloatDType
+from workflow.schema.column import Array, Column
+from workflow.schema.schema import Schema, Tags
+from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed

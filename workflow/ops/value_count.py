@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import expect_state, require
-from workflow.expressions.column import Column
-from workflow.feature import Feature, Features, Partials, State
-from workflow.operator import Example, Operator
-from workflow.schema import Schema
+from workflow.operator.checks import expect_state, require
+from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.operator import Example, Operator
+from workflow.schema.column import Column
+from workflow.schema.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
+from workflow.schema.dtypes import DTYPES
 
 from .graph import Graph, Tensor, carrier
 

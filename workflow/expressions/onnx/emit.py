@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workflow.expressions.program import Program
-from workflow.expressions.types import ExpressionError, Type
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.program.program import Program
 
 from .graph import Graph, Tensor
 from .verbs import EMIT

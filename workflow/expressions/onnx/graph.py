@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from workflow.dtypes import DTYPES, SchemaError
-from workflow.expressions.column import Array, Strings
+from workflow.schema.column import Array, Strings
+from workflow.schema.dtypes import DTYPES, SchemaError
 
 OPSET, ML_OPSET, IR_VERSION = 18, 4, 9
 _ML_DOMAIN = "ai.onnx.ml"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from workflow.expressions.hashing import MULTIPLIERS, SHIFTS, seed_offset
-from workflow.expressions.program import Step
-from workflow.expressions.types import ExpressionError, Type
+from workflow.expressions.language.hashing import MULTIPLIERS, SHIFTS, seed_offset
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.program.program import Step
 
 from .casts import convert, flip, joint, wrap
 from .graph import Graph, Tensor

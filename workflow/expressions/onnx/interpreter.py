@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from workflow.expressions.column import Array, Column
-from workflow.expressions.program import Program
-from workflow.schema import ColumnSchema
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Array, Column
+from workflow.schema.schema import ColumnSchema
 
 from .emit import emit
 from .graph import Graph, Tensor

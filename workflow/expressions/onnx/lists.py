@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
 
 from .casts import choose, convert
 from .graph import Graph, Tensor

@@ -1,4 +1,4 @@
-"""Lists between their padded and their flat form; see `workflow.wire`."""
+"""Lists between their padded and their flat form; see `workflow.wire.format`."""
 
 from __future__ import annotations
 

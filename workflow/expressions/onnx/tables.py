@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column, Strings
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type, table_dtype
+from workflow.expressions.language.types import Type, table_dtype
+from workflow.expressions.program.program import Step
+from workflow.schema.column import Array, Column, Strings
+from workflow.schema.dtypes import DTYPES
 
 from .graph import Graph, Tensor, carrier
 

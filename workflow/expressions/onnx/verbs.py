@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column
-from workflow.expressions.numpy_verbs import bounds
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type, promote, table_dtype
+from workflow.expressions.language.types import Type, promote, table_dtype
+from workflow.expressions.numpy.verbs import bounds
+from workflow.expressions.program.program import Step
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES
 
 from .casts import SIGN_BIT, cast, choose, convert, flip, joint, wrap
 from .graph import Graph, Tensor, carrier

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from workflow.dtypes import DTYPES, SchemaError
-from workflow.expressions.column import Strings
-from workflow.expressions.fold import fold_tables
-from workflow.expressions.program import Program
-from workflow.schema import Schema
-from workflow.wire import WireColumn, wire_column
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Strings
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.schema import Schema
+from workflow.wire.format import WireColumn, wire_column
 
 from .emit import emit
 from .graph import Graph, Tensor, carrier

@@ -1,4 +1,4 @@
-"""A column of data in TensorFlow: `workflow.expressions.column.Column`, of tensors."""
+"""A column of data in TensorFlow: `workflow.schema.column.Column`, of tensors."""
 
 from __future__ import annotations
 

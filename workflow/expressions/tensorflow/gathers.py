@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workflow.expressions.column import Array, Column
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
+from workflow.schema.column import Array, Column
 
 from .column import Function, TensorColumn
 from .lookups import to_int64

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from workflow.expressions.hashing import MULTIPLIERS, SHIFTS, seed_offset
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.hashing import MULTIPLIERS, SHIFTS, seed_offset
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
 
 from .column import Function, TensorColumn
 from .guard import guarded

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workflow.expressions.program import Program, Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Program, Step
 
 from .column import Function, TensorColumn
 from .guard import guarded
@@ -30,9 +30,9 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         program: what to compute.
 
     Example:
-        >>> from workflow.expressions.tree import source
-        >>> from workflow.expressions.program import build
-        >>> from workflow.schema import ColumnSchema, Schema
+        >>> from workflow.expressions.language.tree import source
+        >>> from workflow.expressions.program.program import build
+        >>> from workflow.schema.schema import ColumnSchema, Schema
         >>> x = source("x", Type("int64"))
         >>> program = build([(ColumnSchema("y", "int64"), x + 1)], Schema([ColumnSchema("x", "int64")]))
         >>> column = TensorColumn(tf.constant([1, 2], tf.int64))

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
 
 from .column import Function, TensorColumn
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Array, Column, Strings
-from workflow.expressions.lookup import direct_table
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Step
+from workflow.expressions.tables.lookup import direct_table
+from workflow.schema.column import Array, Column, Strings
+from workflow.schema.dtypes import DTYPES
 
 from .column import Function, TensorColumn
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workflow.expressions.hashing import BASE
+from workflow.expressions.language.hashing import BASE
 
 # The power of place 256 * q + r is a product of two, so that no table is as long as the bytes.
 _SPAN = 256
@@ -58,7 +58,7 @@ def order(a: Any, b: Any) -> Any:
 def string_bits(texts: Any) -> Any:
     """The 64 bits of each string, of which the hash is made.
 
-    As `workflow.expressions.hashing` defines them: the length and the bytes, each times a power of
+    As `workflow.expressions.language.hashing` defines them: the length and the bytes, each times a power of
     the base. Sums wrap round, so the sum of a string's bytes is the difference of two running sums;
     and the base is odd, so a product with one of its powers can be undone.
 

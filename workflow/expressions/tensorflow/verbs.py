@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workflow.dtypes import DTYPES
-from workflow.expressions.column import Column
-from workflow.expressions.numpy_verbs import bounds
-from workflow.expressions.program import Step
-from workflow.expressions.types import Type, promote, table_dtype
+from workflow.expressions.language.types import Type, promote, table_dtype
+from workflow.expressions.numpy.verbs import bounds
+from workflow.expressions.program.program import Step
+from workflow.schema.column import Column
+from workflow.schema.dtypes import DTYPES
 
 from .column import Function, TensorColumn
 from .gathers import gather

@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from workflow.dtypes import DTYPES, SchemaError
-from workflow.expressions.program import Program
-from workflow.schema import Schema
-from workflow.wire import NNZS, WireColumn, wire_column
+from workflow.expressions.program.program import Program
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.schema import Schema
+from workflow.wire.format import NNZS, WireColumn, wire_column
 
 from .column import TensorColumn
 from .interpreter import TensorFlowInterpreter
@@ -75,7 +75,7 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
             tensors: each of `signature`; more are left out.
 
         Returns:
-            each output's tensors, of the shapes that `workflow.wire` gives its layout.
+            each output's tensors, of the shapes that `workflow.wire.format` gives its layout.
 
         Raises:
             SchemaError: a tensor is missing.

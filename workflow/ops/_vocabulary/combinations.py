@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Array, Column
-from workflow.expressions.series import to_series
-from workflow.expressions.tree import Expression, where
-from workflow.feature import Feature, Features, State
+from workflow.expressions.language.tree import Expression, where
+from workflow.expressions.polars.series import to_series
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
 from workflow.ops import _group_table as tables
-from workflow.schema import Schema
-from workflow.tags import computed_of
+from workflow.schema.column import Array, Column
+from workflow.schema.schema import Schema
+from workflow.schema.tags import computed_of
 
 from .vocabulary import Ids, Vocabulary, expect_countable
 

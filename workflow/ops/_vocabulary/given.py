@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from workflow.checks import require
-from workflow.data import as_lazy_frame
-from workflow.dtypes import SchemaError
+from workflow.data.sources import as_lazy_frame
 from workflow.errors import WorkflowError
-from workflow.expressions.series import column_schema
+from workflow.expressions.polars.series import column_schema
+from workflow.operator.checks import require
+from workflow.schema.dtypes import SchemaError
 
 
 def given_vocabulary(name: str, values: Any) -> pl.Series:

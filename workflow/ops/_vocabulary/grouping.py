@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from workflow.checks import require
-from workflow.expressions.column import Column, Strings
-from workflow.feature import Groups, State
+from workflow.operator.checks import require
+from workflow.operator.feature import Groups, State
+from workflow.schema.column import Column, Strings
 
 from .combinations import CombinedVocabulary
 from .vocabulary import SharedVocabulary, Vocabulary

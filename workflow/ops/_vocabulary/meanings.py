@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from workflow.expressions.series import as_times
-from workflow.feature import State
+from workflow.expressions.polars.series import as_times
+from workflow.operator.feature import State
 
 from .vocabulary import PADDING, Ids, Vocabulary
 

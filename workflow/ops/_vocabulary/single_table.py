@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from workflow.checks import require
-from workflow.expressions.column import Column
-from workflow.feature import State
+from workflow.operator.checks import require
+from workflow.operator.feature import State
+from workflow.schema.column import Column
 
 from .vocabulary import Ids
 

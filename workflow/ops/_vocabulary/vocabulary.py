@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from workflow.checks import require
-from workflow.expressions.column import Column
-from workflow.expressions.series import column_schema, polars_dtype, to_column, to_series
-from workflow.expressions.tree import where
-from workflow.feature import Feature, Features, State
+from workflow.expressions.language.tree import where
+from workflow.expressions.polars.series import column_schema, polars_dtype, to_column, to_series
+from workflow.operator.checks import require
+from workflow.operator.feature import Feature, Features, State
 from workflow.ops._times import TIME
-from workflow.schema import ColumnSchema, Schema, are_alike_times
-from workflow.times import unlike_times
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
+from workflow.schema.times import unlike_times
 
 PADDING = 0
 # Where the state of a vocabulary is: learnt from data, or given by the user.

@@ -1,0 +1,257 @@
+"""export_tensorflow_ensemble: a workflow and a network as a Triton model repository."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.network.network import Network, as_network
+from exporter.plan.embeddings import expect_room
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.options import RUNTIMES, ServingOptions
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.plan import Plan, make_plan, runtime_of
+from exporter.plan.runtime import Writer
+from exporter.plan.served_columns import select_features
+from exporter.prove.offline import OfflineAnswers
+from exporter.prove.proof import Proof, UnprovenError, prove_written
+from exporter.report.report import ExportReport
+from exporter.repository.config_pbtxt import config_text
+from exporter.repository.content import file_hashes, generation_of
+from exporter.repository.publish import (
+    CONFIG,
+    MANIFEST,
+    WARM_UP,
+    compatible_versions,
+    expect_free,
+    publish,
+    recover,
+)
+from exporter.repository.staging import staging, write_errors
+from training.errors import TrainingError
+from workflow import Workflow, WorkflowError
+from workflow.files.durable import exclusive, file_hash
+
+# In a staging folder, beside the models, whose names begin with no dot.
+OTHERS = ".others"
+
+
+def export_tensorflow_ensemble(
+    model: Any,
+    workflow: Workflow,
+    name: str,
+    model_path: str | os.PathLike[str],
+    label_columns: Sequence[str] | None = None,
+    sparse_max: Mapping[str, int] | None = None,
+    version: int = 1,
+    nvtabular_backend: str = "python",
+    cats: Sequence[str] | None = None,
+    conts: Sequence[str] | None = None,
+    *,
+    serving: ServingOptions | None = None,
+) -> ExportReport:
+    """Write a Triton ensemble: preprocessing as `<name>_nvt`, network as `<name>_tf`, both as `<name>`.
+
+    That is the runtime "tensorflow"; `ServingOptions` tells of the others, of which some make one
+    model alone. Whichever it is, clients ask `<name>`.
+
+    Everything is planned and proven to fit before the first byte is written. What is then written
+    answers golden rows (nulls, unseen values, empty and long lists, the last value of every
+    vocabulary, the ends of every dtype) as the workflow and the network do here, or it is an error.
+    The repository gets the new version whole or not at all. What a killed export left is cleaned up by the next
+    one of that name. A second export into the same repository waits for the first. The model and
+    the workflow are not changed.
+
+    Args:
+        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel;
+            a list column `x` is the pair of inputs `x__values` and `x__nnzs`. Its inputs decide
+            the dtypes that are served.
+        workflow: fitted; outputs that the network does not take are left out.
+        name: the ensemble's name.
+        model_path: the model repository; made if missing.
+        label_columns: columns that training had and a request has not; by default those tagged
+            as target.
+        sparse_max: the width of each list that the network takes as one input of a fixed width
+            (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
+            filled up with 0. Without it the network's input says the width as well; with it a
+            client's list that is cut anyway is sent cut.
+        version: the version folder of all models. An older version stays on disk. A fused model
+            serves it beside the newest where its inputs and outputs are the same, to clients that
+            ask with `model_version`; an ensemble serves its newest version alone.
+        nvtabular_backend: "python", the only one left.
+        cats: not needed any more: the network's inputs say which columns it takes.
+        conts: likewise.
+        serving: how it is to be served.
+
+    Returns:
+        a report; printing it shows what each model takes and gives, every cast, and the rows that
+        it was proven with.
+
+    Raises:
+        ExportError: the model and the workflow do not fit, a setting makes no sense, the version
+            exists already, the repository cannot be written, or what was written answers a golden
+            row otherwise. Nothing is left behind.
+
+    Example:
+        >>> report = export_tensorflow_ensemble(
+        ...     model, workflow, "movielens", "models", ["rating"]
+        ... )  # doctest: +SKIP
+    """
+    _expect_known_arguments(nvtabular_backend, cats, conts)
+    _expect_types(workflow, model_path, label_columns, sparse_max, serving)
+    options = serving or ServingOptions()
+    network = _checked(model, options)
+    options = replace(options, columns=network.columns)
+    plan = _plan(network, workflow, name, label_columns, sparse_max, version, options)
+    expect_room(network, plan.features)
+    answers = OfflineAnswers(workflow, plan.features, network)
+    repository = Path(model_path)
+    models = [spec.name for spec in plan.models]
+    writers = runtime_of(plan.pipeline).prepare(network, plan.pipeline)
+    with write_errors(repository), exclusive(repository) as alone:
+        if alone:
+            recover(repository, name)
+        expect_free(repository, models, version)
+        with staging(repository, name) as stage:
+            generation = _write(stage, repository, plan, writers)
+            proof = _proven(stage, plan, network, answers)
+            publish(stage, repository, models, version)
+    return ExportReport(repository, plan.of_generation(generation), generation, proof)
+
+
+def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
+    if backend != "python":
+        raise ExportError(f'Expected nvtabular_backend="python". Received: {backend!r}.')
+    if cats is not None or conts is not None:
+        raise ExportError(
+            "cats and conts are not needed: the network's inputs say which columns it takes."
+        )
+
+
+def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:
+    for name, value, kind, words in (
+        ("workflow", workflow, Workflow, "a fitted Workflow; Workflow.load reads a saved one"),
+        ("model_path", path, (str, os.PathLike), "the path of a model repository"),
+        ("label_columns", labels, (list, tuple, NoneType), 'a list of names such as ["rating"]'),
+        ("sparse_max", sparse_max, (Mapping, NoneType), 'widths by column, such as {"genres": 5}'),
+        ("serving", serving, (ServingOptions, NoneType), "ServingOptions"),
+    ):
+        # An empty path would be the folder that the program was started in.
+        if not isinstance(value, kind) or value == "":
+            raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
+
+
+def _checked(model: Any, options: ServingOptions) -> Network:
+    try:
+        return as_network(model, options.columns)
+    except TrainingError as error:
+        raise ExportError(str(error)) from error
+
+
+def _plan(
+    network: Network,
+    workflow: Workflow,
+    name: str,
+    labels: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
+    version: int,
+    options: ServingOptions,
+) -> Plan:
+    try:
+        features = select_features(workflow, network.signature, labels, sparse_max)
+    except WorkflowError as error:
+        raise ExportError(str(error)) from error
+    return make_plan(Pipeline(name, version, features, network.signature, options))
+
+
+def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
+    """Write all files of an export into the staging folder; returns the generation."""
+    folders = _folders(stage, plan)
+    _write_models(folders, writers)
+    for spec in plan.models:
+        _write_warm_up(stage / spec.name / WARM_UP, spec)
+    hashes = {name: file_hashes(folder) for name, folder in folders.items()}
+    generation = generation_of(hashes)
+    configs = {}
+    for spec in plan.of_generation(generation).models:
+        older = [] if spec.steps else compatible_versions(repository, config_text(spec))
+        if (keep := plan.pipeline.options.keep_versions) is not None:
+            older = sorted(older, reverse=True)[: keep - 1]
+        path = stage / spec.name / CONFIG
+        path.write_text(config_text(spec, older))
+        configs[spec.name] = file_hash(path)
+    manifest = {
+        "generation": generation,
+        "models": hashes,
+        "configs": configs,
+        "warm_up": {
+            m.name: file_hashes(stage / m.name / WARM_UP / str(m.version))
+            for m in plan.models
+            if m.warm_up
+        },
+    }
+    (folders[plan.published.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    return generation
+
+
+def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> Proof:
+    """The proof of what lies in the staging folder.
+
+    Raises:
+        ExportError: the files answer otherwise than the network does here; names the runtime that
+            does not, if there is one.
+    """
+    try:
+        return prove_written(plan, answers, _folders(stage, plan))
+    except UnprovenError as error:
+        able = _able(stage / OTHERS, plan, network, answers)
+        advice = (
+            f'Use runtime="{able}", which answers all of them.'
+            if able
+            else ("No other runtime answers all of them. Write the network in other operations.")
+        )
+        raise ExportError(f"{error} {advice}") from error
+
+
+def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> str | None:
+    """The first other runtime whose files answer the golden rows."""
+    pipeline = plan.pipeline
+    for runtime in RUNTIMES:
+        if runtime == pipeline.options.runtime:
+            continue
+        try:
+            # A fused model has no steps, and so none of their options.
+            options = replace(pipeline.options, runtime=runtime, preprocess_instances=1, pack=True)
+            other = make_plan(replace(pipeline, options=options))
+            folders = _folders(folder / runtime, other)
+            _write_models(folders, runtime_of(other.pipeline).prepare(network, other.pipeline))
+            prove_written(other, answers, folders)
+        except ExportError:
+            continue
+        return runtime
+    return None
+
+
+def _folders(stage: Path, plan: Plan) -> dict[str, Path]:
+    return {model.name: stage / model.name / str(model.version) for model in plan.models}
+
+
+def _write_models(folders: Mapping[str, Path], writers: Mapping[str, Writer]) -> None:
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    for name, write in writers.items():
+        write(folders[name])
+
+
+def _write_warm_up(folder: Path, spec: ModelSpec) -> None:
+    for request in spec.warm_up:
+        for tensor in request.values():
+            path = folder / tensor.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(tensor.content)

@@ -1,0 +1,1 @@
+"""The network to export, and its inputs."""

@@ -1,0 +1,49 @@
+"""Network inputs under the names of the workflow's columns that feed them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from exporter.errors import ExportError
+from workflow.wire.format import NNZS, VALUES
+
+
+def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """The inputs that are served under another name than their own, each with that name.
+
+    Args:
+        inputs: the network's names.
+        columns: input -> column of the workflow; `tags` stands for `tags__values` and
+            `tags__nnzs` where those are the inputs.
+
+    Raises:
+        ExportError: no such input, or two inputs of one name.
+
+    Example:
+        >>> name_inputs(["x-sum", "tags__values", "tags__nnzs"], {"x-sum": "total", "tags": "genres"})
+        {'x-sum': 'total', 'tags__values': 'genres__values', 'tags__nnzs': 'genres__nnzs'}
+    """
+    names = {name: _column_of(name, columns) for name in inputs}
+    known = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
+    if unknown := [name for name in columns if name not in known]:
+        raise ExportError(
+            f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
+            f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is none."
+        )
+    if twice := sorted(n for n, count in Counter(names.values()).items() if count > 1):
+        raise ExportError(
+            "Expected a column for each input of the network. Received: columns by which "
+            f"{', '.join(twice)} feeds two of them. Let the workflow make the column twice, "
+            "with ops.Rename."
+        )
+    return {name: column for name, column in names.items() if name != column}
+
+
+def _column_of(name: str, columns: Mapping[str, str]) -> str:
+    if name in columns:
+        return columns[name]
+    for half in (VALUES, NNZS):
+        if (base := name.removesuffix(half)) != name and base in columns:
+            return columns[base] + half
+    return name

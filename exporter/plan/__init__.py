@@ -1,0 +1,1 @@
+"""The plan of an export: models that fit together, before anything is written."""

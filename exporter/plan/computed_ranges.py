@@ -1,0 +1,71 @@
+"""Whole numbers that the preprocessing computes, and that the network takes in a narrower dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporter.errors import ExportError
+from exporter.plan.narrow_inputs import handed_on, is_narrower
+from workflow.expressions.program.program import build
+from workflow.expressions.program.ranges import ranges
+from workflow.operator.feature import Feature
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.exact_dtypes import holds, holds_all, stated_range
+from workflow.schema.schema import Schema
+
+
+def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Schema) -> None:
+    """Refuse computed columns of which a request may make values that a dtype does not hold.
+
+    A cast would make the nearest value of these, on every runtime, and nobody would hear of it. A
+    column that is handed on is held to its dtype by the client (narrow_inputs.py), if that is one of
+    whole numbers: as a float input its nulls could not be told from NaN.
+
+    Args:
+        outputs: what the workflow makes of the network's columns, each with the dtype that is assigned
+            to it and the one that the network takes.
+        inputs: the columns of the data.
+
+    Raises:
+        ExportError: names the column, what it can be and what to do.
+    """
+    narrowed = [
+        (feature, dtype)
+        for feature, (assigned, taken) in outputs
+        for dtype in dict.fromkeys((assigned, taken))
+        if stated_range(feature.schema) is None
+        and (
+            _rounds(feature, dtype, assigned)
+            or (
+                is_narrower(feature.expression.type.dtype, dtype)
+                and not handed_on(feature.expression, dtype, inputs)
+            )
+        )
+    ]
+    program = build(
+        [(f.schema.with_(dtype=f.expression.type.dtype), f.expression) for f, _ in narrowed], inputs
+    )
+    found = ranges(program)
+    for dtype, (column, step) in zip(
+        (dtype for _, dtype in narrowed), program.outputs, strict=True
+    ):
+        ends = found[step]
+        if ends is not None and not holds(DTYPES[dtype], *ends):
+            raise ExportError(
+                f"Column {column.name!r} is computed as {column.dtype}, and its steps make values from "
+                f"{ends[0]} to {ends[1]} of what a client may send. Received: {dtype}, as what the "
+                "network takes or what is assigned to workflow.output_dtypes. Say in the workflow what "
+                f"becomes of others, as the nearest with LambdaOp(lambda c: c.cast({dtype!r})), or give "
+                f"the network an input of {column.dtype}."
+            )
+
+
+def _rounds(feature: Feature, dtype: str, assigned: str) -> bool:
+    """Whether an assigned float lacks whole numbers; one of the network's rounds in training too."""
+    have, want = feature.expression.type.dtype, DTYPES[dtype]
+    return (
+        dtype == assigned
+        and want.kind == "float"
+        and DTYPES[have].is_integer
+        and not holds_all(want, DTYPES[have])
+    )

@@ -1,0 +1,102 @@
+"""Embeddings that are smaller than the ids that the workflow makes.
+
+Keras reads an id beyond a table as an error on a CPU and as zeros on a GPU, and the layers of
+`training` give all of them the vector of the unknown; so it is looked for before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+
+from exporter.errors import ExportError
+from exporter.plan.served_columns import Features
+from training.layers import EmbeddingBag
+from training.layers.shared_table import SharedTable
+from workflow.schema.schema import ColumnSchema
+from workflow.wire.format import VALUES
+
+# What hands ids on as they are.
+_HANDING_ON = (
+    *("Cast", "ExpandDims", "Flatten", "GetItem", "Identity", "Reshape", "Squeeze", "Transpose"),
+)
+
+
+def id_counts(features: Features) -> dict[str, int]:
+    """How many ids each column of ids has, which are 0 and what follows."""
+    counts = {column.name: _count(column) for column in features.program.output_schema.columns}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _count(column: ColumnSchema) -> int:
+    largest = column.properties.get("domain", {}).get("max")
+    if not column.info.is_integer:
+        return 0
+    return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
+
+
+def expect_room(network: Any, features: Features) -> None:
+    """Check that the tables of a Keras model have a row for each id of the columns they look up.
+
+    Args:
+        network: what is exported; only a Keras model in memory has layers to look at.
+        features: the preprocessing.
+
+    Raises:
+        ExportError: a table is too small.
+    """
+    counts = id_counts(features)
+    for layer, own, rows in _tables(network):
+        column = _column_of(own, network.columns)
+        if rows < counts.get(column, 0):
+            raise ExportError(
+                too_small(column, counts[column], f"layer {layer!r} with {rows} rows.")
+            )
+
+
+def _column_of(own: str, columns: Mapping[str, str]) -> str:
+    """The workflow's column of one that a network knows by its own name."""
+    return columns.get(own) or columns.get(own + VALUES, own).removesuffix(VALUES)
+
+
+def too_small(column: str, count: int, received: str) -> str:
+    """The error text for a table that has no row for some of a column's ids.
+
+    Args:
+        column: of the ids.
+        count: how many ids there are.
+        received: a whole sentence.
+    """
+    return (
+        f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
+        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, as "
+        f"{count} is given there for {column!r}, and train again."
+    )
+
+
+def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
+    """The layer, the column and the rows of each table that can be told to be of a column."""
+    model = getattr(network, "model", None)
+    if not isinstance(model, keras.Model):
+        return
+    for layer in model._flatten_layers():  # noqa: SLF001 - Keras has no other way to those inside
+        if isinstance(layer, SharedTable):
+            for column, rows in layer.cardinalities.items():
+                yield layer.name, column, rows
+        elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
+            for name in _sources(layer):
+                yield layer.name, name.removesuffix(VALUES), layer.input_dim
+
+
+def _sources(layer: keras.Layer) -> Iterator[str]:
+    """The inputs that a layer of a functional model takes as they are."""
+    for node in layer._inbound_nodes:  # noqa: SLF001 - the graph of a functional model
+        todo = list(node.arguments.keras_tensors)
+        while todo:
+            operation, index, _ = todo.pop()._keras_history  # noqa: SLF001 - as above
+            if isinstance(operation, keras.layers.InputLayer):
+                yield operation.name
+            elif type(operation).__name__ in _HANDING_ON:
+                todo += operation._inbound_nodes[index].arguments.keras_tensors  # noqa: SLF001

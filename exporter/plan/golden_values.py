@@ -1,0 +1,131 @@
+"""Values of a column that show what becomes of it: known ones, unseen ones, the ends of its dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Column, Strings
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn, null_code
+
+# A column may be looked up in several vocabularies; each has an end.
+MOST_VOCABULARIES = 4
+# Microseconds since 1970-01-01 of the beginning of 2020, of 1700 and of 2250.
+_TIMES = (1_577_836_800_000_000, -8_520_336_000_000_000, 8_835_955_200_000_000)
+_DAY = 86_400_000_000
+_UNSEEN = " that no vocabulary holds"
+# A negative number and a larger one, by kind of dtype.
+_NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
+# What is looked up behind these is the client's own value.
+_HANDING_ON = {"cast", *(name for name, verb in VERBS.items() if verb.hands_on)}
+
+
+@dataclass(frozen=True)
+class GoldenValues:
+    """Values of one column.
+
+    Attributes:
+        firsts: the first value of each vocabulary that it is looked up in, or a usual value.
+        lasts: the last ones.
+        zero: 0 or an empty text.
+        unseen: a value of no vocabulary.
+        negative: a negative number.
+        larger: another number.
+        least: the smallest value that can be sent.
+        most: the largest, or a long text that is not ASCII.
+    """
+
+    firsts: tuple[Any, ...]
+    lasts: tuple[Any, ...]
+    zero: Any
+    unseen: Any
+    negative: Any
+    larger: Any
+    least: Any
+    most: Any
+
+
+def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> GoldenValues:
+    """The values of a column.
+
+    Args:
+        column: as a client sends it.
+        known: the vocabularies that its values are looked up in.
+        text: a long one.
+    """
+    zero, one, least, most = _limits(column, text)
+    ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
+    if not ends:
+        # What nobody looks up has no unseen values, and may be an id.
+        kind = "time" if column.time else DTYPES[column.dtype].kind
+        negative, larger = _NUMBERS.get(kind, (one, one))
+        return GoldenValues((one,), (one,), zero, one, negative, larger, least, most)
+    unseen: Any = text[:1] + _UNSEEN
+    if column.dtype != "string":
+        unseen = _unseen(known, _DAY if column.time else 1, least, most)
+    firsts, lasts = zip(*ends, strict=True)
+    return GoldenValues(firsts, lasts, zero, unseen, firsts[0], firsts[0], least, most)
+
+
+def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
+    """Values of a dtype: zero, another usual one, the least and the largest."""
+    info = DTYPES[column.dtype]
+    if column.time:
+        return 0, *_TIMES
+    if info.kind == "string":
+        return "", "", "", text
+    if info.kind == "bool":
+        return False, True, False, True
+    if info.kind == "float":
+        limits = np.finfo(info.numpy)
+        return 0.0, 1.0, float(limits.min), float(limits.max)
+    whole = np.iinfo(info.numpy)
+    code = null_code(column.dtype) if column.nullable else None
+    return 0, 1, int(whole.min) + (whole.min == code), int(whole.max) - (whole.max == code)
+
+
+def _unseen(known: Sequence[Column], step: int, least: int, most: int) -> int:
+    """A whole number beside those of all vocabularies."""
+    lowest = min((int(keys.array.min()) for keys in known), default=0)
+    highest = max((int(keys.array.max()) for keys in known), default=0)
+    return highest + step if highest <= most - step else max(lowest - step, least)
+
+
+def _key(keys: Column, place: int) -> Any:
+    if isinstance(keys.values, Strings):
+        ends = keys.values.offsets
+        begin, end = (ends[0], ends[1]) if place == 0 else (ends[-2], ends[-1])
+        return keys.values.data[begin:end].tobytes().decode()
+    return keys.array[place].item() if keys.array.dtype != object else keys.array[place]
+
+
+def vocabularies(program: Program) -> dict[str, list[Column]]:
+    """The keys among which each input column's own values are looked up."""
+    found: dict[str, list[Column]] = {}
+    for step in program.steps:
+        if step.verb != "lookup" or not step.parameters["keys"].rows:
+            continue
+        source = program.steps[step.operands[0]]
+        while source.verb in _HANDING_ON:
+            source = program.steps[source.operands[0]]
+        keys = step.parameters["keys"]
+        if source.verb == "source" and _fits(program, source.parameters["name"], keys):
+            found.setdefault(source.parameters["name"], []).append(keys)
+    return found
+
+
+def _fits(program: Program, name: str, keys: Column) -> bool:
+    """Whether keys are values that the column can hold; a cast on the way may have made others."""
+    info = program.inputs[name].info
+    if info.kind == "string":
+        return isinstance(keys.values, Strings) or keys.array.dtype == object
+    if not info.is_integer or isinstance(keys.values, Strings) or keys.array.dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(info.numpy)
+    return int(keys.array.min()) >= limits.min and int(keys.array.max()) <= limits.max

@@ -1,0 +1,148 @@
+"""Inputs of the dtype that the network takes of them, so that no value becomes another on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from workflow.expressions.language.tree import Expression, call, constant
+from workflow.expressions.language.types import Type
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.program.program import Program, Step
+from workflow.operator.feature import Feature
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.exact_dtypes import holds, holds_all
+from workflow.schema.schema import Schema
+
+
+def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
+    """Take a column of whole numbers that the network reads as it is in the network's own dtype.
+
+    An int64 input that is handed on as int32 would arrive as the nearest int32. As an int32 input
+    it cannot hold another value, on any runtime: the client refuses the value and names its row.
+
+    Args:
+        program: the preprocessing.
+        dtypes: the narrower dtype of each input that has one, by its name.
+
+    Returns:
+        the same steps over inputs that are narrower, widened again for all other readers.
+
+    Example:
+        >>> from workflow.expressions.program.program import build
+        >>> from workflow.graph.row_set import sources_of
+        >>> from workflow.schema.schema import ColumnSchema
+        >>> data = Schema([ColumnSchema("age", "int64", nullable=False)])
+        >>> age = ColumnSchema("age", "int32", nullable=False)
+        >>> program = narrow_inputs(build([(age, sources_of(data)["age"])], data), {"age": "int32"})
+        >>> program.inputs, [step.verb for step in program.steps]
+        (Schema(age: int32), ['source'])
+    """
+    narrowed = {
+        number: dtypes[step.parameters["name"]]
+        for number, step in enumerate(program.steps)
+        if step.verb == "source" and step.parameters["name"] in dtypes
+    }
+    steps: list[Step] = []
+    places: list[int] = []
+    wide: dict[int, int] = {}
+
+    def widened(operand: int) -> int:
+        if operand not in narrowed:
+            return places[operand]
+        if operand not in wide:
+            steps.append(_cast(places[operand], steps, program.steps[operand].type.dtype))
+            wide[operand] = len(steps) - 1
+        return wide[operand]
+
+    for number, step in enumerate(program.steps):
+        if number in narrowed:
+            steps.append(replace(step, type=replace(step.type, dtype=narrowed[number])))
+        elif step.verb == "cast" and narrowed.get(step.operands[0]) == step.type.dtype:
+            places.append(places[step.operands[0]])
+            continue
+        else:
+            operands = tuple(widened(operand) for operand in step.operands)
+            steps.append(replace(step, operands=operands))
+        places.append(len(steps) - 1)
+    inputs = Schema(c.with_(dtype=dtypes.get(c.name, c.dtype)) for c in program.inputs.columns)
+    return Program(inputs, tuple(steps), tuple((c, places[s]) for c, s in program.outputs))
+
+
+def input_dtypes(
+    outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Schema
+) -> dict[str, str]:
+    """The inputs that reach the network as they are and narrower, with their narrowest dtype.
+
+    Args:
+        outputs: what the workflow makes of the network's columns, each with the dtypes that it is
+            cast to on the way.
+        inputs: the columns of the data.
+    """
+    found: dict[str, str] = {}
+    for feature, dtypes in outputs:
+        for dtype in dtypes:
+            name = handed_on(feature.expression, dtype, inputs)
+            if name and is_narrower(found.get(name, inputs[name].dtype), dtype):
+                found[name] = dtype
+    return found
+
+
+def is_narrower(have: str, want: str) -> bool:
+    """Whether a dtype of whole numbers lacks some of those that another one has."""
+    one, other = DTYPES[have], DTYPES[want]
+    return one.is_integer and other.is_integer and not holds_all(other, one)
+
+
+def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
+    """The column of whole numbers whose own values an expression holds, beside fillings, or "".
+
+    Args:
+        expression: of a column that the workflow makes.
+        dtype: which holds the fillings.
+        inputs: the columns of the data.
+    """
+    while expression.verb in VERBS:
+        first, *fillings = expression.operands
+        if not (VERBS[expression.verb].hands_on and all(_is_of(f, dtype) for f in fillings)):
+            return ""
+        expression = first
+    if expression.verb != "source":
+        return ""
+    column = inputs[expression.parameters["name"]]
+    return column.name if column.info.is_integer and not column.is_time else ""
+
+
+def cast_early(expression: Expression, dtype: str, inputs: Schema) -> Expression:
+    """A column in another dtype; where values are handed on, the cast comes first.
+
+    So the input itself can be taken in that dtype.
+
+    Example:
+        >>> from workflow.expressions.language.tree import source
+        >>> from workflow.schema.schema import ColumnSchema
+        >>> filled = source("age", Type("int64")).fill_null(0)
+        >>> cast_early(filled, "int32", Schema([ColumnSchema("age", "int64")]))
+        fill_null(cast(age, dtype='int32'), 0)
+    """
+    if is_narrower(expression.type.dtype, dtype) and handed_on(expression, dtype, inputs):
+        return _cast_first(expression, dtype)
+    return expression.cast(dtype)
+
+
+def _is_of(filling: Expression, dtype: str) -> bool:
+    value = filling.type.value
+    return type(value) is int and holds(DTYPES[dtype], value, value)
+
+
+def _cast_first(expression: Expression, dtype: str) -> Expression:
+    if expression.verb == "source":
+        return expression.cast(dtype)
+    first, *fillings = expression.operands
+    values = [constant(filling.type.value, Type(dtype)) for filling in fillings]
+    return call(expression.verb, _cast_first(first, dtype), *values, **expression.parameters)
+
+
+def _cast(operand: int, steps: list[Step], dtype: str) -> Step:
+    type_ = VERBS["cast"].infer([steps[operand].type], {"dtype": dtype})
+    return Step("cast", (operand,), {"dtype": dtype}, type_)

@@ -1,0 +1,65 @@
+"""Which inputs of a program may be null without an output of it becoming null."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.errors import ExportError
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.program.program import Program, Step, with_nullable_inputs
+
+
+def settle_nulls(program: Program) -> Program:
+    """Allow null in those inputs of which the workflow says what becomes of it.
+
+    Raises:
+        ExportError: an output that can be null whatever the inputs are.
+    """
+    never = with_nullable_inputs(program, dict.fromkeys(program.inputs.names, False))
+    open_ = [column.name for column, _ in never.outputs if column.nullable]
+    if open_:
+        raise ExportError(
+            f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
+            "Put FillMissing or Categorify after what makes it null."
+        )
+    causes = _causes(never.steps)
+    reaching = {name for _, step in never.outputs for name in causes[step]}
+    return with_nullable_inputs(
+        program,
+        {
+            column.name: column.info.kind != "bool" and column.name not in reaching
+            for column in program.inputs.columns
+        },
+    )
+
+
+def _causes(steps: Sequence[Step]) -> list[set[str]]:
+    """For each step the inputs whose nulls make nulls of it; all of them are taken as without any.
+
+    A step asks its verb once for each choice of operands that one input makes nullable, so that
+    many columns side by side take as long as many steps.
+    """
+    causes: list[set[str]] = []
+    for step in steps:
+        if step.verb == "source":
+            causes.append({step.parameters["name"]})
+            continue
+        before = [causes[operand] for operand in step.operands]
+        choices: dict[tuple[bool, ...], set[str]] = {}
+        for name in set().union(*before):
+            choices.setdefault(tuple(name in names for names in before), set()).add(name)
+        made: set[str] = set()
+        for choice, names in choices.items():
+            if _is_nullable(step, [steps[operand] for operand in step.operands], choice):
+                made |= names
+        causes.append(made)
+    return causes
+
+
+def _is_nullable(step: Step, operands: Sequence[Step], choice: Sequence[bool]) -> bool:
+    types = [
+        replace(operand.type, nullable=True) if also else operand.type
+        for operand, also in zip(operands, choice, strict=True)
+    ]
+    return VERBS[step.verb].infer(types, step.parameters).nullable

@@ -1,0 +1,180 @@
+"""How a model is to be served, as far as the model itself does not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.plan.model_spec import Queue
+
+RUNTIMES = ("tensorflow", "onnx", "fused_onnx", "fused_tensorflow")
+INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
+_COUNTS = {
+    1: ("network_instances", "preprocess_instances"),
+    0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
+}
+LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
+_BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """Options of an export.
+
+    Attributes:
+        runtime: what the server runs.
+            "tensorflow": preprocessing in Python, the network as a SavedModel for Triton's
+            TensorFlow backend, native up to 25.02 and ours on any version since 23.10.
+            "onnx": preprocessing and network as two ONNX models for the stock onnxruntime
+            backend.
+            "fused_onnx": both in one ONNX model, the fastest.
+            "fused_tensorflow": both in one SavedModel, which TensorFlow Serving and plain Python
+            can run as well.
+        max_batch_size: the rows of a call at most. From 1 on the server joins requests that
+            arrive together, and lists are sent padded; 0 sends lists as values and row lengths,
+            and takes each request alone.
+        max_queue_delay_us: how many microseconds a request waits for others to join; it waits
+            anyway while the model is busy, so that 0 is best at nearly every load.
+        max_queue_size: how many requests may wait at a step before more are refused; 0 for any.
+        queue_timeout_us: how many microseconds a request may wait at a step; 0 for any.
+        network_instances: how many copies of the network serve at once.
+        network_kind: where the network runs, "KIND_CPU", "KIND_GPU" or "KIND_AUTO", which is the
+            GPU where the server has one.
+        preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
+            CPU, in Python one process each.
+        columns: input of the network -> column of the workflow that feeds it, where their names
+            differ or the input's is none for a SavedModel (`name-cat`); for a list
+            `{"tags": "genres"}` or each half by itself. In the repository the input has the
+            column's name.
+        pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
+            tensors, which is faster. Without it each has a tensor of its own name and dtype, so that
+            others can stand in for either step.
+        response_cache: whether the server keeps answers for equal requests; it has to be started
+            with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or a Triton of one's
+            own with `--cache-config=local,size=...`).
+        warm_up: whether the server asks each model for some rows before it calls the model
+            ready, so that the first request is not slow.
+        golden_rows: raw rows to ask for then, as a Polars or pandas frame, a dict of columns or
+            parquet paths; the first 8 are taken, and stay readable in the repository. Without
+            them it is a row of zeros, empty strings and lists of one of them. The export proves
+            what it wrote with these rows as well as with its own.
+        keep_versions: how many versions stay loadable at most; None for all that fit the config.
+        max_rows: the rows of a request at most.
+        max_list_length: the values of a row of a list at most.
+        max_string_bytes: the bytes of a string at most. The three limits are checked before any
+            work by our models, in Python; a backend of Triton's own checks `max_batch_size`.
+
+    Raises:
+        ExportError: a value that makes no sense, or two that contradict each other.
+
+    Example:
+        >>> ServingOptions(runtime="fused_onnx", max_batch_size=1024).runtime
+        'fused_onnx'
+    """
+
+    runtime: str = "tensorflow"
+    max_batch_size: int = 0
+    max_queue_delay_us: int = 0
+    max_queue_size: int = 0
+    queue_timeout_us: int = 0
+    network_instances: int = 1
+    network_kind: str = "KIND_AUTO"
+    preprocess_instances: int = 1
+    columns: Mapping[str, str] = field(default_factory=dict)
+    pack: bool = True
+    response_cache: bool = False
+    warm_up: bool = True
+    golden_rows: Any = field(default=None, repr=False, compare=False)
+    keep_versions: int | None = None
+    max_rows: int | None = None
+    max_list_length: int | None = None
+    max_string_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("runtime", RUNTIMES), ("network_kind", INSTANCE_KINDS)):
+            if getattr(self, name) not in known:
+                raise ExportError(
+                    f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
+                )
+        for smallest, names in _COUNTS.items():
+            for name in names:
+                _expect_count(name, getattr(self, name), smallest)
+        for name in ("keep_versions", *LIMITS):
+            if getattr(self, name) is not None:
+                _expect_count(name, getattr(self, name), 1)
+        if not isinstance(self.columns, Mapping) or not all(
+            isinstance(name, str) for pair in self.columns.items() for name in pair
+        ):
+            raise ExportError(
+                "Expected columns as a dictionary of input of the network -> column of the workflow. "
+                f"Received: {self.columns!r}."
+            )
+        for contradiction in _contradictions(self):
+            raise ExportError(contradiction)
+
+    @property
+    def queue(self) -> Queue:
+        """How requests wait."""
+        return Queue(self.max_queue_delay_us, self.max_queue_size, self.queue_timeout_us)
+
+    @property
+    def applicable(self) -> tuple[str, ...]:
+        """The names of the options that mean something beside the others."""
+        idle = {
+            "preprocess_instances": self.is_fused,
+            "pack": self.is_fused,
+            "golden_rows": not self.warm_up,
+            **dict.fromkeys(_BATCHED, not self.max_batch_size),
+        }
+        return tuple(each.name for each in fields(self) if not idle.get(each.name))
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether preprocessing and network are one model."""
+        return self.runtime.startswith("fused")
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits of a request that are set, by name."""
+        named = {name: getattr(self, name) for name in LIMITS}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def _contradictions(options: ServingOptions) -> Iterator[str]:
+    """What options say of each other that cannot be so."""
+    rows = options.max_batch_size
+    needless = [name for name in _BATCHED if getattr(options, name)]
+    if needless and not rows:
+        yield (
+            f"{', '.join(needless)} works where the server joins requests. "
+            "Set max_batch_size as well, for example 1024."
+        )
+    if rows and (options.max_rows or 0) > rows:
+        yield (
+            f"Expected max_rows up to max_batch_size, which is {rows}: the server refuses more. "
+            f"Received: {options.max_rows}."
+        )
+    if 0 < options.queue_timeout_us <= options.max_queue_delay_us:
+        yield (
+            "Expected queue_timeout_us above max_queue_delay_us, or requests that wait for "
+            f"others are refused. Received: {options.queue_timeout_us} and "
+            f"{options.max_queue_delay_us}."
+        )
+    if options.is_fused and options.preprocess_instances > 1:
+        yield (
+            f'Expected no preprocess_instances: runtime="{options.runtime}" is one model. '
+            f"Received: {options.preprocess_instances}. Use network_instances."
+        )
+    if options.is_fused and not options.pack:
+        yield f'Expected no pack=False: runtime="{options.runtime}" is one model, without steps.'
+    if options.golden_rows is not None and not options.warm_up:
+        yield "golden_rows are what the server is warmed up with. Leave warm_up=True, or them out."
+
+
+def _expect_count(name: str, count: object, smallest: int) -> None:
+    if type(count) is not int or count < smallest:
+        raise ExportError(
+            f"Expected {name} as a whole number from {smallest}. Received: {count!r}."
+        )

@@ -1,0 +1,93 @@
+"""Few tensors in the place of many: each one that a step hands on costs time in every request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from exporter.plan.model_spec import Tensor
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.specs import tensors_of
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn
+from workflow.wire.packed_tensor import Member, Packed
+
+# With so many tensors it is faster to join them, and to cut them apart again.
+PACKED_FROM = 2
+
+
+def pack_columns(
+    columns: Sequence[WireColumn], *, mixed: bool
+) -> tuple[tuple[Tensor, ...], dict[str, Packed]]:
+    """Tensors side by side in one tensor for each dtype, or for all numbers together.
+
+    Args:
+        columns: what a step hands on.
+        mixed: whether the next step can see numbers of one dtype as those of another. Then all
+            numbers travel in one tensor, with lists among them; at most one of those is of a width
+            that requests choose. Else single values of one dtype share a tensor.
+
+    Returns:
+        the tensors that travel, and the packed ones among them by name.
+
+    Example:
+        >>> many = [WireColumn(f"x{number}", "int64") for number in range(9)]
+        >>> many.append(WireColumn("tags", "int64", "padded"))
+        >>> [str(tensor) for tensor in pack_columns(many, mixed=False)[0]]
+        ['packed_int64 int64[N, 10]', 'tags int64[N, L]']
+        >>> [str(tensor) for tensor in pack_columns(many, mixed=True)[0]]
+        ['packed_int64 int64[N, L]']
+    """
+    tensors = tensors_of(columns)
+    # The values of a flat list have other rows than the rest.
+    elements = {column.values_name for column in columns if column.layout == "flat"}
+    rows = [tensor for tensor in tensors if tensor.name not in elements]
+    names, packing = {tensor.name for tensor in tensors}, {}
+    for members in _mixed(rows) if mixed else _alike(rows):
+        if len(members) >= PACKED_FROM:
+            packed = _packed(members)
+            name = f"packed_{packed.dtype}"
+            while name in names:
+                name += "_"
+            names.add(name)
+            packing[name] = packed
+    inside = {member.name for packed in packing.values() for member in packed.members}
+    joint = [
+        Tensor(name, packed.dtype, (-1, packed.width), packed.width < 0)
+        for name, packed in packing.items()
+    ]
+    return tuple(joint + [t for t in tensors if t.name not in inside]), packing
+
+
+def pack_step(pipeline: Pipeline, *, mixed: bool) -> tuple[tuple[Tensor, ...], dict[str, Packed]]:
+    """The tensors between the steps of an ensemble, packed as `pack_columns` does if they are to be."""
+    if pipeline.options.pack:
+        return pack_columns(pipeline.step_columns, mixed=mixed)
+    return tensors_of(pipeline.step_columns), {}
+
+
+def _alike(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """The tensors of one value a row, by dtype."""
+    by_dtype: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.dims == (-1, 1):
+            by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    return list(by_dtype.values())
+
+
+def _mixed(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The numbers, one of a width that requests choose last; and what `_alike` finds besides."""
+    numbers = [t for t in tensors if DTYPES[t.dtype].kind in ("int", "uint", "float")]
+    last = [tensor for tensor in numbers if tensor.dims[1] < 0][:1]
+    first = [tensor for tensor in numbers if tensor.dims[1] >= 0]
+    # Equal dtypes side by side are cut out together.
+    of_last = {tensor.dtype for tensor in last}
+    first.sort(key=lambda tensor: (tensor.dtype in of_last, tensor.dtype))
+    names = {tensor.name for tensor in numbers}
+    return [first + last, *_alike(t for t in tensors if t.name not in names)]
+
+
+def _packed(members: Sequence[Tensor]) -> Packed:
+    dtypes = {member.dtype for member in members}
+    size = min(DTYPES[dtype].numpy.itemsize for dtype in dtypes)
+    dtype = dtypes.pop() if len(dtypes) == 1 else f"int{8 * size}"
+    return Packed(dtype, tuple(Member(m.name, m.dtype, m.dims[1]) for m in members))

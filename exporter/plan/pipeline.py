@@ -1,0 +1,78 @@
+"""What is exported: the preprocessing, the network, and how they are to be served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from exporter.plan.options import ServingOptions
+from exporter.plan.served_columns import Features
+from training.signature import ModelSignature
+from workflow.expressions.language.tree import source
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Program, build
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema, Schema
+from workflow.wire.format import WireColumn
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What is exported, and under which name.
+
+    Attributes:
+        name: the published model's name.
+        version: the version folder of all models.
+        features: the preprocessing.
+        signature: the network.
+        options: how they are to be served.
+    """
+
+    name: str
+    version: int
+    features: Features
+    signature: ModelSignature
+    options: ServingOptions
+
+    @property
+    def client_columns(self) -> tuple[WireColumn, ...]:
+        """What a client sends: lists padded where the server joins requests."""
+        if not self.options.max_batch_size:
+            return self.features.inputs
+        cuts = self.features.cuts
+        return tuple(
+            replace(column, layout="padded", width=cuts.get(column.name))
+            if column.is_list
+            else column
+            for column in self.features.inputs
+        )
+
+    @property
+    def step_columns(self) -> tuple[WireColumn, ...]:
+        """What preprocessing hands to a network that is a model of its own."""
+        batched = self.options.max_batch_size > 0
+        return tuple(
+            replace(column, layout="padded") if batched and column.layout == "flat" else column
+            for column in self.features.outputs
+        )
+
+    @property
+    def unpadded(self) -> tuple[tuple[WireColumn, ...], tuple[WireColumn, ...]]:
+        """The columns that travel in another layout than the network takes, both ways."""
+        pairs = zip(self.step_columns, self.features.outputs, strict=True)
+        differing = [map(_with_nan, pair) for pair in pairs if pair[0] != pair[1]]
+        travelling, taken = zip(*differing, strict=True) if differing else ((), ())
+        return travelling, taken
+
+
+def _with_nan(column: WireColumn) -> WireColumn:
+    """The column as one where NaN may stand, which is not for a relay to refuse."""
+    return replace(column, nullable=DTYPES[column.dtype].kind == "float")
+
+
+def relay(columns: tuple[WireColumn, ...]) -> Program:
+    """A program that gives back its inputs: an interpreter of it turns one layout into another."""
+    schemas = [
+        ColumnSchema(c.name, c.dtype, is_list=c.is_list, nullable=c.nullable) for c in columns
+    ]
+    sources = [source(s.name, Type(s.dtype, s.is_list, s.nullable)) for s in schemas]
+    return build(list(zip(schemas, sources, strict=True)), Schema(schemas))

@@ -1,0 +1,92 @@
+"""The plan of an export: models that fit together, before anything is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from exporter.errors import ExportError
+from exporter.plan.golden_rows import GoldenRows, golden_rows
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import Runtime
+from exporter.plan.served_columns import Features
+from exporter.plan.warm_up import with_warm_up
+from exporter.plan.wiring import prove, prove_alone
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_MOST_VERSION = 2**63 - 1  # versions are int64 to the server
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an export writes.
+
+    Attributes:
+        pipeline: the preprocessing, the network and the options.
+        models: the steps, if there are any, and the published model last: the order of
+            publication.
+        golden: the rows that it is proven with.
+    """
+
+    pipeline: Pipeline
+    models: tuple[ModelSpec, ...]
+    golden: GoldenRows
+
+    @property
+    def features(self) -> Features:
+        """The preprocessing."""
+        return self.pipeline.features
+
+    @property
+    def published(self) -> ModelSpec:
+        """The model that clients ask."""
+        return self.models[-1]
+
+    @property
+    def steps(self) -> tuple[ModelSpec, ...]:
+        """The models inside the published one, where that is an ensemble."""
+        return self.models[:-1]
+
+    def of_generation(self, generation: str) -> Plan:
+        """The plan with the generation in every model's parameters."""
+        models = [
+            replace(model, parameters={**model.parameters, "generation": generation})
+            for model in self.models
+        ]
+        return replace(self, models=tuple(models))
+
+
+def make_plan(pipeline: Pipeline) -> Plan:
+    """The models of an export, proven to fit.
+
+    Raises:
+        ExportError: a name or version that Triton would refuse, what the runtime cannot express,
+            or steps that do not fit.
+    """
+    name, version = pipeline.name, pipeline.version
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ExportError(
+            "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
+            f"it is a folder of the server's. Received: {name!r}."
+        )
+    if type(version) is not int or not 1 <= version <= _MOST_VERSION:
+        raise ExportError(
+            f"Expected the version as a whole number from 1 to {_MOST_VERSION}. "
+            f"Received: {version!r}."
+        )
+    golden = golden_rows(pipeline)
+    models = with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline), golden)
+    plan = Plan(pipeline, models, golden)
+    if plan.steps:
+        prove(plan.published, plan.steps)
+    else:
+        prove_alone(plan.published)
+    return plan
+
+
+def runtime_of(pipeline: Pipeline) -> Runtime:
+    """The runtime that the options name; the others, with their libraries, are not imported."""
+    runtime: Runtime = import_module(f"exporter.runtimes.{pipeline.options.runtime}").RUNTIME
+    return runtime

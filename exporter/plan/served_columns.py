@@ -1,0 +1,227 @@
+"""What the network takes of the workflow: columns, casts, and which inputs may be null."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.errors import ExportError
+from exporter.plan.computed_ranges import expect_ranges
+from exporter.plan.list_widths import cut_widths, expect_widths
+from exporter.plan.narrow_inputs import cast_early, input_dtypes, narrow_inputs
+from exporter.plan.nulls import settle_nulls
+from training.signature import ModelSignature, TensorSpec
+from workflow import Workflow
+from workflow.expressions.program.program import Program, build
+from workflow.schema.dtypes import DTYPES, dtype_of
+from workflow.schema.exact_dtypes import inexact
+from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.wire.format import NNZS, VALUES, WireColumn, wire_column
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A column whose dtype the network decides."""
+
+    column: str
+    made: str
+    served: str
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.made} -> {self.served}"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The preprocessing step: what it computes, and how its columns travel.
+
+    Attributes:
+        program: the network's columns, of the network's dtypes, and nothing else.
+        inputs: the columns that a client sends.
+        outputs: the columns that the network takes.
+        casts: where the network's dtype is not the workflow's.
+        labels: the label columns.
+        unused: the workflow's outputs that the network does not take.
+        cuts: lists of the client's of which nothing beyond some width reaches the network.
+    """
+
+    program: Program
+    inputs: tuple[WireColumn, ...]
+    outputs: tuple[WireColumn, ...]
+    casts: tuple[Cast, ...]
+    labels: tuple[str, ...]
+    unused: tuple[str, ...]
+    cuts: Mapping[str, int]
+
+
+def select_features(
+    workflow: Workflow,
+    signature: ModelSignature,
+    label_columns: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None = None,
+) -> Features:
+    """The part of a workflow that a network needs.
+
+    Args:
+        workflow: fitted.
+        signature: the network's inputs and outputs.
+        label_columns: the labels; None for the columns tagged as target.
+        sparse_max: the width of lists that the network takes as one input each.
+
+    Raises:
+        ExportError: the network takes what the workflow does not make, or a label; or a dtype that
+            does not hold a column's values, or a null that cannot be served.
+    """
+    schema, inputs = workflow.output_schema, workflow.input_schema
+    labels = _labels(workflow, label_columns)
+    wanted = _wanted_columns(signature, schema, sparse_max or {})
+    expect_widths(wanted, sparse_max or {})
+    _expect_no_label(wanted, labels)
+    without = {*labels, *(wire.name for wire in wanted)}
+    columns, casts = [], []
+    expressions = workflow.served(wire.name for wire in wanted)
+    for wire in wanted:
+        made = schema[wire.name]
+        _check_column(made, wire)
+        if made.dtype != wire.dtype:
+            casts.append(Cast(wire.name, made.dtype, wire.dtype))
+        own = expressions[wire.name].expression
+        # The dtype that was assigned to the output comes first, as it does in training.
+        expression = cast_early(cast_early(own, made.dtype, inputs), wire.dtype, inputs)
+        columns.append((made.with_(dtype=wire.dtype), expression))
+    taken = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted]
+    expect_ranges(taken, inputs)
+    program = settle_nulls(build(columns, inputs))
+    program = narrow_inputs(program, input_dtypes(taken, inputs))
+    _expect_no_label_input(program, labels)
+    return Features(
+        program=program,
+        inputs=tuple(wire_column(column, column.nullable) for column in program.inputs.columns),
+        outputs=tuple(wanted),
+        casts=tuple(casts),
+        labels=labels,
+        unused=tuple(name for name in schema if name not in without),
+        cuts=cut_widths(program, wanted) if sparse_max else {},
+    )
+
+
+def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
+    if label_columns is None:
+        return tuple(workflow.output_schema.tagged(Tags.TARGET))
+    made = workflow.output_schema
+    for name in label_columns:
+        if name not in made and name not in workflow.input_schema:
+            raise ExportError(
+                f"Label {name!r} is no column of the workflow. Its outputs are {', '.join(made)}."
+            )
+    return tuple(label_columns)
+
+
+def _wanted_columns(
+    signature: ModelSignature, produced: Schema, sparse_max: Mapping[str, int]
+) -> list[WireColumn]:
+    """The network's inputs as columns: `x__values` and `x__nnzs` are the two halves of one."""
+    specs = {spec.name: spec for spec in signature.inputs}
+    columns: dict[str, WireColumn] = {}
+    missing = []
+    for name, spec in specs.items():
+        width = spec.shape[1]
+        if (
+            name in produced
+            and produced[name].is_list
+            and (width != 1 or sparse_max.get(name) == 1 or _is_of_one(produced[name]))
+        ):
+            columns[name] = WireColumn(name, spec.dtype, "fixed", width=width)
+            continue
+        if name in produced:
+            columns[name] = WireColumn(name, spec.dtype)
+        elif (
+            name.endswith((VALUES, NNZS))
+            and (column := name.removesuffix(VALUES).removesuffix(NNZS)) in produced
+        ):
+            columns.setdefault(column, _pair(column, specs))
+        else:
+            missing.append(name)
+        if spec.shape[1] != 1:
+            raise ExportError(
+                f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
+                "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width."
+            )
+    if missing:
+        raise ExportError(
+            f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
+            f"It makes {', '.join(produced)}. "
+            + (
+                "Give the inputs names: keras.Input(..., name=...)."
+                if _are_made_up(missing)
+                else "Name the inputs after its columns, say which columns feed them, "
+                "ServingOptions(columns={input: column}), or let it make them."
+            )
+        )
+    return list(columns.values())
+
+
+def _is_of_one(column: ColumnSchema) -> bool:
+    """Whether lists hold one value at most, so that an input of one column is not a mistake."""
+    return bool(column.properties.get("value_count", {}).get("max") == 1)
+
+
+def _are_made_up(names: Iterable[str]) -> bool:
+    """Whether Keras has named some of these inputs itself."""
+    return any(re.fullmatch(r"(keras_tensor|input)(_\d+)?", name) for name in names)
+
+
+def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:
+    halves = [specs.get(column + suffix) for suffix in (VALUES, NNZS)]
+    if None in halves:
+        raise ExportError(
+            f"A list column needs two inputs of the network: {column}{VALUES} and {column}{NNZS}."
+        )
+    values, nnzs = (half for half in halves if half)
+    if not dtype_of(nnzs.dtype).is_integer:
+        raise ExportError(f"Row lengths are whole numbers. Received: input {nnzs}.")
+    return WireColumn(column, values.dtype, "flat", nnzs_dtype=nnzs.dtype)
+
+
+def _expect_no_label(wanted: Iterable[WireColumn], labels: Sequence[str]) -> None:
+    for column in wanted:
+        if column.name in labels:
+            raise ExportError(
+                f"The network takes {column.name!r}, which is a label. Train without it, or leave it out of "
+                "label_columns."
+            )
+
+
+def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
+    if program.inputs.keys().isdisjoint(labels):
+        return
+    for column, step in program.outputs:
+        needed = program.sources_of_steps([step]) & set(labels)
+        if needed:
+            raise ExportError(
+                f"Feature {column.name!r} is computed from the label {', '.join(sorted(needed))}, "
+                "which a request does not have."
+            )
+
+
+def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
+    want = DTYPES[wire.dtype]
+    if made.is_list != wire.is_list:
+        name = made.name
+        kind, other = "a list", "one value a row"
+        advice = (
+            f"the inputs {name}{VALUES} and {name}{NNZS} of one column, or {name} of the list's width "
+            f"(for one of width 1 say so: sparse_max={{{name!r}: 1}})"
+        )
+        if not made.is_list:
+            kind, other, advice = other, kind, f"one input {name} of one column"
+        raise ExportError(
+            f"Column {name!r} is {kind} in the workflow and {other} in the network. "
+            f"Give the network {advice}, or change the workflow."
+        )
+    if reason := inexact(made, want):
+        raise ExportError(
+            f"Column {made.name!r} {reason}. Received: an input of the network of {want.name}. "
+            "Change the workflow or the keras.Input, so that both say the same."
+        )

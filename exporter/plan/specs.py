@@ -1,0 +1,99 @@
+"""The parts that the runtimes make their models of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from exporter.plan.model_spec import ModelSpec, Step, Tensor
+from exporter.plan.pipeline import Pipeline
+from training.signature import TensorSpec
+from workflow.schema.schema import time_name
+from workflow.wire.format import WireColumn, dump_columns
+
+
+def tensors_of(columns: Iterable[WireColumn]) -> tuple[Tensor, ...]:
+    """The tensors that carry some columns; those of padded lists of any width are ragged."""
+    return tuple(
+        Tensor(
+            name,
+            dtype,
+            dims := column.shapes[name],
+            dims[1] < 0,
+            time_name(column.time) if name == column.values_name else "",
+        )
+        for column in columns
+        for name, dtype in column.tensors.items()
+    )
+
+
+def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
+    """The tensors of a network's signature."""
+    return tuple(
+        Tensor(s.name, s.dtype, tuple(-1 if d is None else d for d in s.shape)) for s in specs
+    )
+
+
+def even(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The same tensors for a backend that joins only requests of one width."""
+    return tuple(replace(tensor, ragged=False) for tensor in tensors)
+
+
+def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[str, str]:
+    """What a client reads in the published model's config.
+
+    Args:
+        pipeline: what is exported.
+        preprocessing: the name of the step that makes the features, where it is a model.
+    """
+    outputs = [WireColumn(spec.name, spec.dtype) for spec in pipeline.signature.outputs]
+    parameters = {
+        "inputs": dump_columns(pipeline.client_columns),
+        "outputs": dump_columns(outputs),
+        "label_columns": json.dumps(pipeline.features.labels),
+    }
+    if preprocessing:
+        parameters["preprocessing"] = preprocessing
+    if pipeline.options.columns:
+        parameters["network_columns"] = json.dumps(dict(pipeline.options.columns))
+    if pipeline.options.limits:
+        parameters["limits"] = json.dumps(pipeline.options.limits)
+    return parameters
+
+
+def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> ModelSpec:
+    """Preprocessing and network as one model, the tensors between them in the order of the steps.
+
+    The `preprocess` outputs are the network's inputs, in the same order, under whatever names.
+    """
+    own = {tensor.name for tensor in (*preprocess.inputs, *network.outputs)}
+    suffix = "_nvt"
+    while any(f"{tensor.name}{suffix}" in own for tensor in network.inputs):
+        suffix += "_"
+    inside = {tensor.name: f"{tensor.name}{suffix}" for tensor in network.inputs}
+    made = zip(preprocess.outputs, network.inputs, strict=True)
+    return ModelSpec(
+        name=pipeline.name,
+        version=pipeline.version,
+        platform="ensemble",
+        inputs=preprocess.inputs,
+        outputs=network.outputs,
+        parameters=published_parameters(pipeline, preprocess.name),
+        max_batch_size=pipeline.options.max_batch_size,
+        response_cache=pipeline.options.response_cache,
+        steps=(
+            Step(
+                preprocess.name,
+                preprocess.version,
+                {tensor.name: tensor.name for tensor in preprocess.inputs},
+                {output.name: inside[taken.name] for output, taken in made},
+            ),
+            Step(
+                network.name,
+                network.version,
+                inside,
+                {tensor.name: tensor.name for tensor in network.outputs},
+            ),
+        ),
+    )

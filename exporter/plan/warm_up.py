@@ -1,0 +1,71 @@
+"""The requests that the server makes of each model before it calls the model ready.
+
+They are golden rows, as the client would send them; the network of two steps is sent what
+preprocessing makes of them. Where the user gave no rows it is a row of zeros, which is as good for
+everything but caches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.plan.golden_rows import GoldenRows, Tensors
+from exporter.plan.model_spec import ModelSpec, WarmUpTensor
+from exporter.plan.pipeline import Pipeline
+from serving.connection.tensors import to_bytes
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.wire.format import decode, encode
+from workflow.wire.packed_tensor import pack, parse_packing
+
+
+def with_warm_up(
+    pipeline: Pipeline, models: Sequence[ModelSpec], golden: GoldenRows
+) -> tuple[ModelSpec, ...]:
+    """The models of a plan with their warm-up requests, one for each row.
+
+    Args:
+        pipeline: what is exported.
+        models: the steps, if there are any, and the published model last.
+        golden: the rows to warm up with, and others.
+    """
+    if not pipeline.options.warm_up:
+        return tuple(models)
+    asked = [golden.requests[: golden.warming]]
+    if len(models) > 1:
+        asked.append(_network_requests(pipeline, models[0], asked[0]))
+    warm = [
+        replace(model, warm_up=tuple(_request(model, tensors) for tensors in requests))
+        for model, requests in zip(models, asked, strict=False)
+    ]
+    return (*warm, *models[len(warm) :])
+
+
+def _network_requests(
+    pipeline: Pipeline, preprocess: ModelSpec, requests: Sequence[Tensors]
+) -> tuple[Tensors, ...]:
+    """What preprocessing hands on to the network."""
+    run = NumpyInterpreter(pipeline.features.program)
+    made: list[Tensors] = []
+    for tensors in requests:
+        answer = run({c.name: decode(c, tensors) for c in pipeline.client_columns})
+        made.append({})
+        for column in pipeline.step_columns:
+            made[-1] |= encode(column, answer[column.name])
+    packing = parse_packing(preprocess.parameters.get("packing", "{}"))
+    return tuple(pack(tensors, packing) for tensors in made)
+
+
+def _request(model: ModelSpec, tensors: Tensors) -> Mapping[str, WarmUpTensor]:
+    """A row as the model takes it; equal tensors share a file, which is named by its content."""
+    made = {}
+    for name, dtype in ((tensor.name, tensor.dtype) for tensor in model.inputs):
+        content, shape = to_bytes(tensors[name]), tensors[name].shape
+        made[name] = WarmUpTensor(
+            file=f"{model.version}/{hashlib.sha256(content).hexdigest()[:16]}",
+            dtype=dtype,
+            dims=shape[1:] if model.max_batch_size else shape,
+            content=content,
+        )
+    return made

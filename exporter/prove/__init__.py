@@ -1,0 +1,1 @@
+"""The proof of an export: golden rows answered from the written files."""

@@ -1,0 +1,242 @@
+"""Answers of the workflow and the network in this process, with which written models are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import tensorflow as tf
+
+from exporter.errors import ExportError, in_a_line
+from exporter.network.network import Network
+from exporter.network.servable import is_half
+from exporter.plan.embeddings import id_counts, too_small
+from exporter.plan.golden_rows import GoldenRows, Tensors
+from exporter.plan.served_columns import Features
+from workflow import Workflow, WorkflowError
+from workflow.expressions.polars.series import to_column, to_series
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.format import WireColumn, encode
+
+# The network's own arithmetic: a float32 answer may differ by so much of the larger of it and 1.
+TOLERANCE, TOLERANCE_OF_HALF = 1e-5, 2e-2
+# By such a part every number is changed to see what the network makes of rounding.
+_NUDGE = 1e-6
+# A product of larger numbers overflows, and whether it does depends on the order of a sum.
+_LARGE, _LARGE_HALF = 1e18, 1e3
+
+
+class _RefusedError(Exception):
+    """Rows that the workflow or the network raises at; the text says why."""
+
+
+@dataclass(frozen=True)
+class Offline:
+    """The answers to golden rows in this process.
+
+    Attributes:
+        golden: the rows, without those that are refused here.
+        refused: the names of the latter, all of them rows that no data may ever hold.
+        features: the columns that the network takes, of the dtypes that it takes.
+        predictions: the outputs by name, (N, k).
+        allowed: by how much a served output may differ, by name, (N, k); infinite where the
+            order of a sum decides between a number and an overflow.
+    """
+
+    golden: GoldenRows
+    refused: tuple[str, ...]
+    features: pl.DataFrame
+    predictions: Tensors
+    allowed: Tensors
+
+
+class OfflineAnswers:
+    """The workflow and the network as they are in this process.
+
+    Args:
+        workflow: fitted.
+        features: what of it the network takes.
+        network: the network.
+    """
+
+    def __init__(self, workflow: Workflow, features: Features, network: Network) -> None:
+        self._workflow, self._features, self._network = workflow, features, network
+
+    def of(self, golden: GoldenRows) -> Offline:
+        """The answers to golden rows.
+
+        Raises:
+            ExportError: the workflow or the network cannot answer them.
+        """
+        self._expect_all_ids()
+        refused: frozenset[str] = frozenset()
+        try:
+            features, predictions = self._answers(golden.frame)
+        except _RefusedError as error:
+            refused = self._refused(golden, str(error))
+            golden = golden.without(refused)
+            features, predictions = self._answers(golden.frame)
+        allowed = self._allowed(features, predictions)
+        return Offline(golden, tuple(sorted(refused)), features, predictions, allowed)
+
+    def predict(self, features: pl.DataFrame) -> Tensors:
+        """The network's answer to rows of features."""
+        return self._call(self._encoded(features))
+
+    def _call(self, tensors: Mapping[str, Array]) -> Tensors:
+        # On a GPU an id beyond a table is no error, and a multiplication is not that of a CPU.
+        with tf.device("/CPU:0"):
+            made = self._network.call(
+                **{name: tf.constant(array) for name, array in tensors.items()}
+            )
+            return {name: tensor.numpy() for name, tensor in made.items()}
+
+    def _transform(self, frame: pl.DataFrame) -> pl.DataFrame:
+        have = frame.columns
+        labels = [c.name for c in self._workflow.input_schema.columns if c.name not in have]
+        full = frame.with_columns(pl.lit(None).alias(name) for name in labels)
+        wanted = self._features.outputs
+        try:
+            made = self._workflow.transform(full, engine="cpu").select(c.name for c in wanted)
+            table = made.collect()
+        except (WorkflowError, pl.exceptions.PolarsError) as error:
+            raise _RefusedError(in_a_line(error)) from error
+        return pl.DataFrame(
+            [to_series(_as_taken(c, to_column(table[c.name])), c.name) for c in wanted]
+        )
+
+    def _encoded(self, features: pl.DataFrame) -> Tensors:
+        tensors: Tensors = {}
+        for column in self._features.outputs:
+            tensors |= encode(column, to_column(features[column.name]))
+        return tensors
+
+    def _answers(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Tensors]:
+        """The features and the predictions of raw rows."""
+        features = self._transform(frame)
+        return features, self._attempt(features)
+
+    def _attempt(self, features: pl.DataFrame) -> Tensors:
+        try:
+            return self.predict(features)
+        except Exception as error:  # a layer of the user's raises whatever it likes
+            raise _RefusedError(in_a_line(error)) from error
+
+    def _refused(self, golden: GoldenRows, reason: str) -> frozenset[str]:
+        """The names of the bold rows that the workflow or the network raises at.
+
+        Raises:
+            ExportError: it raises at another one, or at all together.
+        """
+        failing: dict[str, str] = {}
+        for number, name in enumerate(golden.names):
+            try:
+                self._answers(golden.frame[number])
+            except _RefusedError as error:
+                failing[name] = str(error)
+        others = [name for name in failing if name not in golden.bold]
+        if failing and not others:
+            return frozenset(failing)
+        shown = f" {golden.row(others[0])} ({others[0]})" if others else "s together"
+        raise ExportError(
+            f"Expected a workflow and a network that answer the golden row{shown}. "
+            f"Received: {failing[others[0]] if others else reason} That is so here already, without a "
+            "server. Let the network answer such rows, or the workflow change them."
+        )
+
+    def _allowed(self, features: pl.DataFrame, predictions: Tensors) -> Tensors:
+        """By how much each served output may differ.
+
+        Where numbers are large, rounding is: what the network makes of numbers that are changed in
+        their last digits is what another order of a sum may make.
+        """
+        with np.errstate(over="ignore"):
+            nudged = self._call(
+                {
+                    name: tensor * tensor.dtype.type(1 + _NUDGE)
+                    if tensor.dtype.kind == "f"
+                    else tensor
+                    for name, tensor in self._encoded(features).items()
+                }
+            )
+        half = is_half(self._network.function)
+        tolerance, large = (TOLERANCE_OF_HALF, _LARGE_HALF) if half else (TOLERANCE, _LARGE)
+        overflowing = np.zeros(features.height, bool)
+        for column in features.get_columns():
+            overflowing |= _exceeds(to_column(column), large)
+        allowed = {
+            name: _moved(made, nudged[name], tolerance) for name, made in predictions.items()
+        }
+        for each in allowed.values():
+            each[overflowing] = np.inf
+        return allowed
+
+    def _expect_all_ids(self) -> None:
+        """Ask the network for the last id of each column; what raises has no room for it."""
+        taken = {column.name for column in self._features.outputs}
+        lasts = {n: count - 1 for n, count in id_counts(self._features).items() if n in taken}
+        # All at once: a row for each of thousands of columns would have thousands of values.
+        if self._reason(self._ids(lasts)) is None or self._reason(self._ids({})) is not None:
+            return
+        for name, last in lasts.items():
+            if (reason := self._reason(self._ids({name: last}))) is not None:
+                raise ExportError(too_small(name, last + 1, reason))
+
+    def _reason(self, features: pl.DataFrame) -> str | None:
+        """Why the network has no answer, None where it has one."""
+        try:
+            self._attempt(features)
+        except _RefusedError as error:
+            return str(error)
+        return None
+
+    def _ids(self, ids: Mapping[str, int]) -> pl.DataFrame:
+        """A row of features that are 0 but for some ids; lists of one value."""
+        return pl.DataFrame(
+            [to_series(_single(c, ids.get(c.name, 0)), c.name) for c in self._features.outputs]
+        )
+
+
+def _single(column: WireColumn, value: int) -> Column:
+    kind = DTYPES[column.dtype]
+    values = np.array([""], object) if kind.kind == "string" else np.array([value], kind.numpy)
+    return Column(values, None, np.ones(1, np.int64) if column.is_list else None)
+
+
+def _as_taken(column: WireColumn, made: Column) -> Column:
+    """A column of the dtype that the network takes; what has no room there takes the nearest."""
+    values, want = made.array, DTYPES[column.dtype]
+    if values.dtype.kind in "iu" and want.is_integer:
+        have, room = np.iinfo(values.dtype), np.iinfo(want.numpy)
+        values = np.clip(values, max(have.min, room.min), min(have.max, room.max))
+    if values.dtype != want.numpy:
+        with np.errstate(over="ignore"):
+            values = values.astype(want.numpy)
+    return Column(values, made.valid, made.lengths)
+
+
+def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
+    """The tolerance of each value, and more where the value moves with its inputs' last digits."""
+    if made.dtype.kind != "f":
+        return np.where(made == nudged, 0.0, np.inf)
+    here, there = made.astype(np.float64), nudged.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        moved = np.nan_to_num(np.abs(there - here), nan=0.0, posinf=np.inf)
+    return tolerance * np.maximum(1.0, np.nan_to_num(np.abs(here))) + 4 * moved
+
+
+def _exceeds(column: Column, large: float) -> Array:
+    """Which rows hold a number beyond what a network can compute with."""
+    values = column.array
+    if values.dtype.kind not in "iuf":
+        return np.zeros(column.rows, bool)
+    # A NaN is no overflow.
+    beyond = np.abs(values.astype(np.float64)) >= large
+    if column.lengths is None:
+        return beyond
+    rows = np.zeros(column.rows, bool)
+    rows[np.repeat(np.arange(column.rows), column.lengths)[beyond]] = True
+    return rows

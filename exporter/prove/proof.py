@@ -1,0 +1,183 @@
+"""The proof of an export: golden rows, answered from the files that it wrote.
+
+They are asked as clients ask, each row alone and all in one request, and where the server joins
+requests joined as well; the answers are held to what the workflow and the network answer here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from exporter.errors import ExportError, in_a_line
+from exporter.plan.golden_rows import GoldenRows, Tensors
+from exporter.plan.plan import Plan
+from exporter.prove.offline import Offline, OfflineAnswers
+from exporter.prove.written import WrittenModels, contract_of
+from serving.comparison import compare_feature
+from serving.errors import ClientError
+from serving.exchange import to_requests, to_table
+
+_ALONE, _TOGETHER, _JOINED = "asked alone", "asked in one request", "joined by the server"
+
+
+class UnprovenError(ExportError):
+    """The written files answer otherwise; another runtime may not."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The rows and models that an export was proven with.
+
+    Attributes:
+        rows: the names of the golden rows.
+        asked: the ways in which they were asked.
+        refused: the names of rows that the workflow or the network refuses, so that there is
+            nothing to compare.
+        difference: the largest difference of a float output that was allowed and met, of the
+            larger of the answer and 1.
+    """
+
+    rows: tuple[str, ...]
+    asked: tuple[str, ...]
+    refused: tuple[str, ...]
+    difference: float
+
+
+def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:
+    """Hold written models to what is answered here.
+
+    Args:
+        plan: what was written.
+        answers: what is answered here.
+        folders: the version folder of each model, by its name.
+
+    Raises:
+        UnprovenError: an answer differs, or there is none; names the row, the output and both.
+        ExportError: the golden rows cannot be answered here.
+    """
+    offline = answers.of(plan.golden)
+    try:
+        written = WrittenModels(plan, folders)
+    except ExportError:
+        raise
+    except Exception as error:  # whatever a library finds wrong with a file
+        raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error
+    asked = [*_asked(plan, written, offline.golden)]
+    met = [_compare(plan, answers, offline, how, made) for how, made in asked]
+    return Proof(
+        offline.golden.names, tuple(how for how, _ in asked), offline.refused, max(met, default=0.0)
+    )
+
+
+def _asked(
+    plan: Plan, written: WrittenModels, golden: GoldenRows
+) -> Iterator[tuple[str, list[list[Tensors]]]]:
+    """Each way of asking, and the answers of each model to it."""
+    alone: list[list[Tensors]] = []
+    for name, request in zip(golden.names, golden.requests, strict=True):
+        made = _answered(written, [request], f"row {golden.row(name)} ({name}), {_ALONE}")
+        alone = [
+            [*before, *new] for before, new in zip(alone or [[] for _ in made], made, strict=True)
+        ]
+    yield _ALONE, alone
+    requests = to_requests(written.contract, golden.frame)
+    shown = f"rows ({', '.join(golden.names)})"
+    yield _TOGETHER, _answered(written, requests, f"{shown}, {_TOGETHER}")
+    if plan.published.max_batch_size:
+        yield _JOINED, _answered(written, golden.requests, f"{shown}, {_JOINED}")
+
+
+def _answered(
+    written: WrittenModels, requests: Sequence[Tensors], shown: str
+) -> list[list[Tensors]]:
+    try:
+        return written.answer(requests)
+    except Exception as error:  # whatever a library raises
+        raise UnprovenError(
+            f"Expected an answer to the golden {shown}. Received: {in_a_line(error)}"
+        ) from error
+
+
+def _compare(
+    plan: Plan,
+    answers: OfflineAnswers,
+    offline: Offline,
+    how: str,
+    made: Sequence[Sequence[Tensors]],
+) -> float:
+    """The largest difference that was allowed."""
+    if plan.steps:
+        _compare_features(plan, offline, how, made[0])
+    names = list(offline.predictions)
+    served = {name: np.concatenate([each[name] for each in made[-1]]) for name in names}
+    return max(_compare_output(answers, offline, how, name, served[name]) for name in names)
+
+
+def _compare_features(plan: Plan, offline: Offline, how: str, made: Sequence[Tensors]) -> None:
+    contract = contract_of(plan.steps[0])
+    try:
+        served = to_table(contract, offline.features, made)
+        for column in contract.outputs:
+            here, there = offline.features[column.name], served[column.name]
+            found = compare_feature(column, here, there)
+            if (row := found.first_mismatch) is not None:
+                raise _difference(
+                    offline, how, f"feature {column.name!r}", row, here[row], there[row]
+                )
+    except ClientError as error:
+        raise UnprovenError(f"{error.message} ({how})") from error
+
+
+def _compare_output(
+    answers: OfflineAnswers, offline: Offline, how: str, name: str, served: Any
+) -> float:
+    expected, allowed = offline.predictions[name], offline.allowed[name]
+    if served.shape != expected.shape:
+        raise UnprovenError(
+            f"Expected the output {name!r} of the shape {expected.shape}. Received: {served.shape}, {how}."
+        )
+    gaps = _gaps(expected, served)
+    for row in np.flatnonzero((gaps > allowed).any(axis=1)).tolist():
+        # A network may look at other rows of its batch; then it is held to what it answers alone.
+        own = answers.predict(offline.features[row])[name][0] if how == _ALONE else expected[row]
+        if (_gaps(own, served[row]) > allowed[row]).any():
+            raise _difference(offline, how, f"output {name!r}", row, own, served[row])
+    with np.errstate(invalid="ignore"):
+        met = gaps[np.isfinite(allowed) & np.isfinite(gaps)]
+    return float(met.max(initial=0.0))
+
+
+def _gaps(expected: Any, served: Any) -> Any:
+    """How far apart two answers are: 0 for what is alike, infinite for what is not comparable."""
+    if expected.dtype.kind == "f":
+        here, there = expected.astype(np.float64), served.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = np.abs(here - there)
+        same = (here == there) | (np.isnan(here) & np.isnan(there))
+        return np.where(same, 0.0, np.where(np.isnan(gaps), np.inf, gaps))
+    return np.where(expected == served, 0.0, np.inf)
+
+
+def _difference(
+    offline: Offline, how: str, what: str, row: int, expected: Any, served: Any
+) -> UnprovenError:
+    golden = offline.golden
+    return UnprovenError(
+        f"Expected the {what} to be {_shown(expected)}, as the workflow and the network answer here, "
+        f"for the golden row {golden.row(golden.names[row])} ({golden.names[row]}). "
+        f"Received: {_shown(served)} from the written files, {how}."
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, pl.Series):
+        value = value.to_list()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()[0] if value.size == 1 else value.tolist()
+    return f"{value!r:.200}"

@@ -1,0 +1,205 @@
+"""The models of an export, run from the files that it wrote, in this process.
+
+Each is run as its backend runs it: the preprocessing step from its own copy of the interpreter, a
+SavedModel by the loader of C++ servers, an ONNX model by onnxruntime with one thread. Requests are
+joined by the code that joins them in the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module, util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from exporter.errors import ExportError
+from exporter.plan.golden_rows import Tensors
+from exporter.plan.model_spec import ModelSpec
+from exporter.plan.plan import Plan
+from exporter.repository.config_pbtxt import config_text, parse_config
+from exporter.write.python_step import RUNTIME_PACKAGE
+from exporter.write.saved_model import FOLDER, GRAPH_TAG
+from serving.contract import Contract, read_contract
+from training.quiet import quiet
+from triton_models.backends import joint_calls
+from workflow.schema.dtypes import DTYPES
+
+Call = Callable[[Tensors], Tensors]
+
+
+class WrittenModels:
+    """The models of a plan, loaded from their version folders.
+
+    Args:
+        plan: what was written.
+        folders: the version folder of each model, by its name.
+
+    Attributes:
+        contract: what a client reads in the published model's config.
+
+    Raises:
+        Exception: whatever a library raises at files that it cannot load.
+    """
+
+    def __init__(self, plan: Plan, folders: Mapping[str, Path]) -> None:
+        self.contract = contract_of(plan.published)
+        self._models = [(spec, _load(spec, folders[spec.name])) for spec in _answering(plan)]
+
+    def answer(self, requests: Sequence[Tensors]) -> list[list[Tensors]]:
+        """The answers to requests that arrive together: for each model in turn, one a request.
+
+        Raises:
+            Exception: whatever a library raises, also where it can answer each request alone.
+        """
+        answers: list[list[Tensors]] = []
+        for spec, call in self._models:
+            if answers:
+                names = [tensor.name for tensor in spec.inputs]
+                requests = [dict(zip(names, made.values(), strict=True)) for made in answers[-1]]
+            answers.append(_answer(spec, call, requests))
+        return answers
+
+
+def contract_of(spec: ModelSpec) -> Contract:
+    """The tensors that a model takes and gives, as its config says."""
+    return read_contract(parse_config(config_text(spec)))
+
+
+def _answering(plan: Plan) -> tuple[ModelSpec, ...]:
+    return plan.steps or (plan.published,)
+
+
+def _answer(spec: ModelSpec, call: Call, requests: Sequence[Tensors]) -> list[Tensors]:
+    """The answers of one model, its outputs in the order of its config."""
+    failed: list[Exception] = []
+
+    def attempt(tensors: Tensors) -> Tensors:
+        try:
+            return call(tensors)
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    ragged = [tensor.name for tensor in spec.inputs if tensor.ragged]
+    answers = joint_calls.answer([_flattened(spec, one) for one in requests], attempt, ragged)
+    made = [answer for answer in answers if not isinstance(answer, Exception)]
+    if failed or len(made) < len(answers):
+        raise (failed or [a for a in answers if isinstance(a, Exception)])[0]
+    return [{tensor.name: one[tensor.name] for tensor in spec.outputs} for one in made]
+
+
+def _flattened(spec: ModelSpec, request: Tensors) -> Tensors:
+    """A request with its ragged tensors as the onnxruntime backend takes them: values and widths."""
+    tensors = dict(request)
+    for made, name in spec.widths.items():
+        tensors[made] = np.full(len(request[name]), request[name].shape[1], np.int32)
+        tensors[name] = request[name].reshape(-1)
+    return tensors
+
+
+def _load(spec: ModelSpec, folder: Path) -> Call:
+    return {"python": _python, "tensorflow": _saved_model, "onnxruntime": _onnx}[spec.backend](
+        spec, folder
+    )
+
+
+def _python(spec: ModelSpec, folder: Path) -> Call:
+    with _copied_package(folder / RUNTIME_PACKAGE) as module_of:
+        wire, packed_tensor = module_of("wire.format"), module_of("wire.packed_tensor")
+        program_json = module_of("expressions.program.program_json")
+        interpreter = module_of("expressions.numpy.interpreter")
+        inputs, outputs = (wire.parse_columns(spec.parameters[s]) for s in ("inputs", "outputs"))
+        packed = packed_tensor.parse_packing(spec.parameters["packing"])
+        run = interpreter.NumpyInterpreter(program_json.load_program(folder))
+
+    def call(tensors: Tensors) -> Tensors:
+        made = run({column.name: wire.decode(column, tensors) for column in inputs})
+        answer: Tensors = {}
+        for column in outputs:
+            answer |= wire.encode(column, made[column.name])
+        return dict(packed_tensor.pack(answer, packed))
+
+    return call
+
+
+@contextmanager
+def _copied_package(folder: Path) -> Iterator[Callable[[str], ModuleType]]:
+    """The modules of an exported package by name, none of which stays known or leaves a file."""
+    name = f"_{RUNTIME_PACKAGE}_to_prove"
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec = util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        if spec is None or spec.loader is None:
+            raise ImportError(str(folder))
+        sys.modules[name] = util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+        yield lambda module: import_module(f"{name}.{module}")
+    finally:
+        sys.dont_write_bytecode = before
+        for known in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[known]
+
+
+def _saved_model(spec: ModelSpec, folder: Path) -> Call:
+    import tensorflow as tf  # noqa: PLC0415 - one backend of three
+
+    # On a GPU an id beyond a table is no error, and a multiplication is not that of a CPU.
+    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    with session.graph.as_default(), quiet("tensorflow", logging.ERROR):
+        loaded = tf.compat.v1.saved_model.load(session, [GRAPH_TAG], str(folder / FOLDER))
+    signature = loaded.signature_def[spec.parameters["TF_SIGNATURE_DEF"]]
+    fetched = {tensor.name: signature.outputs[tensor.name].name for tensor in spec.outputs}
+
+    def call(tensors: Tensors) -> Tensors:
+        fed = {signature.inputs[name].name: array for name, array in tensors.items()}
+        return dict(session.run(fetched, fed))
+
+    return call
+
+
+def _onnx(spec: ModelSpec, folder: Path) -> Call:
+    try:
+        import onnxruntime  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise ExportError(
+            "Expected the package onnxruntime, to prove what is written. Received: none. "
+            "Install the extra [onnx]."
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+    )
+    names = [tensor.name for tensor in spec.outputs]
+
+    def call(tensors: Tensors) -> Tensors:
+        fed = {name: _with_end(array) for name, array in tensors.items()}
+        return dict(zip(names, map(_in_bytes, session.run(names, fed)), strict=True))
+
+    return call
+
+
+def _with_end(array: Any) -> Any:
+    """Strings as bytes of one width, each with the NUL behind it to which onnxruntime reads."""
+    if array.dtype != DTYPES["string"].numpy:
+        return array
+    width = max(map(len, array.reshape(-1)), default=0) + 1
+    return array.astype(f"S{width}")
+
+
+def _in_bytes(array: Any) -> Any:
+    """Strings as a server and TensorFlow give them; onnxruntime gives Python's own."""
+    if array.dtype != DTYPES["string"].numpy:
+        return array
+    encoded = np.array([each.encode() for each in array.flat], array.dtype)
+    return encoded.reshape(array.shape)

@@ -1,0 +1,1 @@
+"""The report of an export, as text, page and drawing."""

@@ -1,0 +1,156 @@
+"""A served model as a picture: its steps, and the tensors that go from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tritonclient.grpc import model_config_pb2
+
+from exporter.errors import ExportError
+from exporter.plan.model_spec import shape_text
+from exporter.repository.config_pbtxt import config_text, parse_config, read_config
+from exporter.repository.publish import CONFIG
+from workflow.picture import Arrow, Box, Diagram, Drawn, Item
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import time_name
+from workflow.wire.format import parse_columns
+
+if TYPE_CHECKING:
+    # It imports TensorFlow.
+    from exporter.plan.plan import Plan
+
+_DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
+
+
+@dataclass(frozen=True)
+class EnsembleDrawing(Drawn):
+    """A drawing of a model of a repository.
+
+    Attributes:
+        config: the model's config.
+        steps: the configs of its steps, where it is an ensemble.
+
+    Example:
+        >>> EnsembleDrawing.read("models", "movielens").show()  # doctest: +SKIP
+    """
+
+    config: Any
+    steps: tuple[Any, ...]
+
+    @classmethod
+    def read(cls, repository: str | Path, name: str) -> EnsembleDrawing:
+        """The drawing of a repository's model.
+
+        Raises:
+            ExportError: the repository has no such model, or a config that cannot be read.
+        """
+        root = Path(repository)
+        config = read_config(_config_path(root, name))
+        steps = [step.model_name for step in config.ensemble_scheduling.step]
+        return cls(config, tuple(read_config(_config_path(root, step)) for step in steps))
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> EnsembleDrawing:
+        """The drawing of what an export writes."""
+        published, *steps = (
+            parse_config(config_text(model)) for model in (plan.published, *plan.steps)
+        )
+        return cls(published, tuple(steps))
+
+    def diagram(self) -> Diagram:
+        """The request, the steps, and the answer.
+
+        Raises:
+            ExportError: configs that do not fit together.
+        """
+        try:
+            return self._diagram()
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise ExportError(
+                f"Expected the configs of {self.config.name} and its steps to fit together. "
+                f"Received: {error} in one of them alone. Export the model again."
+            ) from error
+
+    def _diagram(self) -> Diagram:
+        request, answer = (
+            [_item(self.config, tensor, _notes(self.config, kind)) for tensor in tensors]
+            for kind, tensors in (("inputs", self.config.input), ("outputs", self.config.output))
+        )
+        boxes = [Box("request", _rows(self.config), kind="input")]
+        arrows = []
+        if self.steps:
+            boxes += [Box(step.name, _backend(step)) for step in self.steps]
+            arrows = self._arrows({item.name: (0, item) for item in request}, answer)
+        else:
+            boxes.append(Box(self.config.name, _backend(self.config)))
+            arrows = [Arrow(0, 1, request), Arrow(1, 2, answer)]
+        boxes.append(Box("answer", items=answer, kind="output"))
+        return Diagram(self.config.name, boxes, arrows, noun="tensors")
+
+    def _arrows(self, made: dict[str, tuple[int, Item]], answer: Iterable[Item]) -> list[Arrow]:
+        """From what makes a tensor of the ensemble to what takes it.
+
+        Args:
+            made: the tensors that the request brings.
+            answer: those that the answer takes.
+        """
+        arrows = []
+        for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
+            arrows += _carried(made, step.input_map.values(), number)
+            # In the step's order: that of a map in a config is by chance.
+            for tensor in self.steps[number - 1].output:
+                shared = step.output_map[tensor.name]
+                made[shared] = number, _item(self.steps[number - 1], tensor, {})
+        return arrows + _carried(made, (item.name for item in answer), len(self.steps) + 1)
+
+
+def _carried(made: Mapping[str, tuple[int, Item]], names: Iterable[str], end: int) -> list[Arrow]:
+    """One arrow from each box that makes some of the tensors."""
+    by_start: dict[int, list[Item]] = {}
+    for name in sorted(names, key=list(made).index):
+        start, item = made[name]
+        by_start.setdefault(start, []).append(item)
+    return [Arrow(start, end, items) for start, items in by_start.items()]
+
+
+def _config_path(repository: Path, name: str) -> Path:
+    path = repository / name / CONFIG
+    if path.is_file():
+        return path
+    if not repository.is_dir():
+        raise ExportError(f"Expected a model repository. Received: {repository}, no such folder.")
+    found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
+    raise ExportError(
+        f"Expected a model among {', '.join(found) or 'none'} in {repository}. Received: {name!r}."
+    )
+
+
+def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
+    dtype = model_config_pb2.DataType.Name(tensor.data_type)
+    name = _DTYPES.get(dtype, dtype.lower())
+    dims = [-1, *tensor.dims] if config.max_batch_size else tensor.dims
+    shape = shape_text(tensor.name, dims)
+    return Item(tensor.name, f"{name} {shape}", notes.get(tensor.name, ""))
+
+
+def _notes(config: Any, kind: str) -> dict[str, str]:
+    """What the exporter's parameters say of tensors beyond dtype and shape."""
+    text = config.parameters[kind].string_value if kind in config.parameters else "[]"
+    return {
+        column.values_name: "; ".join(
+            filter(None, [time_name(column.time), "may be null" if column.nullable else ""])
+        )
+        for column in parse_columns(text)
+    }
+
+
+def _rows(config: Any) -> str:
+    most = config.max_batch_size
+    return f"up to {most:,} rows" if most else "any number of rows"
+
+
+def _backend(config: Any) -> str:
+    return str(config.platform or config.backend)

@@ -1,0 +1,1 @@
+"""The model repository: config files, staging, publishing and verification."""

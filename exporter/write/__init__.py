@@ -1,0 +1,1 @@
+"""Writers of model files: Python steps, SavedModels and ONNX."""

@@ -1,0 +1,1 @@
+"""ONNX models of the preprocessing and of the network."""

@@ -1,0 +1,122 @@
+"""ONNX models whose large tables stay outside until they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from exporter.errors import ExportError
+from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
+from workflow.schema.dtypes import SchemaError
+
+FILE, TABLES_FILE = "model.onnx", "tables.data"
+# Larger tables go to a file of their own: inside they would be copied three times on the way.
+EMBEDDED_BYTES = 64_000_000
+# Servers map such a file into memory by pages.
+_PAGE = 4096
+
+Table = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model and those initializers that are not in it yet.
+
+    Attributes:
+        proto: the model.
+        tables: a function that gives the array of each further initializer, by name.
+    """
+
+    proto: onnx.ModelProto
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write `model.onnx`, and `tables.data` if the tables are large.
+
+        Raises:
+            ExportError: vocabularies that are too large for the format.
+        """
+        model = onnx.ModelProto()
+        model.CopyFrom(self.proto)
+        arrays = {name: table() for name, table in self.tables.items()}
+        if sum(array.nbytes for array in arrays.values()) > EMBEDDED_BYTES:
+            model.graph.initializer.extend(_write_tables(folder / TABLES_FILE, arrays))
+        else:
+            model.graph.initializer.extend(
+                numpy_helper.from_array(array, name) for name, array in arrays.items()
+            )
+        try:
+            save_onnx(model, folder / FILE)
+        except SchemaError as error:
+            raise ExportError(str(error)) from error
+
+
+def _write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]:
+    """Write arrays one after another; the initializers that point to them."""
+    tensors = []
+    with path.open("wb") as file:
+        for name, array in arrays.items():
+            file.seek(-(-file.tell() // _PAGE) * _PAGE)
+            tensor = TensorProto(
+                name=name,
+                dims=array.shape,
+                data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+                data_location=TensorProto.EXTERNAL,
+            )
+            place = {"location": path.name, "offset": file.tell(), "length": array.nbytes}
+            for key, value in place.items():
+                tensor.external_data.add(key=key, value=str(value))
+            np.ascontiguousarray(array).tofile(file)
+            tensors.append(tensor)
+    return tensors
+
+
+def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
+    """One model of two: the second takes what the first makes as `<input>__out`, by name.
+
+    What the first makes and the second does not take is left out; inputs of the second that the
+    first does not make are inputs still.
+    """
+    made = {output.name for output in first.graph.output}
+    outputs = {output.name for output in second.proto.graph.output}
+    inputs = [i for i in second.proto.graph.input if i.name + OUTPUT_SUFFIX not in made]
+    own = outputs | {tensor.name for tensor in inputs}
+
+    def renamed(name: str) -> str:
+        if name in own or not name:
+            return name
+        return name + OUTPUT_SUFFIX if name + OUTPUT_SUFFIX in made else f"network/{name}"
+
+    fused = onnx.ModelProto()
+    fused.CopyFrom(first)
+    del fused.graph.output[:]
+    graph = rename(second.proto.graph, renamed)
+    fused.graph.node.extend(graph.node)
+    fused.graph.initializer.extend(graph.initializer)
+    fused.graph.input.extend(inputs)
+    fused.graph.output.extend(graph.output)
+    known = {opset.domain for opset in fused.opset_import}
+    fused.opset_import.extend(o for o in second.proto.opset_import if o.domain not in known)
+    return OnnxModel(fused, {renamed(name): table for name, table in second.tables.items()})
+
+
+def rename(graph: onnx.GraphProto, renamed: Callable[[str], str]) -> onnx.GraphProto:
+    """A copy of a graph with other names of tensors, those of the graphs inside it too."""
+    copy = onnx.GraphProto()
+    copy.CopyFrom(graph)
+    for value in (*copy.input, *copy.output, *copy.initializer, *copy.value_info):
+        value.name = renamed(value.name)
+    for node in copy.node:
+        node.name = renamed(node.name)
+        for names in (node.input, node.output):
+            names[:] = [renamed(name) for name in names]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                attribute.g.CopyFrom(rename(attribute.g, renamed))
+    return copy

@@ -1,0 +1,57 @@
+"""Packed tensors between two ONNX models: one joins what it makes, the other cuts it apart."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import helper
+
+from exporter.write.onnx.model import OnnxModel, fuse
+from workflow.expressions.onnx import OUTPUT_SUFFIX
+from workflow.wire.packed_tensor import Packing
+
+_ROWS = "rows"
+
+
+def pack_outputs(model: onnx.ModelProto, packing: Packing) -> onnx.ModelProto:
+    """The model with some of its outputs side by side in packed ones.
+
+    Args:
+        model: its outputs are named as those of `to_onnx`; those to pack are [N, 1].
+        packing: the packed tensors by name, each of one dtype, their members as columns name them.
+    """
+    joined = onnx.ModelProto()
+    joined.CopyFrom(model)
+    made = {output.name: output for output in model.graph.output}
+    for name, packed in packing.items():
+        parts = [made.pop(member.name + OUTPUT_SUFFIX) for member in packed.members]
+        joint = name + OUTPUT_SUFFIX
+        names = [part.name for part in parts]
+        joined.graph.node.append(helper.make_node("Concat", names, [joint], name=joint, axis=1))
+        made[joint] = _matrix(joint, parts[0], len(parts))
+    del joined.graph.output[:]
+    joined.graph.output.extend(made.values())
+    return joined
+
+
+def unpack_inputs(network: OnnxModel, packing: Packing) -> OnnxModel:
+    """The network as one that takes packed tensors in the place of what they are made of."""
+    if not packing:
+        return network
+    taken = {tensor.name: tensor for tensor in network.proto.graph.input}
+    inputs, outputs, nodes = [], [], []
+    for name, packed in packing.items():
+        kind = taken[packed.members[0].name]
+        parts = [member.name + OUTPUT_SUFFIX for member in packed.members]
+        inputs.append(_matrix(name, kind, len(parts)))
+        outputs += [_matrix(part, kind, 1) for part in parts]
+        nodes.append(
+            helper.make_node("Split", [name], parts, name=name, axis=1, num_outputs=len(parts))
+        )
+    graph = helper.make_graph(nodes, "packed", inputs, outputs)
+    opsets = [opset for opset in network.proto.opset_import if not opset.domain]
+    apart = helper.make_model(graph, opset_imports=opsets, ir_version=network.proto.ir_version)
+    return fuse(apart, network)
+
+
+def _matrix(name: str, like: onnx.ValueInfoProto, width: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, like.type.tensor_type.elem_type, [_ROWS, width])

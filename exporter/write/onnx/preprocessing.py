@@ -1,0 +1,57 @@
+"""A pipeline's preprocessing, and what relays lists between two layouts, as ONNX models."""
+
+from __future__ import annotations
+
+import onnx
+
+from exporter.errors import ExportError
+from exporter.plan.model_spec import ModelSpec, Tensor
+from exporter.plan.pipeline import Pipeline, relay
+from exporter.write.onnx.model import OnnxModel, fuse
+from workflow import WorkflowError
+from workflow.expressions.language.types import ExpressionError
+from workflow.expressions.onnx import WIDTHS_SUFFIX, to_onnx
+from workflow.wire.format import WireColumn
+
+
+def onnx_spec(
+    name: str, pipeline: Pipeline, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+) -> ModelSpec:
+    """A model of Triton's onnxruntime backend."""
+    options = pipeline.options
+    return ModelSpec(
+        name=name,
+        version=pipeline.version,
+        backend="onnxruntime",
+        inputs=inputs,
+        outputs=outputs,
+        # More threads spin while they wait, and halve the throughput of models of this kind.
+        parameters={"intra_op_thread_count": "1"},
+        instances=options.network_instances,
+        instance_kind=options.network_kind,
+        max_batch_size=options.max_batch_size,
+        queue=options.queue,
+        widths={t.name + WIDTHS_SUFFIX: t.name for t in inputs if t.ragged},
+    )
+
+
+def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -> onnx.ModelProto:
+    """The preprocessing, from what the client sends to the given columns.
+
+    Raises:
+        ExportError: an operation that ONNX has not.
+    """
+    try:
+        return to_onnx(pipeline.features.program, pipeline.client_columns, outputs)
+    except (WorkflowError, ExpressionError) as error:
+        raise ExportError(
+            f'{error} Use runtime="tensorflow" or runtime="fused_tensorflow".'
+        ) from error
+
+
+def with_padded_lists(pipeline: Pipeline, network: OnnxModel) -> OnnxModel:
+    """The network as one that takes lists in the layout in which they travel between steps."""
+    travelling, taken = pipeline.unpadded
+    if not taken:
+        return network
+    return fuse(to_onnx(relay(taken), travelling, taken, name="lists"), network)

@@ -1,0 +1,39 @@
+"""The preprocessing step in Python: its program, the model that runs it, and what that needs."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import triton_models.preprocess
+import workflow as workflow_package
+from exporter.plan.runtime import Writer
+from workflow.expressions import RUNTIME_FOLDERS
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.program.program import Program
+from workflow.expressions.program.program_json import save_program
+
+RUNTIME_PACKAGE = "preprocess_runtime"
+
+
+def writer(program: Program) -> Writer:
+    """Writes a version folder that a stock Triton image serves: the files of ours word for word."""
+    return partial(_write, fold_tables(program))
+
+
+def _write(program: Program, folder: Path) -> None:
+    save_program(program, folder)
+    source = Path(triton_models.preprocess.__file__).parent
+    shutil.copyfile(source / "model.py", folder / "model.py")
+    package = Path(workflow_package.__file__).parent
+    copied = [file for name in RUNTIME_FOLDERS for file in (package / name).glob("*.py")]
+    for file in (package / "expressions/__init__.py", *sorted(copied)):
+        target = folder / RUNTIME_PACKAGE / file.relative_to(package)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    limits = source.parent / "backends" / "limits.py"
+    shutil.copyfile(limits, folder / RUNTIME_PACKAGE / limits.name)
+    (folder / RUNTIME_PACKAGE / "__init__.py").write_text(
+        '"""What preprocessing needs, as it was when exported."""\n'
+    )

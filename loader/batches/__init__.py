@@ -1,0 +1,1 @@
+"""Batches made of rows, ahead of their consumer."""

@@ -1,0 +1,176 @@
+"""One background thread that works ahead of its consumer by a bounded amount."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from loader.batches.process import expect_process
+from loader.errors import LoaderError
+
+T = TypeVar("T")
+
+# Takes what waits so many seconds, or without a limit, and tells whether the waiting is over; calls
+# it until it is, or raises a `LoaderError` when it never will be.
+Wait = Callable[[Callable[[float | None], bool]], None]
+
+
+def wait_without_limit(done: Callable[[float | None], bool]) -> None:
+    """The `Wait` for a reader that always comes to its end."""
+    done(None)
+
+
+class _Channel(Generic[T]):
+    """What reader and consumer share. Neither holds the other, so either can be dropped."""
+
+    def __init__(self, ahead: int) -> None:
+        self.changed = threading.Condition()
+        self.items: list[T] = []
+        self.ahead = ahead
+        self.wanted = False
+        self.error: BaseException | None = None
+        self.finished = False
+        self.closed = False
+        self.hangs = False
+
+    def put(self, item: T) -> bool:
+        """Wait for room and leave an item; False when the consumer has gone."""
+        with self.changed:
+            self.changed.wait_for(
+                lambda: self.closed or len(self.items) < max(self.ahead, self.wanted)
+            )
+            if not self.closed:
+                self.items.append(item)
+                self.changed.notify_all()
+            return not self.closed
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Say that no more items follow, and why."""
+        with self.changed:
+            self.error = error
+            self.finished = True
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Tell the reader to stop, and drop what it left."""
+        with self.changed:
+            self.closed = True
+            self.items.clear()
+            self.changed.notify_all()
+
+
+class Prefetcher(Generic[T]):
+    """Iterates over what `produce` yields, produced in a thread of its own.
+
+    An exception of the producer is raised to the consumer as itself, after the items that came
+    before it. Closing, or dropping the last reference, ends the thread and waits for it. Where
+    `wait` finds that the thread never ends, nobody waits for it any more: it stays, as a daemon.
+
+    Args:
+        produce: makes the iterator; it is called and consumed in the thread.
+        ahead: how many finished items may wait, besides the one that is being made; with 0 an
+            item is handed over when it is asked for, and the next one made meanwhile.
+        wait: how to wait for the thread.
+        name: the thread's.
+
+    Raises:
+        LoaderError: raised by `__next__` when `wait` gives up, or in a fork of the process.
+            `close` only warns.
+
+    Example:
+        >>> with Prefetcher(lambda: iter(range(3))) as numbers:
+        ...     list(numbers)
+        [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        produce: Callable[[], Iterator[T]],
+        ahead: int = 1,
+        wait: Wait = wait_without_limit,
+        name: str = "parquet-loader",
+    ) -> None:
+        self._wait = wait
+        self._channel: _Channel[T] = _Channel(ahead)
+        self._thread = threading.Thread(
+            target=_run, args=(produce, self._channel), name=name, daemon=True
+        )
+        # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
+        self._made_in = os.getpid()
+        self._finalizer = weakref.finalize(
+            self, _stop, self._channel, self._thread, wait, self._made_in
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        expect_process(self._made_in)
+        channel = self._channel
+        with channel.changed:
+            self._wait_for_item(channel)
+            if channel.items:
+                item = channel.items.pop(0)
+                channel.changed.notify_all()
+                return item
+            if channel.error is not None and not channel.closed:
+                raise channel.error
+        raise StopIteration
+
+    def _wait_for_item(self, channel: _Channel[T]) -> None:
+        def ready() -> bool:
+            return bool(channel.items) or channel.finished or channel.closed
+
+        channel.wanted = True
+        channel.changed.notify_all()
+        try:
+            self._wait(lambda seconds: channel.changed.wait_for(ready, seconds))
+        except LoaderError:
+            channel.hangs = True
+            raise
+        finally:
+            channel.wanted = False
+
+    def close(self) -> None:
+        """End the thread and wait for it. More than once does no harm."""
+        self._finalizer()
+
+    def __enter__(self) -> Prefetcher[T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _run(produce: Callable[[], Iterator[T]], channel: _Channel[T]) -> None:
+    try:
+        for item in produce():
+            if not channel.put(item):
+                return
+            del item  # else a chunk would be held while the next one is read
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
+        channel.finish(error)
+    else:
+        channel.finish()
+
+
+def _stop(channel: _Channel[T], thread: threading.Thread, wait: Wait, made_in: int) -> None:
+    if os.getpid() != made_in:
+        return  # A fork has no such thread, and the lock may have been held when it was made.
+    channel.close()
+    if channel.hangs or thread is threading.current_thread():
+        return
+
+    def ended(seconds: float | None) -> bool:
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    try:
+        wait(ended)
+    except LoaderError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)

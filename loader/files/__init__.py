@@ -1,0 +1,1 @@
+"""Parquet files and the layout of their columns."""

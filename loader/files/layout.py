@@ -1,0 +1,257 @@
+"""What a batch looks like: which columns, in which order, in which form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from loader.errors import LoaderError
+from loader.files.parquet_files import ColumnType
+from workflow.schema.schema import ColumnSchema, Schema, Tags
+
+
+@dataclass(frozen=True)
+class BatchColumn:
+    """One column of a batch.
+
+    Attributes:
+        name: the column's name.
+        type: element dtype, and whether the file holds lists.
+        width: for a list of fixed width, the longest row allowed; None otherwise.
+        is_sparse: whether a list of fixed width becomes a `tf.SparseTensor`.
+    """
+
+    name: str
+    type: ColumnType
+    width: int | None = None
+    is_sparse: bool = False
+
+    @cached_property
+    def is_ragged(self) -> bool:
+        """Whether the column is read as a pair of values and row lengths."""
+        return self.type.is_list and not self.is_padded
+
+    @cached_property
+    def is_padded(self) -> bool:
+        """Whether the column is read as a dense tensor of shape (N, width)."""
+        return self.width is not None and not self.is_sparse
+
+
+@dataclass(frozen=True)
+class Names:
+    """The columns of a loader by role."""
+
+    cats: tuple[str, ...]
+    conts: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The model's inputs, in the order of the batch."""
+        return self.cats + self.conts
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a batch: features first, then labels."""
+
+    features: tuple[BatchColumn, ...]
+    labels: tuple[BatchColumn, ...]
+
+    @property
+    def columns(self) -> tuple[BatchColumn, ...]:
+        """All columns in order."""
+        return self.features + self.labels
+
+    @property
+    def names(self) -> list[str]:
+        """All column names in order."""
+        return [column.name for column in self.columns]
+
+
+def resolve_names(
+    cat_names: Sequence[str] | None,
+    cont_names: Sequence[str] | None,
+    label_names: Sequence[str] | None,
+    feature_columns: Sequence[Any] | None,
+    schema: Schema | None,
+) -> Names:
+    """Who is categorical, continuous or a label: as named, or else as the schema tags it.
+
+    Tags are asked for features only when neither names nor feature columns are given, and for
+    labels only when `label_names` is None; `label_names=[]` means no labels.
+
+    Raises:
+        LoaderError: names and feature columns together, neither names nor tags, or a name twice.
+    """
+    if feature_columns is not None:
+        if cat_names is not None or cont_names is not None:
+            raise LoaderError(
+                "Expected either feature_columns or cat_names and cont_names. Received: both."
+            )
+        cat_names, cont_names = _unwrap(feature_columns)
+    if cat_names is None and cont_names is None:
+        cat_names = _tagged(schema, Tags.CATEGORICAL)
+        cont_names = _tagged(schema, Tags.CONTINUOUS)
+    labels = _tagged(schema, Tags.TARGET) if label_names is None else _listed(label_names)
+    names = Names(
+        tuple(name for name in _listed(cat_names) if label_names is not None or name not in labels),
+        tuple(
+            name for name in _listed(cont_names) if label_names is not None or name not in labels
+        ),
+        tuple(labels),
+    )
+    return _checked(names)
+
+
+def _checked(names: Names) -> Names:
+    if not names.features:
+        raise LoaderError(
+            "Expected names of the features: cat_names, cont_names, or a schema that tags columns "
+            "as categorical or continuous. Received: none of them."
+        )
+    counts = Counter(names.features + names.labels)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise LoaderError(
+            "Expected each column once among cat_names, cont_names and label_names. "
+            f"Received twice: {', '.join(sorted(twice))}."
+        )
+    return names
+
+
+def _tagged(schema: Schema | None, tag: Tags) -> list[str]:
+    return schema.tagged(tag).names if schema is not None else []
+
+
+def _listed(names: Any) -> list[str]:
+    found = [names] if isinstance(names, str) else names or ()
+    if not isinstance(found, Iterable) or not all(isinstance(name, str) for name in found):
+        raise LoaderError(f"Expected names of columns as a list of str. Received: {names!r}.")
+    return list(found)
+
+
+def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
+    """The source columns of `tf.feature_column` objects: categorical ones, then numeric ones."""
+    sources: dict[str, bool] = {}
+    for column in feature_columns:
+        for name, is_numeric in _sources(column):
+            sources.setdefault(name, is_numeric)
+    cats = [name for name, is_numeric in sources.items() if not is_numeric]
+    return cats, [name for name, is_numeric in sources.items() if is_numeric]
+
+
+def _sources(column: Any) -> Iterator[tuple[str, bool]]:
+    """The names at the roots of a feature column, each with whether it is numeric."""
+    parents = getattr(column, "parents", None)
+    if not isinstance(parents, (list, tuple)):
+        raise LoaderError(
+            f"Expected objects of tf.feature_column. Received: {column!r}. "
+            "Use cat_names and cont_names instead."
+        )
+    # A name is a number's if its column normalises it, or if it weights a categorical column.
+    is_numeric = hasattr(column, "normalizer_fn") or hasattr(column, "weight_feature_key")
+    for parent in parents:
+        if isinstance(parent, str):
+            yield parent, is_numeric
+        else:
+            yield from _sources(parent)
+
+
+def make_layout(
+    names: Names,
+    types: Mapping[str, ColumnType],
+    widths: Mapping[str, int],
+    *,
+    sparse: bool = False,
+) -> Layout:
+    """Put names and types together.
+
+    Args:
+        names: the columns by role.
+        types: what the files hold.
+        widths: columns of fixed width, with the length of the longest row allowed.
+        sparse: whether those become `tf.SparseTensor`s.
+
+    Raises:
+        LoaderError: a label that holds lists, or a width for a column that is no list feature.
+    """
+    for name in names.labels:
+        if types[name].is_list:
+            raise LoaderError(
+                f"Expected the label {name!r} as one value a row. Received: {types[name]}."
+            )
+    for name in widths:
+        if name not in names.features or not types[name].is_list:
+            raise LoaderError(
+                f"Expected sparse_names among the list features. Received: {name!r}. "
+                f"The list features are: {[n for n in names.features if types[n].is_list]}."
+            )
+    return Layout(
+        tuple(
+            BatchColumn(name, types[name], widths.get(name), sparse and name in widths)
+            for name in names.features
+        ),
+        tuple(BatchColumn(name, types[name]) for name in names.labels),
+    )
+
+
+def fixed_widths(
+    sparse_names: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
+    schema: Schema | None = None,
+) -> dict[str, int]:
+    """The columns of fixed width: `sparse_names`, each with its maximum.
+
+    Args:
+        sparse_names: the columns.
+        sparse_max: the longest row allowed in each.
+        schema: where `sparse_max` says nothing, its `value_count` does.
+
+    Raises:
+        LoaderError: a name without a maximum, a maximum below 1, or one without its name.
+    """
+    if not isinstance(sparse_max, Mapping | None):
+        raise LoaderError(f"Expected sparse_max as a dict, by column. Received: {sparse_max!r}.")
+    names = _listed(sparse_names)
+    others = [name for name in sparse_max or () if name not in names]
+    if others:
+        raise LoaderError(
+            f"Expected sparse_max for columns of sparse_names alone, which is {names}. Received: "
+            f"{others[0]!r} as well. Add it to sparse_names, or leave it out of both."
+        )
+    widths = {}
+    for name in names:
+        known = schema[name].properties if schema is not None and name in schema else {}
+        width = (sparse_max or {}).get(name, known.get("value_count", {}).get("max"))
+        if not isinstance(width, int) or width < 1:
+            raise LoaderError(
+                f"Expected sparse_max[{name!r}] as a whole number of at least 1, or a value_count "
+                f"in the schema. Received: {width!r}."
+            )
+        widths[name] = width
+    return widths
+
+
+def batch_schema(layout: Layout, names: Names, known: Schema | None) -> Schema:
+    """The columns of a batch as a schema: the workflow's description where there is one."""
+    tags = {
+        **dict.fromkeys(names.cats, Tags.CATEGORICAL),
+        **dict.fromkeys(names.conts, Tags.CONTINUOUS),
+        **dict.fromkeys(names.labels, Tags.TARGET),
+    }
+    columns = []
+    for column in layout.columns:
+        name = column.name
+        if known is not None and name in known:
+            found = known[name].with_(dtype=column.type.dtype, is_list=column.type.is_list)
+        else:
+            found = ColumnSchema(
+                name, column.type.dtype, is_list=column.type.is_list, nullable=False
+            )
+        tag = tags[name]
+        columns.append(found if found.has_tag(tag) else found.with_(tags=(*found.tags, tag)))
+    return Schema(columns)

@@ -1,0 +1,299 @@
+"""Which parquet files to read, and what their footers promise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from loader.errors import LoaderError
+from workflow.data.dataset import DataFile, schema_beside
+from workflow.data.frames import UNREADABLE
+from workflow.data.parquet import ParquetTable, inner_type
+from workflow.data.parquet_file import FooterSchemas, ParquetFile
+from workflow.errors import WorkflowError
+from workflow.expressions.polars.series import column_schema, polars_dtype
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.schema import Schema
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The element dtype of a column (a name of the dtype table), and whether it holds lists."""
+
+    dtype: str
+    is_list: bool = False
+
+    @property
+    def polars(self) -> pl.DataType:
+        """The type in which Polars holds it."""
+        return polars_dtype(self.dtype, is_list=self.is_list)
+
+    def __str__(self) -> str:
+        return f"list[{self.dtype}]" if self.is_list else self.dtype
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of one file that decode together.
+
+    Attributes:
+        path: the file, or a description of the data frame.
+        index: the number of the row group in its file.
+        start: its first row, counted in the file.
+        rows: the number of rows.
+        nbytes: bytes of the wanted columns once decoded.
+    """
+
+    path: str
+    index: int
+    start: int
+    rows: int
+    nbytes: int
+
+
+@dataclass
+class Skipped:
+    """What could not be read and was passed over.
+
+    Attributes:
+        files: those of which nothing, or not everything, was read.
+        reasons: for each row group that was replaced since the last report; by file and number.
+    """
+
+    files: list[str] = field(default_factory=list)
+    reasons: dict[tuple[str, int], Exception] = field(default_factory=dict)
+
+    def add_file(self, path: str, reason: Exception) -> None:
+        """A file that is left out as a whole, with a warning."""
+        warnings.warn(f"Skipping a file: {reason}", stacklevel=2)
+        self.files.append(path)
+
+    def add_row_group(self, path: str, number: int, reason: Exception) -> None:
+        """A row group that is replaced, to be reported at the end of the epoch."""
+        self.reasons[path, number] = reason
+        if path not in self.files:
+            self.files.append(path)
+
+    def report(self) -> None:
+        """Warn of the row groups that were replaced since the last report, if any."""
+        reasons, self.reasons = list(self.reasons.values()), {}
+        if reasons:
+            warnings.warn(
+                f"{len(reasons)} row groups could not be read in this epoch, and rows that follow "
+                f"them came twice instead. The first: {reasons[0]}",
+                stacklevel=2,
+            )
+
+
+@dataclass(frozen=True)
+class Source:
+    """What can be read.
+
+    Attributes:
+        types: of the wanted columns.
+        row_groups: in order.
+        skipped: where to write down what cannot be read; None when that is an error.
+        table: the files as one table of columns of these types; without files for a frame.
+    """
+
+    types: dict[str, ColumnType]
+    row_groups: list[RowGroup]
+    skipped: Skipped | None = None
+    table: ParquetTable = field(default_factory=lambda: ParquetTable([]))
+
+    @property
+    def files(self) -> dict[str, ParquetFile]:
+        """The files by path."""
+        return {str(file.path): file for file in self.table.files}
+
+    def is_alike(self) -> bool:
+        """Whether every file has each column itself, and as its type."""
+        return all(_own_types(file, self.types) == self.types for file in self.files.values())
+
+
+def read_schema(files: Sequence[DataFile]) -> Schema | None:
+    """The schema that a workflow wrote beside the first file, or None.
+
+    Raises:
+        LoaderError: when `_schema.json` is there and cannot be understood.
+    """
+    try:
+        return schema_beside(files)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
+
+
+def read_footers(
+    files: Sequence[DataFile], columns: Sequence[str], *, skip_bad: bool = False
+) -> Source:
+    """Read the footers of all files, which are one table as in a workflow.
+
+    Args:
+        files: in the order in which they are read.
+        columns: names of the wanted columns.
+        skip_bad: leave files out that cannot be read or make no table with those before them, with
+            a warning, instead of raising.
+
+    Raises:
+        LoaderError: a file that is not parquet, was cut off or is not the one that was published,
+            a column that a file lacks, a type that no tensor can hold, or types of which no one
+            holds all values.
+    """
+    found: list[ParquetFile] = []
+    groups: list[list[RowGroup]] = []
+    schemas = FooterSchemas()
+    kinds: dict[object, ParquetFile] = {}
+    skipped = Skipped() if skip_bad else None
+    for listed in files:
+        try:
+            file, own = _read_footer(listed, columns, schemas)
+            kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
+            if kind not in kinds:
+                _expect_table(ParquetTable([*kinds.values(), file]), columns)
+                kinds[kind] = file
+        except LoaderError as error:
+            if skipped is None:
+                raise
+            skipped.add_file(str(listed.path), error)
+        else:
+            found.append(file)
+            groups.append(own)
+    if not found:
+        raise LoaderError(
+            f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
+            f"such as {files[0].path}. Their warnings tell why."
+        )
+    table = ParquetTable(found)
+    _expect_table(table, columns)
+    types = {name: column_type(name, table.schema[name], found[0].path) for name in columns}
+    table = table.cast({name: known.polars for name, known in types.items()})
+    row_groups = [
+        group
+        for file, own in zip(found, groups, strict=True)
+        for group in _as_types(own, _own_types(file, columns), types)
+    ]
+    return Source(types, row_groups, skipped, table)
+
+
+def _read_footer(
+    listed: DataFile, columns: Sequence[str], schemas: FooterSchemas
+) -> tuple[ParquetFile, list[RowGroup]]:
+    """A file with the wanted columns alone, and its row groups as large as it has them."""
+    try:
+        listed.expect_size()
+        file, footer = ParquetFile.read_with_footer(listed.path, listed.keys, schemas)
+        listed.expect_rows(file.rows)
+        file = _with_columns(file, columns)
+        return file, _row_groups(str(file.path), footer, _own_types(file, columns))
+    except LoaderError:
+        raise
+    except WorkflowError as error:
+        raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
+    except UNREADABLE as error:  # pyarrow decodes names of columns only where they are asked for
+        raise LoaderError(
+            f"{listed.path} cannot be read as parquet: its footer is damaged. Write the file again, "
+            'or leave it out with on_bad_files="skip".'
+        ) from error
+
+
+def _with_columns(file: ParquetFile, columns: Sequence[str]) -> ParquetFile:
+    have = [*file.schema, *(name for name, _ in file.keys)]
+    known, wanted = set(have), set(columns)
+    missing = [name for name in columns if name not in known]
+    if missing:
+        raise LoaderError(
+            f"Expected the column {missing[0]!r} in {file.path}. "
+            f"Received: the columns {', '.join(have[:50])}."
+        )
+    return file._replace(
+        schema={name: dtype for name, dtype in file.schema.items() if name in wanted},
+        unread={name: text for name, text in file.unread.items() if name in wanted},
+        keys=tuple(key for key in file.keys if key[0] in wanted),
+    )
+
+
+def _expect_table(table: ParquetTable, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name in table.conflicts:
+            raise LoaderError(table.conflicts[name])
+        if not _is_null(table.schema[name]):  # of what is null in some files, others know the type
+            column_type(name, table.schema[name], table.files[-1].path)
+
+
+def column_type(name: str, dtype: pl.DataType, where: object) -> ColumnType:
+    """The type of a column in a batch.
+
+    Raises:
+        LoaderError: no tensor can hold it.
+    """
+    try:
+        column = column_schema(name, dtype)
+    except SchemaError:
+        advice = "Cast it before it is written, or leave it out."
+    else:
+        if not column.time:
+            return ColumnType(column.dtype, column.is_list)
+        advice = "Make numbers of it in a workflow, as with DatePart, cast it, or leave it out."
+    raise LoaderError(
+        f"Expected column {name!r} of {where} as numbers, booleans, strings or lists of those. "
+        f"Received: {dtype}. {advice}"
+    )
+
+
+def _is_null(dtype: pl.DataType) -> bool:
+    return (inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype) == pl.Null
+
+
+def _own_types(file: ParquetFile, columns: Iterable[str]) -> dict[str, ColumnType]:
+    """The types of those columns that are in a file itself and not all null."""
+    have = file.schema
+    return {
+        name: column_type(name, have[name], file.path)
+        for name in columns
+        if name in have and name not in file.unread and not _is_null(have[name])
+    }
+
+
+def _as_types(
+    groups: Sequence[RowGroup], own: Mapping[str, ColumnType], types: Mapping[str, ColumnType]
+) -> list[RowGroup]:
+    """Row groups as large as they are once their columns are of the table's types, at most."""
+    if own == types:
+        return list(groups)
+    widths = {name: DTYPES[found.dtype].numpy.itemsize for name, found in types.items()}
+    grown = max((widths[n] / DTYPES[t.dtype].numpy.itemsize for n, t in own.items()), default=1)
+    made = sum(width for name, width in widths.items() if name not in own)
+    return [replace(g, nbytes=int(g.nbytes * grown) + g.rows * made) for g in groups]
+
+
+def _row_groups(file: str, footer: Any, types: dict[str, ColumnType]) -> list[RowGroup]:
+    groups = []
+    start = 0
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        if group.num_rows:
+            nbytes = _decoded_bytes(group, types)
+            groups.append(RowGroup(file, index, start, group.num_rows, nbytes))
+        start += group.num_rows
+    return groups
+
+
+def _decoded_bytes(group: Any, types: dict[str, ColumnType]) -> int:
+    total = 0
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        path = chunk.path_in_schema
+        found = types.get(path) or types.get(path.rsplit(".", 2)[0])  # name.list.element
+        if found is None:
+            continue
+        kind = DTYPES[found.dtype]
+        if kind.kind == "string":  # a pointer and a header for each, in Polars as in numpy
+            total += chunk.total_uncompressed_size + 16 * chunk.num_values
+        else:
+            total += kind.numpy.itemsize * chunk.num_values
+        total += 8 * group.num_rows if found.is_list else 0
+    return total

@@ -1,0 +1,225 @@
+"""How the columns of a batch travel together on the GPU.
+
+Forty tensors a batch cost more than reading them. So all scalars of one width travel as one
+matrix, and are taken apart where they are used: by an eager operation, or inside the compiled
+train step.
+
+TensorFlow moves int32 through the host in most of its kernels that only move data (slice,
+concat, reshape, unstack), since it takes int32 for shapes. So everything travels as floats of
+the same width, bit for bit, and gets its dtype at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import tensorflow as tf
+
+from loader.batches.batches import Array
+from loader.errors import LoaderError
+from loader.files.layout import BatchColumn, Layout
+from workflow.schema.dtypes import DTYPES
+
+# Dtypes narrower than the narrowest carrier are widened to this one.
+_WIDENED = "int32"
+_CARRIERS = {4: "float32", 8: "float64"}
+
+
+def carries(column: BatchColumn) -> bool:
+    """Whether the GPU path takes a column: not one of strings or halves."""
+    return column.type.dtype not in ("string", "float16")
+
+
+def widened(dtype: str) -> str:
+    """The dtype in which a column travels: its own, or int32 for a narrower one."""
+    return dtype if DTYPES[dtype].numpy.itemsize >= 4 else _WIDENED
+
+
+def carrier(dtype: str) -> str:
+    """The float dtype that carries a column's bits."""
+    return _CARRIERS[np.dtype(widened(dtype)).itemsize]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a column stands in a batch, and how it gets its own dtype again.
+
+    Attributes:
+        number: counted in the batch's flat tensors.
+        bits: the dtype that its carrier's bits are of; None where that is the carrier's.
+        dtype: the dtype to convert to from there; None where it is that already.
+    """
+
+    number: int
+    bits: tf.DType | None
+    dtype: tf.DType | None
+
+    @classmethod
+    def of(cls, number: int, dtype: str) -> Place:
+        """The place of a column of this dtype."""
+        bits = None if widened(dtype) == carrier(dtype) else tf.as_dtype(widened(dtype))
+        return cls(number, bits, None if widened(dtype) == dtype else tf.as_dtype(dtype))
+
+    def restore(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The column with its own dtype again."""
+        return self.narrow(tensor if self.bits is None else tf.bitcast(tensor, self.bits))
+
+    def narrow(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The column with its own dtype, of one that has the dtype of its bits."""
+        return tensor if self.dtype is None else tf.cast(tensor, self.dtype)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows on the GPU, in carriers.
+
+    Attributes:
+        matrices: for each width the scalars and list lengths, shape (rows, columns).
+        padded: each padded column, shape (rows, width).
+        values: the elements of each ragged column, shape (elements, 1).
+    """
+
+    matrices: tuple[tf.Tensor, ...]
+    padded: tuple[tf.Tensor, ...]
+    values: tuple[tf.Tensor, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int((self.matrices + self.padded)[0].shape[0])
+
+    def groups(self) -> tuple[tuple[tf.Tensor, ...], ...]:
+        """All of them, as a compiled function takes them."""
+        return self.matrices, self.padded, self.values
+
+
+@dataclass(frozen=True)
+class Member:
+    """A column of a matrix: a scalar column, or the row lengths of a ragged one."""
+
+    name: str
+    dtype: str
+    is_lengths: bool = False
+
+
+class Packing:
+    """Which column of a layout travels where.
+
+    Args:
+        layout: the columns of a batch.
+
+    Raises:
+        LoaderError: a column of strings or halves, which the GPU path does not carry.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        for column in layout.columns:
+            if not carries(column):
+                raise LoaderError(
+                    f"Expected columns of numbers or booleans on the GPU. Received: column "
+                    f"{column.name!r} of {column.type}. Encode it in the workflow with "
+                    'Categorify, or pass device="cpu".'
+                )
+        self.layout = layout
+        self.padded = [c for c in layout.columns if c.is_padded]
+        self.ragged = [c for c in layout.columns if c.is_ragged]
+        members = [m for column in layout.columns for m in _members(column)]
+        by_carrier = {
+            name: [m for m in members if carrier(m.dtype) == name] for name in _CARRIERS.values()
+        }
+        self.matrices = {name: found for name, found in by_carrier.items() if found}
+
+    @cached_property
+    def specs(self) -> list[tf.TensorSpec]:
+        """The parts of a batch: matrices (columns, rows, 1), padded (rows, width), values (n, 1)."""
+        return [
+            *(tf.TensorSpec((len(found), None, 1), name) for name, found in self.matrices.items()),
+            *(tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in self.padded),
+            *(tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in self.ragged),
+        ]
+
+    @cached_property
+    def _places(self) -> tuple[list[list[Place]], list[Place]]:
+        """Where columns stand in a batch: those of each matrix, and the other parts."""
+        numbers = itertools.count()
+        values, lengths = {}, {}
+        for column in self.layout.columns:
+            values[column.name] = next(numbers)
+            if column.is_ragged:
+                lengths[column.name] = next(numbers)
+        matrices = [
+            [Place.of((lengths if m.is_lengths else values)[m.name], m.dtype) for m in members]
+            for members in self.matrices.values()
+        ]
+        lists = [Place.of(values[c.name], c.type.dtype) for c in [*self.padded, *self.ragged]]
+        return matrices, lists
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """For each tensor of a batch its number among the columns of all parts."""
+        matrices, lists = self._places
+        numbers = [place.number for place in itertools.chain(*matrices, lists)]
+        return sorted(range(len(numbers)), key=numbers.__getitem__)
+
+    def tensors(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The tensors of a batch in the order of the layout, a ragged column giving two."""
+        columns = [
+            place.restore(column)
+            for part, places in zip(parts, self._places[0], strict=False)
+            for column, place in zip(tf.unstack(part, len(places)), places, strict=True)
+        ]
+        return self._arranged(columns, parts)
+
+    def tensors_of(
+        self, columns: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """What `tensors` gives, made of columns that `columns` has cut out of the matrices."""
+        places = itertools.chain(*self._places[0])
+        narrowed = [place.narrow(column) for column, place in zip(columns, places, strict=True)]
+        return self._arranged(narrowed, parts)
+
+    def _arranged(self, columns: list[tf.Tensor], parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        lists = zip(parts[len(self.matrices) :], self._places[1], strict=True)
+        found = columns + [place.restore(part) for part, place in lists]
+        return [found[number] for number in self._order]
+
+    def columns(self, matrices: Sequence[Array]) -> list[Array]:
+        """Cut the matrices of many batches into columns of the dtypes of their bits.
+
+        Args:
+            matrices: in carriers, shape (batches, columns, rows, 1). Nobody reads them here.
+
+        Returns:
+            For each column an array of shape (batches, rows, 1).
+        """
+        found = []
+        for matrix, places in zip(matrices, self._places[0], strict=True):
+            for number, place in enumerate(places):
+                dtype = matrix.dtype if place.bits is None else place.bits.as_numpy_dtype
+                found.append(matrix.view(dtype)[:, number])
+        return found
+
+    def lengths_of(self, matrices: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU.
+
+        Args:
+            matrices: those of `Rows`.
+        """
+        found: dict[str, tf.Tensor] = {}
+        for members, matrix in zip(self.matrices.values(), matrices, strict=True):
+            for number, member in enumerate(members):
+                if member.is_lengths:
+                    found[member.name] = tf.cast(
+                        tf.bitcast(matrix[:, number], tf.int32), tf.float64
+                    )
+        return [found[column.name] for column in self.ragged]
+
+
+def _members(column: BatchColumn) -> list[Member]:
+    if column.is_ragged:
+        return [Member(column.name, "int32", is_lengths=True)]
+    return [] if column.type.is_list else [Member(column.name, column.type.dtype)]

@@ -1,0 +1,158 @@
+"""What the constructor's arguments mean, apart from columns."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from loader.errors import LoaderError
+from loader.files.parquet_files import Source
+from loader.order.plan import Share
+from loader.workers import current_worker
+
+
+def check_choices(engine: Any, on_bad_files: Any) -> None:
+    """Refuse formats and policies that do not exist.
+
+    Raises:
+        LoaderError: naming the argument, what it takes and what it got.
+    """
+    choices = {
+        "engine": (engine, (None, "parquet")),
+        "on_bad_files": (on_bad_files, ("raise", "skip")),
+    }
+    for name, (value, known) in choices.items():
+        if value not in known:
+            listed = " or ".join(repr(choice) for choice in known)
+            raise LoaderError(f"Expected {name} as {listed}. Received: {value!r}.")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a device's memory has to hold.
+
+    Attributes:
+        memory: its bytes: all of them, so that the same machine cuts the same.
+        copies: how many chunks of decoded rows are in it at once, each at its largest.
+        fixed: bytes that the libraries take besides, however large a chunk is.
+    """
+
+    memory: int
+    copies: int
+    fixed: int = 0
+
+
+def check_counts(**counts: Any) -> list[int]:
+    """The values as Python's integers, none below 1.
+
+    Raises:
+        LoaderError: naming the argument.
+    """
+    return [_whole(name, value, 1) for name, value in counts.items()]
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise LoaderError(
+            f"Expected {name} as a whole number of at least {least}. Received: {value!r}."
+        )
+    return int(value)
+
+
+def check_timeout(seconds: Any) -> None:
+    """Refuse a limit of time that is none.
+
+    Raises:
+        LoaderError: it is not above 0.
+    """
+    if seconds is not None and not _is_above_0(seconds):
+        raise LoaderError(
+            "Expected decode_timeout as seconds above 0, or None for no limit. "
+            f"Received: {seconds!r}."
+        )
+
+
+def _is_above_0(value: Any) -> bool:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return is_number and bool(value > 0)
+
+
+def make_seed(seed: Any, seed_fn: Any) -> int:
+    """The seed for the order of rows: the one given, or a new one.
+
+    Raises:
+        LoaderError: a seed that is no whole number, or a `seed_fn` that cannot be called.
+    """
+    if seed_fn is not None and not callable(seed_fn):
+        raise LoaderError(
+            f"Expected seed_fn as a function that gives a seed. Received: {seed_fn!r}."
+        )
+    return secrets.randbits(32) if seed is None else _whole("seed", seed, 0)
+
+
+def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
+    """An epoch's seed.
+
+    Raises:
+        LoaderError: what it gives is no whole number of at least 0.
+    """
+    return _whole("what seed_fn gives", seed_fn(), 0)
+
+
+def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
+    """The worker's share of the rows.
+
+    Args:
+        size: number of workers. Default: as `tf.distribute` has it, in the scope of a strategy.
+        rank: this worker's number.
+        unseeded: whether rows are to be shuffled without a given seed.
+
+    Raises:
+        LoaderError: one without the other, a rank out of range, or several workers that would
+            each draw an order of their own.
+    """
+    if size is None and rank is None:
+        size, rank = current_worker() or (1, 0)
+    are_whole = isinstance(size, Integral) and isinstance(rank, Integral)
+    if not are_whole or not 0 <= rank < size:
+        raise LoaderError(
+            "Expected global_size and global_rank together, with 0 <= global_rank < global_size. "
+            f"Received: global_size={size!r}, global_rank={rank!r}."
+        )
+    if size > 1 and unseeded:
+        raise LoaderError(
+            "Expected a seed or seed_fn that is the same for all workers, since each of them "
+            "takes its share of one common order. Received: neither. Pass seed=0, for example."
+        )
+    return Share(int(size), int(rank))
+
+
+def rows_in_buffer(source: Source, buffer_size: Any, batch_size: int, budget: Budget) -> int:
+    """How many rows may be decoded at once; never less than a batch.
+
+    Args:
+        source: what is read.
+        buffer_size: a fraction of the device's memory below 1, bytes from 1 on.
+        batch_size: rows in a batch.
+        budget: what has to fit. At most half of the buffer is kept for what is fixed.
+
+    Raises:
+        LoaderError: a size that is not above 0, or data without rows.
+    """
+    if not _is_above_0(buffer_size):
+        raise LoaderError(
+            "Expected buffer_size as a fraction of memory below 1, or bytes from 1 on. "
+            f"Received: {buffer_size!r}."
+        )
+    rows = sum(group.rows for group in source.row_groups)
+    if not rows:
+        raise LoaderError(
+            "Expected data with rows. Received: none in any file. Check what wrote them."
+        )
+    nbytes = buffer_size if buffer_size >= 1 else buffer_size * budget.memory
+    nbytes = max(nbytes - budget.fixed, nbytes / 2)
+    row_bytes = max(group.nbytes / group.rows for group in source.row_groups)
+    return max(int(nbytes / budget.copies / max(row_bytes, 1)), batch_size)

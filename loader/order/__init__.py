@@ -1,0 +1,1 @@
+"""The order in which rows are read, and positions in it."""

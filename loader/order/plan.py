@@ -1,0 +1,184 @@
+"""Who reads which rows, in which order: pure arithmetic on row counts, no data.
+
+An epoch is one long stream of rows: the row groups of all files, in an order drawn from the
+seed and the epoch number, a few at a time mixed with each other. The stream is the same for any
+number of workers. Each takes an equal share of it, cut at rows, not at row groups, so that all
+take the same number of steps however few files there are; and what some workers have left of
+it others can share anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from loader.files.parquet_files import RowGroup
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of rows inside one row group.
+
+    Attributes:
+        path: the file.
+        row_group: the number of the row group in the file, for messages.
+        start: first row, counted in the file.
+        rows: number of rows.
+        number: its place in the unshuffled order.
+    """
+
+    path: str
+    row_group: int
+    start: int
+    rows: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pieces whose rows are shuffled together, and which of the shuffled rows are wanted.
+
+    Attributes:
+        pieces: what to read.
+        skip: rows of the shuffled chunk to leave out at its start.
+        stop: the row of the shuffled chunk to stop before; None for its end.
+    """
+
+    pieces: tuple[Piece, ...]
+    skip: int = 0
+    stop: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows to read."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def wanted(self) -> int:
+        """The number of rows to give."""
+        return (self.rows if self.stop is None else self.stop) - self.skip
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of an epoch that one of several workers reads: `rank` of `size`."""
+
+    size: int = 1
+    rank: int = 0
+
+    def rows(self, total: int) -> int:
+        """How many rows each rank gets: the same for all, so some get one row twice."""
+        return -(-total // self.size)
+
+    def bounds(self, total: int) -> tuple[int, int]:
+        """The rank's own rows in the stream: the first, and the one after the last."""
+        return self.rank * total // self.size, (self.rank + 1) * total // self.size
+
+
+@dataclass(frozen=True)
+class Leg:
+    """An earlier part of an epoch: so many workers took so many batches each."""
+
+    workers: int
+    batches: int
+
+
+def split_row_groups(row_groups: Sequence[RowGroup], max_rows: int) -> list[Piece]:
+    """The pieces to read, none with more than `max_rows` rows.
+
+    Example:
+        >>> groups = [RowGroup("a.parquet", 0, 0, 10, 80)]
+        >>> [piece.rows for piece in split_row_groups(groups, max_rows=4)]
+        [4, 3, 3]
+    """
+    pieces = []
+    numbers = itertools.count()
+    for group in row_groups:
+        start = group.start
+        count = -(-group.rows // max_rows)
+        for part in range(count):
+            rows = group.rows // count + (part < group.rows % count)
+            pieces.append(Piece(group.path, group.index, start, rows, next(numbers)))
+            start += rows
+    return pieces
+
+
+def epoch_chunks(
+    pieces: Sequence[Piece], parts_per_chunk: int, max_rows: int, seed: tuple[int, int] | None
+) -> list[Chunk]:
+    """The stream of an epoch.
+
+    Args:
+        pieces: all pieces, as `split_row_groups` gives them.
+        parts_per_chunk: how many pieces are shuffled together.
+        max_rows: rows that fit into the memory for a chunk.
+        seed: seed and epoch number, or None for the order of the files.
+    """
+    order = list(pieces)
+    if seed is not None:
+        permutation = np.random.default_rng([*seed, 0]).permutation(len(order))
+        order = [order[index] for index in permutation]
+    chunks: list[Chunk] = []
+    current: list[Piece] = []
+    rows = 0
+    for piece in order:
+        if current and (len(current) == parts_per_chunk or rows + piece.rows > max_rows):
+            chunks.append(Chunk(tuple(current)))
+            current, rows = [], 0
+        current.append(piece)
+        rows += piece.rows
+    return [*chunks, Chunk(tuple(current))]
+
+
+def take_rows(chunks: Sequence[Chunk], first: int, last: int) -> list[Chunk]:
+    """The rows of a stream from `first` to before `last`; chunks without any are left unread."""
+    found = []
+    position = 0
+    for chunk in chunks:
+        start, stop = max(first - position, 0), min(last - position, chunk.wanted)
+        if start < stop:
+            found.append(replace(chunk, skip=chunk.skip + start, stop=chunk.skip + stop))
+        position += chunk.wanted
+    return found
+
+
+def share_of(chunks: Sequence[Chunk], share: Share) -> list[Chunk]:
+    """One rank's share of a stream. A chunk on the border of two ranks is read by both."""
+    total = sum(chunk.wanted for chunk in chunks)
+    first, last = share.bounds(total)
+    mine = take_rows(chunks, first, last)
+    # Top-up rule: a rank that is one row short takes a row of its first chunk again (of the
+    # stream's first, should it have none), so that nobody waits for it at the last step.
+    if last - first < share.rows(total):
+        again = (mine or chunks)[0].pieces[0]
+        mine.append(Chunk((replace(again, rows=1),)))
+    return mine
+
+
+def rest_of(chunks: Sequence[Chunk], legs: Sequence[Leg], batch_size: int) -> list[Chunk]:
+    """What earlier legs of an epoch left of its stream, to be shared anew by any number."""
+    for leg in legs:
+        total = sum(chunk.wanted for chunk in chunks)
+        left = []
+        for rank in range(leg.workers):
+            first, last = Share(leg.workers, rank).bounds(total)
+            left += take_rows(chunks, min(first + leg.batches * batch_size, last), last)
+        chunks = left
+    return list(chunks)
+
+
+def rows_left(total: int, legs: Sequence[Leg], batch_size: int) -> int:
+    """The number of rows in `rest_of`.
+
+    Example:
+        >>> rows_left(1000, [Leg(workers=2, batches=3), Leg(workers=1, batches=1)], batch_size=100)
+        300
+    """
+    for leg in legs:
+        bounds = (Share(leg.workers, rank).bounds(total) for rank in range(leg.workers))
+        taken = leg.batches * batch_size
+        total = sum(max(last - first - taken, 0) for first, last in bounds)
+    return total

@@ -1,0 +1,161 @@
+"""A place in the data, and its form in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from loader.errors import LoaderError
+from loader.order.plan import Leg
+
+STATE_FORMAT = 1
+_KEYS = ("format", "epoch", "batch", "seed", "workers", "legs", "order")
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two batches.
+
+    Attributes:
+        epoch: number of the epoch, from 0.
+        batch: batches that each worker has taken since the last of `legs`.
+        seed: what the epoch's order is drawn from; None where it has not drawn one yet.
+        legs: what other numbers of workers took of the epoch before.
+    """
+
+    epoch: int
+    batch: int
+    seed: int | None
+    legs: tuple[Leg, ...] = ()
+
+
+@dataclass
+class Progress:
+    """Where an iterator is.
+
+    Attributes:
+        start: where it began; None when it has not.
+        steps: batches of its epoch since the last of the start's legs.
+        taken: batches since the start.
+    """
+
+    start: Position | None = None
+    steps: int = 0
+    taken: int = 0
+
+    @property
+    def position(self) -> Position | None:
+        """Where it is now; None when it has not begun, or has given its last batch."""
+        if self.start is None or not self.left:
+            return None
+        return replace(self.start, batch=self.start.batch + self.taken)
+
+    @property
+    def left(self) -> int:
+        """The number of batches that it has not given."""
+        return self.steps - self.taken - (0 if self.start is None else self.start.batch)
+
+
+@dataclass(eq=False)
+class Pass:
+    """One reading of epochs by one iterator.
+
+    Attributes:
+        repeats: whether more than one epoch may come of it.
+    """
+
+    repeats: bool = False
+
+
+@dataclass
+class Trail:
+    """Where the batches of the iterator end that begins first from now on.
+
+    The iterator itself may be ahead, as read by who has not used it yet.
+
+    Args:
+        tell: gives the state after some batches of epochs that begin at positions.
+    """
+
+    tell: Callable[[Sequence[Position], int], dict[str, Any]]
+    begun: list[tuple[Pass, Position]] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the iterator goes on after an epoch, as that of `repeat` does."""
+        return bool(self.begun) and self.begun[0][0].repeats
+
+    def __call__(self, batches: int) -> dict[str, Any]:
+        """The state after so many batches."""
+        # Others may read the same data in between, for example to evaluate.
+        return self.tell([each for by, each in self.begun if by is self.begun[0][0]], batches)
+
+
+def write_state(position: Position, workers: int, order: int) -> dict[str, Any]:
+    """The JSON-able form of a position.
+
+    Args:
+        position: where to go on.
+        workers: how many share the data.
+        order: a number that differs when the same position would mean other rows.
+    """
+    legs = [[leg.workers, leg.batches] for leg in position.legs]
+    values = (STATE_FORMAT, position.epoch, position.batch, position.seed, workers, legs, order)
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def read_state(
+    state: Mapping[str, Any], workers: int, order: int, steps: Callable[[Position, int], int]
+) -> Position:
+    """The position that `write_state` wrote, for another number of workers if need be.
+
+    Args:
+        state: what was written.
+        workers: how many share the data now.
+        order: as for `write_state`. It matters only in the midst of an epoch.
+        steps: how many batches each of so many workers takes from the last leg of a position on.
+
+    Raises:
+        LoaderError: a state of another shape, or of other data or settings.
+    """
+    position, writers = _parse(state)
+    if not position.batch and not position.legs:
+        return position
+    if state["order"] != order or position.batch >= steps(position, writers):
+        raise LoaderError(
+            "Expected a state of the same data and settings: files, row groups, batch_size, "
+            "shuffle, parts_per_chunk, buffer_size, device and version of Polars or cuDF. "
+            f"Received: {state!r}, of another order of rows. "
+            "Start the epoch anew, by setting its batch to 0 and its legs to []."
+        )
+    if writers == workers or not position.batch:
+        return position
+    return replace(position, batch=0, legs=(*position.legs, Leg(writers, position.batch)))
+
+
+def _parse(state: Mapping[str, Any]) -> tuple[Position, int]:
+    if not isinstance(state, Mapping) or set(state) != set(_KEYS):
+        raise LoaderError(
+            f"Expected a state of get_state() with the keys {', '.join(_KEYS)}. "
+            f"Received: {state!r}."
+        )
+    if state["format"] != STATE_FORMAT:
+        raise LoaderError(f"Expected a state of format {STATE_FORMAT}. Received: {state!r}.")
+    legs = state["legs"]
+    pairs = isinstance(legs, list) and all(isinstance(leg, list) and len(leg) == 2 for leg in legs)
+    counts = [count for leg in legs for count in leg] if pairs else [None]
+    seeds = [] if state["seed"] is None else [state["seed"]]
+    if not all(_is_count(number, 0) for number in (state["epoch"], state["batch"], *seeds)) or (
+        not all(_is_count(number, 1) for number in (state["workers"], *counts))
+    ):
+        raise LoaderError(
+            "Expected epoch, batch, seed and workers as whole numbers and legs as pairs of them. "
+            f"Received: {state!r}."
+        )
+    legs = tuple(Leg(*leg) for leg in legs)
+    return Position(state["epoch"], state["batch"], state["seed"], legs), state["workers"]
+
+
+def _is_count(number: object, least: int) -> bool:
+    return type(number) is int and number >= least

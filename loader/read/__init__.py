@@ -1,0 +1,1 @@
+"""Reading row groups, and what happens to damaged ones."""

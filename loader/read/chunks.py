@@ -1,0 +1,204 @@
+"""Reading pieces of parquet into memory: the interface, and the reader for the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, Protocol
+
+import polars as pl
+
+from loader.errors import DamagedError, LoaderError
+from loader.files.layout import BatchColumn, Layout
+from loader.files.parquet_files import Source
+from loader.order.plan import Piece
+from workflow.schema.dtypes import DTYPES
+
+_UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
+
+# Files whose footers are kept once they are parsed.
+_SCANS = 64
+# A query of so many rows costs what it reads; one of fewer costs what it takes to plan it.
+_JOINED_ROWS = 16384
+
+
+class ChunkReader(Protocol):
+    """Turns pieces into data frames; each device has one."""
+
+    def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
+        """One frame a piece with the wanted columns, each checked against the layout."""
+
+
+class ParquetReader:
+    """Reads row groups with Polars, several in one query so that all cores have work.
+
+    Args:
+        layout: the columns wanted.
+        options: further arguments of `polars.scan_parquet`.
+        source: the files.
+    """
+
+    def __init__(self, layout: Layout, options: Mapping[str, Any], source: Source) -> None:
+        self._layout = layout
+        self._table, self._files = source.table, source.files
+        # A scan that is used again has the footer that it has parsed.
+        scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False, **options)
+        self._scan = lru_cache(_SCANS)(scan)
+
+    def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
+        """Decode the pieces.
+
+        Raises:
+            LoaderError: a file that cannot be decoded, or values that do not fit the layout.
+        """
+        runs = _neighbours(pieces)
+        try:
+            found = _collect([self._query(run) for run in runs])
+        except _UNREADABLE:
+            frames = [self._read_alone(piece) for piece in pieces]  # tells which one it is
+        else:
+            pairs = zip(runs, found, strict=True)
+            frames = [frame for run, whole in pairs for frame in _cut(whole, run)]
+        for piece, frame in zip(pieces, frames, strict=True):
+            check(frame, piece, self._layout)
+        return frames
+
+    def _read_alone(self, piece: Piece) -> pl.DataFrame:
+        try:
+            return _collect([self._query([piece])])[0]
+        except _UNREADABLE as error:
+            raise unreadable(piece, error) from error
+
+    def _query(self, run: Sequence[Piece]) -> pl.LazyFrame:
+        rows = sum(piece.rows for piece in run)
+        own = self._scan(run[0].path).slice(run[0].start, rows)
+        return self._table.columns_of(own, self._files[run[0].path])
+
+
+def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces by what one query reads: runs of small ones that follow each other in a file."""
+    runs: list[list[Piece]] = []
+    rows = 0
+    for piece in pieces:
+        before = runs[-1][-1] if runs else None
+        follows = before and (before.path, before.start + before.rows) == (piece.path, piece.start)
+        if follows and rows + piece.rows <= _JOINED_ROWS:
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+            rows = 0
+        rows += piece.rows
+    return runs
+
+
+def _cut(frame: pl.DataFrame, run: Sequence[Piece]) -> list[pl.DataFrame]:
+    if len(run) == 1:
+        return [frame]
+    ends = accumulate(piece.rows for piece in run)
+    return [frame[end - piece.rows : end] for piece, end in zip(run, ends, strict=True)]
+
+
+def _collect(queries: list[pl.LazyFrame]) -> list[pl.DataFrame]:
+    # Polars would make one scan of those of one file, and decode all of it for a few row groups.
+    return pl.collect_all(queries, optimizations=pl.QueryOptFlags(comm_subplan_elim=False))
+
+
+class FrameReader:
+    """Cuts a data frame in memory into chunks, as if it were a file."""
+
+    def __init__(self, layout: Layout, frame: pl.DataFrame) -> None:
+        self._layout = layout
+        self._frame = frame.select(pl.col(c.name).cast(c.type.polars) for c in layout.columns)
+
+    def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
+        """Cut the pieces out. Tensors may borrow them: TensorFlow writes to nothing it borrows."""
+        frames = [self._frame[piece.start : piece.start + piece.rows] for piece in pieces]
+        for piece, frame in zip(pieces, frames, strict=True):
+            check(frame, piece, self._layout)
+        return frames
+
+
+def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:
+    """Hold a decoded piece to what tensors can carry.
+
+    Raises:
+        DamagedError: other rows or types than the footer promised, or a null in a column that is
+            not of floats.
+        LoaderError: a list longer than its padded width.
+    """
+    if len(frame) != piece.rows:
+        raise unreadable(piece, f"{len(frame)} rows where the footer promised {piece.rows}")
+    nulls = {}
+    for column in layout.columns:
+        series = frame.get_column(column.name)
+        _check_type(series, column, piece)
+        if column.type.is_list:
+            _check_longest(series, column, piece)
+        if takes_no_null(column):
+            elements = elements_of(series) if column.type.is_list else series
+            nulls[column] = elements.null_count()
+    if any(nulls.values()):
+        raise null_error(nulls, piece)
+
+
+def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
+    """The footer told the type when the loader was made; the file may be another one now."""
+    if series.dtype != column.type.polars:
+        raise unreadable(piece, f"{series.dtype} in column {column.name!r}, not {column.type}")
+
+
+def takes_no_null(column: BatchColumn) -> bool:
+    """Whether a null has no place in a column's tensor; a float's null becomes NaN."""
+    return DTYPES[column.type.dtype].kind != "float"
+
+
+def _check_longest(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
+    longest = lengths_of(series).max() if column.width is not None else 0
+    if column.width is not None and isinstance(longest, int) and longest > column.width:
+        raise too_long(column, piece, longest)
+
+
+def elements_of(series: pl.Series) -> pl.Series:
+    """The elements of all rows of a list column, one after another."""
+    return series.explode(empty_as_null=False, keep_nulls=False)
+
+
+def lengths_of(series: pl.Series) -> pl.Series:
+    """The row lengths of a list column; a null row is an empty row. Int32."""
+    return series.list.len().fill_null(0).cast(pl.Int32)
+
+
+def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
+    """The error for nulls where tensors cannot hold any, by the number in each column."""
+    found = {column: count for column, count in nulls.items() if count}
+    columns = ", ".join(f"{column.name!r} ({column.type})" for column in found)
+    counts = ", ".join(f"{count} in {column.name!r}" for column, count in found.items())
+    return DamagedError(
+        f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
+        "Fill them in the workflow, with FillMissing or Categorify, or in a LambdaOp, as in "
+        "(rating > 3).fill_null(False): what is compared with null is null.",
+        (piece.path, piece.row_group),
+    )
+
+
+def too_long(column: BatchColumn, piece: Piece, longest: int) -> LoaderError:
+    """The error for a list that does not fit the width to which its column is padded."""
+    return LoaderError(
+        f"Expected lists of at most {column.width} elements in column {column.name!r} "
+        f"(sparse_max). Received: {longest} elements in {_where(piece)}. "
+        "Raise sparse_max, or cut the lists in the workflow."
+    )
+
+
+def unreadable(piece: Piece, reason: object) -> DamagedError:
+    """The error for a piece that cannot be decoded."""
+    return DamagedError(
+        f"Expected {piece.rows} rows from {_where(piece)}. Received: {reason}. "
+        "The file has changed or is damaged: write it again.",
+        (piece.path, piece.row_group),
+    )
+
+
+def _where(piece: Piece) -> str:
+    return f"{piece.path}, row group {piece.row_group}"

@@ -1,0 +1,149 @@
+"""The data a loader is over: parquet files, or a frame in memory, behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from loader.errors import LoaderError
+from loader.files.layout import Layout, Names
+from loader.files.parquet_files import (
+    RowGroup,
+    Skipped,
+    Source,
+    column_type,
+    read_footers,
+    read_schema,
+)
+from loader.read.chunks import ChunkReader, FrameReader, ParquetReader
+from loader.read.damaged import SkippingReader, UnchangedReader, one_frame_each
+from workflow.data.dataset import DataFile
+from workflow.data.frames import polars_errors, read_frame
+from workflow.data.sources import parquet_files, paths_of
+from workflow.errors import WorkflowError
+from workflow.schema.schema import Schema
+
+# A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
+FRAME_PART_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ParquetData:
+    """Files, and the schema that goes with them, if any."""
+
+    files: Sequence[DataFile]
+    schema: Schema | None
+
+    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+        """Types and row groups, from the footers; raises as `read_footers`."""
+        return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
+
+    def reader(
+        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+    ) -> ChunkReader:
+        """What reads the files; raises `LoaderError` at options that it does not take."""
+        reader = ParquetReader(layout, check_reader_options(options), source)
+        return _skipping(UnchangedReader(reader, source), source)
+
+
+@dataclass(frozen=True)
+class FrameData:
+    """A frame in memory."""
+
+    frame: pl.DataFrame
+    conflicts: Mapping[str, str]
+    schema: Schema | None
+
+    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+        """Types and row groups of its own making; raises as `frame_source`."""
+        columns = [*names.features, *names.labels]
+        for name in columns:
+            if name in self.conflicts:
+                raise LoaderError(self.conflicts[name])
+        source = frame_source(self.frame, columns)
+        return replace(source, skipped=Skipped()) if skip_bad else source
+
+    def reader(
+        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+    ) -> ChunkReader:
+        """What cuts the frame; raises `LoaderError` at options, for there are none."""
+        if options:
+            raise LoaderError(
+                f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
+            )
+        return _skipping(FrameReader(layout, self.frame), source)
+
+
+def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
+    if source.skipped is None:
+        return reader
+    return SkippingReader(reader, source.row_groups, source.skipped, one_frame_each)
+
+
+def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
+    """Open what a constructor's first argument stands for, as a workflow does.
+
+    Args:
+        data: a path, folder, glob pattern, a list of those, or a frame as `read_frame` takes it.
+        schema: as given by the user; else the files' own is looked for.
+
+    Raises:
+        LoaderError: no such files, data of another kind, or a schema file that cannot be
+            understood.
+    """
+    try:
+        paths = paths_of(data)
+        if paths is None:
+            frame, conflicts = read_frame(data)
+            with polars_errors("The frame cannot be read"):
+                return FrameData(frame.collect(), conflicts, schema)
+        files = parquet_files(paths)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
+    return ParquetData(files, schema if schema is not None else read_schema(files))
+
+
+def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
+    """Describe a data frame as files are described.
+
+    Raises:
+        LoaderError: a missing column, or a type that no tensor can hold.
+    """
+    path = "the data frame"
+    have = frozenset(frame.columns)
+    missing = [name for name in columns if name not in have]
+    if missing:
+        raise LoaderError(
+            f"Expected the column {missing[0]!r} in {path}. "
+            f"Received: the columns {', '.join(frame.columns[:50])}."
+        )
+    frame = frame.select(columns)
+    types = {name: column_type(name, dtype, path) for name, dtype in frame.schema.items()}
+    row_bytes = frame.estimated_size() / max(len(frame), 1)
+    starts = range(0, len(frame), FRAME_PART_ROWS)
+    sizes = [min(FRAME_PART_ROWS, len(frame) - start) for start in starts]
+    groups = [
+        RowGroup(path, index, start, rows, int(row_bytes * rows))
+        for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    return Source(types, groups)
+
+
+def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Refuse options that would change which rows are read.
+
+    Raises:
+        LoaderError: an option that the loader sets itself, or one that Polars does not have.
+    """
+    options = dict(options or {})
+    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")
+    for name in options:
+        if name not in allowed:
+            raise LoaderError(
+                f"Expected reader_kwargs among {', '.join(allowed)} (of polars.scan_parquet). "
+                f"Received: {name!r}."
+            )
+    return options

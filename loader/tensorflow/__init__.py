@@ -1,0 +1,1 @@
+"""Batches as TensorFlow's tensors and datasets."""

@@ -1,0 +1,54 @@
+"""The iterator that `iter(loader)` gives, for Python loops and for compiled Keras steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+from loader.batches.stream import Stream
+from loader.errors import LoaderError
+from loader.tensorflow.tensors import Transport
+
+
+class BatchIterator(OwnedIterator):
+    """Batches of one epoch.
+
+    TensorFlow's own iterator copies each tensor and wraps each exception. A Python loop gets its
+    batches directly instead: without a copy, and with exceptions as they are. Handed to a
+    `tf.function`, as Keras does, the iterator works as TensorFlow's.
+
+    Args:
+        dataset: what TensorFlow iterates over.
+        stream: what Python iterates over.
+        transport: how its batches come into TensorFlow.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset, stream: Stream, transport: Transport) -> None:
+        self._source = dataset
+        self._stream = stream
+        self._transport = transport
+        self._compiled = False
+
+    def __next__(self) -> Any:
+        if self._compiled or not tf.executing_eagerly():
+            return super().__next__()
+        return self._transport.to_batch(next(self._stream))
+
+    def __getattr__(self, name: str) -> Any:
+        """Become TensorFlow's iterator when it asks for a part of that.
+
+        Making one takes longer than reading some batches, and a Python loop needs none.
+        """
+        if name not in ("_element_spec", "_iterator_resource", "_get_next_call_count"):
+            raise AttributeError(name)
+        if self._stream.begun:
+            raise LoaderError(
+                "Expected a fresh iterator in a tf.function. Received: one whose first batches a "
+                "Python loop has taken. Call iter(loader) again."
+            )
+        self._compiled = True
+        with tf.device(self._transport.device):
+            super().__init__(self._source)
+        return getattr(self, name)

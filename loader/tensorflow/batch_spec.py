@@ -1,0 +1,92 @@
+"""A batch's type, for TensorFlow: parts on their way, tensors where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from loader.errors import LoaderError
+from loader.tensorflow.sized_dataset import SizedDataset
+
+Make = Callable[[Sequence[Any]], Any]
+
+
+def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
+    """The spec of elements that are taken apart inside the function that uses them.
+
+    A dataset's elements cross from function to function, where TensorFlow would move int32
+    through the host, and each tensor costs. So only the parts cross, and the spec, asked by
+    TensorFlow for the element that they stand for, adds the operations that make it.
+
+    Args:
+        parts: dtype and shape of each part.
+        make: makes the element of the parts.
+    """
+
+    # A class for each: TensorFlow compares and copies specs by their class and what they
+    # serialise to, and a function does not serialise.
+    class BatchSpec(tf.TypeSpec):
+        value_type = property(lambda _: tuple)
+
+        def _serialize(self) -> tuple[()]:
+            return ()
+
+        @property
+        def _component_specs(self) -> list[tf.TensorSpec]:
+            return list(parts)
+
+        def _to_components(self, value: Any) -> Any:
+            raise NotImplementedError("A batch is taken apart once, and not put together again.")
+
+        def _from_components(self, components: Any) -> Any:
+            return make(components)
+
+        def _to_legacy_output_shapes(self) -> Any:
+            # What TensorFlow asks for first when it is to cut batches for replicas.
+            raise LoaderError(
+                "Expected a loader on the CPU to feed several replicas, since TensorFlow cuts its "
+                'batches there. Received: one on a GPU. Pass device="cpu" to it, and its '
+                "distribute(strategy) to fit, which hands out whole batches."
+            )
+
+    return BatchSpec()
+
+
+class MappedDataset(SizedDataset):
+    """A dataset on a GPU with a function applied where a batch is used.
+
+    Args:
+        dataset: on the GPU, of elements of a `batch_spec`.
+        size: the number of elements in one pass.
+        device: TensorFlow's name of the GPU.
+        function: applied to `x, y`, or to `x` where there are no labels.
+    """
+
+    def __init__(
+        self, dataset: tf.data.Dataset, size: int, device: str, function: Callable[..., Any]
+    ) -> None:
+        super().__init__(dataset, size)
+        self._device = device
+        before = dataset.element_spec
+
+        def make(parts: Sequence[Any]) -> Any:
+            batch = before._from_components(parts)  # noqa: SLF001 - TensorFlow's protocol
+            return function(*batch) if isinstance(batch, tuple) else function(batch)
+
+        self._spec = batch_spec(before._component_specs, make)  # noqa: SLF001
+
+    @property
+    def element_spec(self) -> tf.TypeSpec:
+        """The parts that travel, and what is made of them."""
+        return self._spec
+
+    def __iter__(self) -> Any:
+        """One epoch."""
+        with tf.device(self._device):
+            return super().__iter__()
+
+    def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
+        """As `tf.data.Dataset.map`; there is nothing to run in parallel."""
+        return MappedDataset(self, self._size, self._device, map_func)

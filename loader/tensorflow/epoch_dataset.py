@@ -1,0 +1,134 @@
+"""Epochs as a `tf.data.Dataset`, and the datasets that can be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from loader.epochs import Epochs
+from loader.errors import LoaderError
+from loader.options import check_counts
+from loader.tensorflow.batch_iterator import BatchIterator
+from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
+from loader.tensorflow.sized_dataset import SizedDataset
+from loader.tensorflow.tensors import Transport
+from loader.workers import replicas_of_worker
+
+
+class EpochDataset(SizedDataset):
+    """A `tf.data.Dataset` of which every pass is an epoch.
+
+    Args:
+        epochs: where batches come from.
+        transport: how they come into TensorFlow.
+        device: where they are: "cpu" or "gpu:0".
+
+    Attributes:
+        device: as given.
+    """
+
+    def __init__(self, epochs: Epochs, transport: Transport, device: str) -> None:
+        self.device = device
+        self._epochs = epochs
+        self._transport = transport
+        super().__init__(_dataset_of(epochs, transport), epochs.steps)
+
+    def __iter__(self) -> BatchIterator:
+        """One epoch, as an iterator over batches of eager tensors."""
+        return BatchIterator(self, self._epochs.stream(), self._transport)
+
+    def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
+        """As `tf.data.Dataset.map`, keeping the length.
+
+        On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
+
+        Args:
+            map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
+                `(x, y, sample_weight)`.
+            *args: of `tf.data.Dataset.map`; ignored on a GPU.
+            **kwargs: of `tf.data.Dataset.map`; ignored on a GPU.
+
+        Example:
+            >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
+        """
+        if self.device == "cpu":
+            return super().map(map_func, *args, **kwargs)
+        return self._map_where_used(self, map_func)
+
+    def _map_where_used(self, dataset: SizedDataset, map_func: Callable[..., Any]) -> SizedDataset:
+        from loader.tensorflow.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
+
+        size = int(dataset.cardinality())
+        return MappedDataset(dataset, size, self._transport.device, map_func)
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> SizedDataset:
+        """Epochs one after another as one dataset, for `fit` with `steps_per_epoch`.
+
+        Args:
+            count: how many epochs; None or -1 for no end of them.
+            name: not used.
+
+        Raises:
+            LoaderError: a count that makes no sense.
+
+        Example:
+            >>> model.fit(train.repeat(), steps_per_epoch=1000, epochs=50)  # doctest: +SKIP
+        """
+        del name
+        epochs = None if count in {None, -1} else check_counts(count=count)[0]
+        dataset = _dataset_of(self._epochs, self._transport, epochs)
+        return dataset if self.device == "cpu" else self._map_where_used(dataset, _unchanged)
+
+    def as_dataset(self) -> tf.data.Dataset:
+        """The loader as a mere `tf.data.Dataset` of known length.
+
+        Example:
+            >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
+        """
+        return SizedDataset(self, len(self))
+
+    def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
+        """Batches for the replicas of a strategy: in each step every replica takes one.
+
+        `fit` and `strategy.experimental_distribute_dataset` would cut each batch in as many parts
+        as there are replicas, which is right for scalars and padded lists, and wrong for pairs of
+        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica. Where
+        there are such pairs, compile the model by `training.compile_model(..., split=False)`, or
+        call `training.train`: Keras alone builds a model by the mean of the replicas' batches.
+
+        Args:
+            strategy: where the model's variables were made.
+
+        Raises:
+            LoaderError: the loader is on a GPU, and there are several replicas.
+
+        Example:
+            >>> model.fit(train.distribute(strategy))  # doctest: +SKIP
+        """
+        if self.device != "cpu" and int(strategy.num_replicas_in_sync) > 1:
+            raise LoaderError(
+                "Expected a loader on the CPU to feed several replicas, since TensorFlow hands "
+                f"batches out from there. Received: a loader on {self.device}. "
+                'Pass device="cpu" to it.'
+            )
+        replicas = replicas_of_worker(strategy, self._epochs.settings.share.size)
+        dataset = SizedDataset(self, -(-len(self) // replicas))
+        return strategy.distribute_datasets_from_function(lambda _: dataset)
+
+
+def _dataset_of(epochs: Epochs, transport: Transport, count: int | None = 1) -> SizedDataset:
+    """A dataset of so many epochs as if they were one; None for no end of them."""
+    generator = GeneratorFunctions(StreamRegistry(lambda: epochs.stream(count)), transport)
+    dataset = transport.finish(generator.dataset())
+    if epochs.settings.share.size > 1:  # tf.distribute must not share it out again
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        dataset = dataset.with_options(options)
+    size = tf.data.INFINITE_CARDINALITY if count is None else epochs.steps * count
+    return SizedDataset(dataset, size, keep=generator)
+
+
+def _unchanged(*batch: Any) -> Any:
+    return batch if len(batch) > 1 else batch[0]

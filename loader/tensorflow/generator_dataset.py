@@ -1,0 +1,146 @@
+"""A `tf.data.Dataset` over Python streams, with as little work per batch as TensorFlow allows.
+
+`tf.data.Dataset.from_generator` does the same with checks on every tensor of every batch, which
+cost more than reading it. Here the structure is fixed beforehand, so a batch is one call that
+hands over a flat list of arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from loader.batches.stream import Stream
+from loader.errors import LoaderError
+from loader.tensorflow.tensors import Transport
+
+# As TensorFlow's own datasets on a GPU have it. Running a function that may be spread over devices
+# takes 50 us more, each time.
+_ON_ONE_DEVICE = {"experimental_ints_on_device": True}
+
+
+class StreamRegistry:
+    """The streams that TensorFlow iterators have open.
+
+    Each has a number, which travels as the length of a tensor without elements: Python knows a
+    shape at once, and would have to wait for a GPU to tell what is in its memory.
+    """
+
+    def __init__(self, make: Callable[[], Stream]) -> None:
+        self._make = make
+        self._numbers = itertools.count()
+        self._streams: dict[int, Stream] = {}
+        self._lock = threading.Lock()
+
+    def open(self) -> Any:
+        """Start a stream, and give what stands for it."""
+        with self._lock:
+            number = next(self._numbers)
+            self._streams[number] = self._make()
+        return np.empty((number, 0), np.float32)
+
+    def next(self, token: Any) -> Any:
+        """The next batch; `StopIteration` ends the TensorFlow iterator."""
+        return next(self._streams[token.shape[0]])
+
+    def close(self, token: Any) -> Any:
+        """Drop a stream, whether or not it was read to its end."""
+        self._streams.pop(token.shape[0]).close()
+        return np.int64(0)
+
+
+def _alive(weak: weakref.ref[StreamRegistry]) -> StreamRegistry:
+    streams = weak()
+    if streams is None:
+        raise LoaderError(
+            "Expected the loader to live for as long as datasets made from it are read. "
+            "Received: a loader that was dropped. Keep it in a variable."
+        )
+    return streams
+
+
+def _close(weak: weakref.ref[StreamRegistry], token: Any) -> Any:
+    streams = weak()
+    return np.int64(0) if streams is None else streams.close(token)
+
+
+class GeneratorFunctions:
+    """The three functions of TensorFlow's generator dataset. They must outlive the dataset.
+
+    Args:
+        streams: where batches come from.
+        transport: how they come into TensorFlow.
+    """
+
+    def __init__(self, streams: StreamRegistry, transport: Transport) -> None:
+        token = tf.TensorSpec((None, 0), tf.float32)
+        # TensorFlow keeps Python functions for as long as the process lives. They must not keep
+        # the loader, its data and its threads with them.
+        self._streams = streams
+        weak = weakref.ref(streams)
+
+        def next_parts(token: Any) -> list[Any]:
+            return transport.arrange(_alive(weak).next(token))
+
+        def next_batch(token: tf.Tensor) -> list[tf.Tensor]:
+            tensors = transport.call(next_parts, [token])
+            for tensor, spec in zip(tensors, transport.specs, strict=True):
+                tensor.set_shape(spec.shape)
+            return tensors
+
+        def open_stream() -> tf.Tensor:
+            return tf.numpy_function(lambda: _alive(weak).open(), [], tf.float32)
+
+        def close_stream(token: tf.Tensor) -> tf.Tensor:
+            return tf.numpy_function(lambda token: _close(weak, token), [token], tf.int64)
+
+        self._open = tf.function(open_stream, autograph=False).get_concrete_function()
+        self._next = tf.function(
+            next_batch, autograph=False, experimental_attributes=_ON_ONE_DEVICE
+        ).get_concrete_function(token)
+        self._close = tf.function(close_stream, autograph=False).get_concrete_function(token)
+        self._transport = transport
+
+    def dataset(self) -> tf.data.Dataset:
+        """A new dataset over the streams.
+
+        TensorFlow would put a prefetching thread behind whatever ends in an iterator. The stream
+        has its own; a second one would run ahead of the position that is saved, and would wait
+        for ever for Python when the interpreter ends.
+        """
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False
+        specs = self._transport.specs
+        with tf.device(self._transport.device):
+            variant = tf.raw_ops.GeneratorDataset(
+                init_func_other_args=[],
+                next_func_other_args=[],
+                finalize_func_other_args=[],
+                init_func=self._open,
+                next_func=self._next,
+                finalize_func=self._close,
+                output_types=[spec.dtype for spec in specs],
+                output_shapes=[spec.shape for spec in specs],
+            )
+            return _Generator(variant, self._transport.element_spec).with_options(options)
+
+
+class _Generator(tf.data.Dataset):
+    """The dataset behind TensorFlow's handle."""
+
+    def __init__(self, variant: tf.Tensor, spec: Any) -> None:
+        self._spec = spec
+        super().__init__(variant)
+
+    @property
+    def element_spec(self) -> Any:
+        return self._spec
+
+    def _inputs(self) -> list[tf.data.Dataset]:
+        return []

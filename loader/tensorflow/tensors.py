@@ -1,0 +1,112 @@
+"""From arrays to TensorFlow: the structure of a batch and the hand-over of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+from tensorflow.experimental.dlpack import from_dlpack
+
+from loader.batches.batches import Array
+from loader.files.layout import BatchColumn, Layout
+
+
+def pack(layout: Layout, items: Sequence[Any]) -> Any:
+    """Arrange one item a tensor as a batch: `(x, y)`, or `x` alone without labels.
+
+    `x` maps names to tensors, a list feature to a pair; `y` is one label's tensor, or a dict of
+    several.
+
+    Args:
+        layout: the columns.
+        items: in the order of the layout, two for a ragged column.
+    """
+    rest = iter(items)
+    x = {c.name: (next(rest), next(rest)) if c.is_ragged else next(rest) for c in layout.features}
+    y = {column.name: next(rest) for column in layout.labels}
+    if not y:
+        return x
+    return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
+
+
+def flat_specs(layout: Layout) -> list[tf.TensorSpec]:
+    """Dtype and shape of each tensor, in the order of the layout."""
+    specs = []
+    for column in layout.columns:
+        specs.append(tf.TensorSpec((None, _width(column)), column.type.dtype))
+        if column.is_ragged:
+            specs.append(tf.TensorSpec((None, 1), tf.int32))
+    return specs
+
+
+def _width(column: BatchColumn) -> int:
+    return column.width if column.is_padded and column.width is not None else 1
+
+
+def borrow(array: Array) -> tf.Tensor:
+    """An array of numbers as an eager tensor over the same memory."""
+    # Of what is empty there is no memory to borrow.
+    return from_dlpack(array.__dlpack__()) if array.size else tf.constant(array)
+
+
+class Transport(Protocol):
+    """How batches come from a stream into TensorFlow; each device has one.
+
+    Attributes:
+        device: where a dataset's elements are, as TensorFlow names it.
+        specs: dtype and shape of what crosses into TensorFlow for each batch.
+        element_spec: the element that a dataset makes of it.
+    """
+
+    device: str
+    specs: list[tf.TensorSpec]
+    element_spec: Any
+
+    def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """An operation that calls Python for what a stream gives, in the order of `specs`."""
+
+    def arrange(self, batch: Any) -> list[Any]:
+        """What a stream gives as a batch, in the order of `specs`."""
+
+    def to_batch(self, batch: Any) -> Any:
+        """What a stream gives as a batch, as eager tensors in the batch's structure."""
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """What is left to do to the elements of a dataset of `element_spec`."""
+
+
+class HostTransport:
+    """Arrays in the machine's memory.
+
+    Args:
+        layout: the columns of a batch.
+    """
+
+    device = "/cpu:0"
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        specs = flat_specs(layout)
+        # TensorFlow flattens a dict by its sorted keys.
+        self._order = tf.nest.flatten(pack(layout, range(len(specs))))
+        self._makers = [tf.constant if spec.dtype == tf.string else borrow for spec in specs]
+        self.specs = [specs[index] for index in self._order]
+        self.element_spec = pack(layout, specs)
+
+    def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """See `Transport`."""
+        return tf.numpy_function(function, inputs, [spec.dtype for spec in self.specs])
+
+    def arrange(self, batch: Sequence[Array]) -> list[Any]:
+        """See `Transport`."""
+        return [batch[index] for index in self._order]
+
+    def to_batch(self, batch: Sequence[Array]) -> Any:
+        """See `Transport`."""
+        tensors = [make(array) for make, array in zip(self._makers, batch, strict=True)]
+        return pack(self._layout, tensors)
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """See `Transport`."""
+        return dataset

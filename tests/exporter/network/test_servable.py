@@ -1,0 +1,54 @@
+"""A network has to do what Keras says of it, without the process that made it."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from exporter import ExportError, ServingOptions
+from exporter.plan.options import RUNTIMES
+
+
+def network(function, **output):
+    """A network whose only layer is a function, with what its author says of the output."""
+    price = keras.Input((1,), name="price")
+    return keras.Model(price, {"y": keras.layers.Lambda(function, **output)(price)})
+
+
+def in_python(tensor):
+    return tf.ensure_shape(tf.numpy_function(np.negative, [tensor], tf.float32), (None, 1))
+
+
+def in_python_now_and_then(tensor):
+    return tf.cond(tf.shape(tensor)[0] > 7, lambda: in_python(tensor), lambda: tensor)
+
+
+def without_symbols(tensor):
+    if not keras.backend.is_keras_tensor(tensor):
+        raise RuntimeError("A layer's own words.")
+    return tensor
+
+
+UNSERVABLE = {
+    "another dtype": (
+        lambda x: tf.cast(x, tf.int32),
+        r"output y float32 \[N, 1\], as Keras has it\. Received: int32 \(None, 1\)",
+    ),
+    "a dtype that Triton has not": (lambda x: tf.cast(x, tf.complex64), "Received: complex64"),
+    "another width": (lambda x: tf.concat([x, x], 1), r"Received: float32 \(None, 2\)"),
+    "one row for all": (lambda x: tf.reduce_sum(x, 0, keepdims=True), r"float32 \(1, 1\)"),
+    "a rank": (tf.reduce_sum, r"float32 \(\)"),
+    "Python": (in_python, "TensorFlow's operations. Received: PyFunc, which calls Python"),
+    "Python in a branch": (in_python_now_and_then, "Received: PyFunc"),
+    "a layer that raises": (without_symbols, "RuntimeError: .*A layer's own words"),
+}
+
+
+@pytest.mark.parametrize("case", UNSERVABLE)
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_network_that_no_server_could_load_is_refused(case, runtime, export, tmp_path):
+    function, reason = UNSERVABLE[case]
+    model = network(function, output_shape=(1,))
+    with pytest.raises(ExportError, match=reason):
+        export(model, serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()

@@ -1,0 +1,69 @@
+"""Lists that the network takes as one input of a fixed width."""
+
+import keras
+import pytest
+from small_export import configs, rows
+
+from exporter import ExportError, ServingOptions
+from exporter.plan.options import RUNTIMES
+from workflow import Workflow, ops
+
+
+def fixed_network(width):
+    genres = keras.Input((width,), name="genres", dtype="int64")
+    vectors = keras.layers.Embedding(16, 4)(genres)
+    score = keras.layers.Dense(1, name="score")(keras.layers.Flatten()(vectors))
+    return keras.Model({"genres": genres}, score)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_list_of_a_fixed_width_is_sent_cut(runtime, export):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=64)
+    report = export(
+        fixed_network(3), pipeline, labels=[], sparse_max={"genres": 3}, serving=options
+    )
+    (column,) = report.plan.pipeline.client_columns
+    assert (column.layout, column.width) == ("padded", 3)
+    (tensor, _) = configs(report)["movies"].input
+    assert (list(tensor.dims), tensor.allow_ragged_batch) == ([3], False)
+
+
+@pytest.mark.parametrize(
+    ("sparse_max", "reason"),
+    [
+        ({"genres": 4}, "Expected sparse_max of 'genres' to be 3.*Received: 4"),
+        ({"userId": 3}, r"Received: 'userId'.*keras.Input\(\(3,\), name='userId'\)"),
+    ],
+)
+def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export, tmp_path):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    with pytest.raises(ExportError, match=reason):
+        export(fixed_network(3), pipeline, labels=[], sparse_max=sparse_max)
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("batch", [0, 64])
+def test_a_list_of_width_one_is_a_fixed_one(runtime, batch, export):
+    pipeline = Workflow(["genres"] >> ops.Categorify() >> ops.ListSlice(1, pad=True)).fit(rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=batch)
+    report = export(fixed_network(1), pipeline, labels=[], serving=options)
+    (column,) = report.plan.features.outputs
+    assert (column.layout, column.width) == ("fixed", 1)
+
+
+def test_a_list_of_any_width_is_cut_to_one_where_it_is_said(export):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    (column,) = export(
+        fixed_network(1), pipeline, labels=[], sparse_max={"genres": 1}
+    ).plan.features.outputs
+    assert (column.layout, column.width) == ("fixed", 1)
+
+
+def test_a_list_of_any_width_is_no_single_value(export, tmp_path):
+    pipeline = Workflow(["genres"] >> ops.Categorify()).fit(rows())
+    advice = r"is a list in the workflow and one value a row.*sparse_max=\{'genres': 1\}"
+    with pytest.raises(ExportError, match=advice):
+        export(fixed_network(1), pipeline, labels=[])
+    assert not (tmp_path / "models").exists()

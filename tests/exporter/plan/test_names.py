@@ -1,0 +1,60 @@
+"""Names of tensors: kept to the letter, or refused."""
+
+import keras
+import onnx
+import pytest
+from small_export import rows
+
+from exporter import ExportError, ServingOptions
+from exporter.plan.options import RUNTIMES
+from workflow import Workflow, ops
+
+
+def mixed_case():
+    """Names that differ from their lower case, and an output's name of two words."""
+    data = {"userID": [1.0, 2.0], "Price": [1.0, 2.0]}
+    # Of two dtypes, since tensors of one are packed.
+    dtypes = {"userID": "float64", "Price": "float32"}
+    inputs = {name: keras.Input((1,), name=name, dtype=dtype) for name, dtype in dtypes.items()}
+    joined = keras.layers.Concatenate()([keras.ops.cast(t, "float32") for t in inputs.values()])
+    network = keras.Model(inputs, {"TheScore": keras.layers.Dense(1)(joined)})
+    return network, Workflow(list(data)).fit(data)
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+def test_names_are_kept_to_the_letter(runtime, export):
+    report = export(*mixed_case(), labels=[], serving=ServingOptions(runtime=runtime))
+    name = "movies_onnx" if runtime == "onnx" else "movies"
+    model = onnx.load(report.paths[name] / "model.onnx")
+    assert {tensor.name for tensor in model.graph.input} == {"userID", "Price"}
+    assert [tensor.name for tensor in model.graph.output] == ["TheScore"]
+
+
+def test_a_column_that_a_saved_model_would_rename_is_refused(export, tmp_path):
+    data = {"user-id": [1.0, 2.0]}
+    doubled = (["user-id"] >> ops.LambdaOp(lambda x: x * 2)) >> ops.Rename(name="x")
+    network = keras.Model(
+        {"x": (x := keras.Input((1,), name="x", dtype="float64"))},
+        {"y": keras.layers.Identity(dtype="float64")(x)},
+    )
+    pipeline = Workflow(doubled).fit(data)
+    with pytest.raises(ExportError, match=r"TensorFlow renames .*user-id.*or one of ONNX"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime="fused_tensorflow"))
+    assert not (tmp_path / "models").exists()
+    export(network, pipeline, labels=[], serving=ServingOptions(runtime="fused_onnx"))
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_an_output_named_as_an_input_is_refused(runtime, export, tmp_path):
+    price = keras.Input((1,), name="price", dtype="float64")
+    network = keras.Model(
+        {"price": price}, {"price": keras.layers.Identity(dtype="float64")(price)}
+    )
+    with pytest.raises(ExportError, match=r"'price' is made twice.*Give one of them another name"):
+        export(
+            network,
+            Workflow(["price"]).fit(rows()),
+            labels=[],
+            serving=ServingOptions(runtime=runtime),
+        )
+    assert not (tmp_path / "models").exists()

@@ -1,0 +1,95 @@
+"""ServingOptions: each one reaches the configs and the report, and contradictions are named."""
+
+import json
+from dataclasses import fields
+
+import pytest
+from small_export import configs, rows
+
+from exporter import ExportError, ServingOptions
+from exporter.plan.options import RUNTIMES
+
+
+def test_options_reach_the_config(export):
+    options = ServingOptions(
+        max_batch_size=32,
+        max_queue_delay_us=100,
+        max_queue_size=9,
+        queue_timeout_us=5000,
+        response_cache=True,
+        network_instances=2,
+        network_kind="KIND_GPU",
+        max_rows=7,
+        max_list_length=8,
+        max_string_bytes=9,
+        golden_rows=rows(),
+    )
+    report = export(serving=options)
+    nvt, tf_, ensemble = configs(report).values()
+    for config in (nvt, tf_):
+        batching = config.dynamic_batching
+        assert batching.max_queue_delay_microseconds == 100
+        assert batching.default_queue_policy.max_queue_size == 9
+        assert batching.default_queue_policy.default_timeout_microseconds == 5000
+    assert [(group.count, group.kind) for group in tf_.instance_group] == [(2, 1)]
+    assert ensemble.response_cache.enable
+    assert json.loads(nvt.parameters["limits"].string_value) == options.limits
+    shown = " ".join(str(report).split())
+    for field in fields(options):
+        assert f"{field.name} " in shown
+    assert "warm_up on, golden_rows the first 4" in shown
+    for words in ("max_batch_size 32", "max_queue_size 9", "max_rows 7", "network_kind KIND_GPU"):
+        assert words in shown
+    assert "only when started with --cache-config=local,size=" in shown
+    assert "max_string_bytes: checked before any work by our preprocessing" in shown
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_limits_and_cache_are_in_the_plan_of_every_runtime(runtime, export):
+    limits = {"max_rows": 7, "max_list_length": 8, "max_string_bytes": 9}
+    options = ServingOptions(runtime=runtime, response_cache=True, **limits)
+    by_name = configs(export(serving=options))
+    # What sees the raw columns first checks them; the client reads the published model's.
+    for name in {next(iter(by_name)), "movies"}:
+        assert json.loads(by_name[name].parameters["limits"].string_value) == limits
+    # A step's answer must not be kept under the ensemble's.
+    cached = [name for name, config in by_name.items() if config.response_cache.enable]
+    assert cached == ["movies"]
+
+
+def test_where_nothing_is_set_the_report_says_so(export):
+    shown = " ".join(str(export()).split())
+    for words in ("max_batch_size 0", "max_rows any", "warm_up on", "golden_rows one of zeros"):
+        assert words in shown
+    assert "--cache-config" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"runtime": "caffe"}, "Expected runtime among tensorflow, onnx"),
+        ({"network_kind": "KIND_TPU"}, "Expected network_kind among KIND_CPU"),
+        ({"network_instances": 0}, "Expected network_instances as a whole number from 1"),
+        ({"preprocess_instances": True}, "Expected preprocess_instances"),
+        ({"max_batch_size": -1}, "Expected max_batch_size as a whole number from 0"),
+        ({"max_batch_size": 2.0}, "Expected max_batch_size"),
+        ({"keep_versions": 0}, "Expected keep_versions as a whole number from 1"),
+        ({"max_rows": 0}, "Expected max_rows"),
+        ({"max_string_bytes": "9"}, "Expected max_string_bytes"),
+        ({"max_queue_size": 5}, "max_queue_size works where.*Set max_batch_size as well"),
+        ({"queue_timeout_us": 5}, "Set max_batch_size as well"),
+        ({"max_batch_size": 64, "max_rows": 65}, "Expected max_rows up to .* 64.*Received: 65"),
+        (
+            {"max_batch_size": 64, "queue_timeout_us": 100, "max_queue_delay_us": 100},
+            "Expected queue_timeout_us above max_queue_delay_us",
+        ),
+        (
+            {"runtime": "fused_onnx", "preprocess_instances": 2},
+            'preprocess_instances: runtime="fused_onnx" is one model.*Use network_instances',
+        ),
+        ({"warm_up": False, "golden_rows": {"a": [1]}}, "Leave warm_up=True"),
+    ],
+)
+def test_options_that_make_no_sense(options, reason):
+    with pytest.raises(ExportError, match=reason):
+        ServingOptions(**options)

@@ -1,0 +1,81 @@
+"""Networks over very many columns: planned, written and proven in work that grows as these do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import polars as pl
+import pytest
+from python_calls import MOST_GROWTH, SIZES, growth
+
+from exporter import ServingOptions, export_tensorflow_ensemble
+from exporter import export as export_module
+from exporter.plan import golden_rows
+from exporter.plan.pack_columns import pack_columns
+from exporter.prove.offline import OfflineAnswers
+from training import models
+from workflow import Workflow, ops
+from workflow.wire.format import WireColumn
+
+
+@cache
+def exported(columns: int) -> tuple[Workflow, keras.Model]:
+    names = [f"c{n}" for n in range(columns)]
+    rows = pl.DataFrame(
+        {name: [n, 7, None, 7] for n, name in enumerate(names)} | {"y": [0, 1, 0, 1]}
+    )
+    numbers = names[1::2] >> ops.FillMissing() >> ops.Normalize()
+    workflow = Workflow((names[::2] >> ops.Categorify()) + numbers + "y").fit(rows)
+    features = workflow.output_schema.without(["y"])
+    return workflow, models.mlp(features, hidden=(2,), max_embedding_dim=2)
+
+
+@pytest.mark.parametrize("mixed", [True, False], ids=["mixed", "alike"])
+def test_packing_grows_as_the_columns_do(mixed):
+    def work_of(columns: int) -> Callable[[], Any]:
+        dtypes = ["int64", "string", "float32", "bool"] * columns
+        wire = [WireColumn(f"c{n}", dtype) for n, dtype in enumerate(dtypes[:columns])]
+        return lambda: pack_columns(wire, mixed=mixed)
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
+def test_an_export_grows_as_the_columns_do(tmp_path):
+    def work_of(columns: int) -> Callable[[], Any]:
+        workflow, model = exported(columns)
+        folder = tmp_path / f"{columns}-{len(list(tmp_path.iterdir()))}"
+        return lambda: export_tensorflow_ensemble(model, workflow, "wide", folder, ["y"])
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
+def test_golden_rows_are_read_in_work_that_grows_as_their_columns():
+    def work_of(columns: int) -> Callable[[], Any]:
+        names = [f"c{n}" for n in range(columns)]
+        wire = tuple(WireColumn(name, "int64") for name in names)
+        options = ServingOptions(golden_rows=pl.DataFrame({name: [1] for name in names}))
+        pipeline: Any = SimpleNamespace(client_columns=wire, options=options)
+        return lambda: golden_rows._given(pipeline)
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
+def test_a_network_is_asked_for_the_last_ids_of_all_columns_in_one_row(monkeypatch):
+    """A row for each column has as many values as the square of the columns."""
+    workflow, model = exported(SIZES[0])
+    options = ServingOptions()
+    network = export_module._checked(model, options)
+    plan = export_module._plan(network, workflow, "wide", ["y"], None, 1, options)
+    answers = OfflineAnswers(workflow, plan.features, network)
+    asked: list[pl.DataFrame] = []
+    attempt = answers._attempt
+    monkeypatch.setattr(answers, "_attempt", lambda rows: (asked.append(rows), attempt(rows))[1])
+    answers._expect_all_ids()
+    assert [rows.height for rows in asked] == [1]
+    # Padding, null, the unseen, and one or two values.
+    assert asked[0]["c0"].item() == 4
+    assert asked[0]["c1"].item() == 0

@@ -1,0 +1,284 @@
+"""The written files answer golden rows as the workflow and the network do, or nothing is published."""
+
+import re
+from datetime import date
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import user_networks
+from small_export import tree
+
+from exporter import ExportError, ServingOptions
+from exporter import export as export_module
+from exporter.plan.options import RUNTIMES
+from exporter.write.onnx import network as onnx_network
+from workflow import Workflow, ops
+
+# By network, why ONNX does not take it; None where it does.
+NO_STRINGS = "without strings"
+NETWORKS = {
+    "repeat_and_unsorted_segment_sum": "empty lists",
+    "repeat_and_unsorted_segment_mean": "empty lists",
+    "segment_mean": "empty lists",
+    "keras_segment_sum": "empty lists",
+    "ragged_reduce_mean": "empty lists",
+    "means_without_a_guard": "empty lists",
+    "masked_average": None,
+    "flattened": None,
+    "recurrent": None,
+    "recurrent_with_a_mask": None,
+    "bidirectional": None,
+    "attention": None,
+    "attention_with_a_mask": None,
+    "convolution": None,
+    "string_lookup": NO_STRINGS,
+    "text_vectorization": NO_STRINGS,
+    "hashing_of_strings": NO_STRINGS,
+    "hashing_of_ids": "StringToHashBucketFast",
+    "integer_lookup": "LookupTableFind",
+    "category_encoding": None,
+    "multi_hot": None,
+    "discretization_and_normalization": "Bucketize",
+    "regularised": None,
+    "unnormalised_numbers": None,
+    "subclassed": None,
+    "lambdas": "Log1p",
+    "mixed_precision": None,
+    "bfloat16": "models that load",
+    "many_outputs": None,
+    "best_of_three": "Bitcast",
+    "softmax_over_the_batch": None,
+    "top_of_a_list": None,
+    "cumulated": None,
+    "checked_by_itself": None,
+}
+POOLING = "repeat_and_unsorted_segment_sum"
+USABLE = 'Use runtime="(fused_)?tensorflow"'
+
+
+@pytest.fixture(scope="session")
+def pipeline():
+    return user_networks.make_workflow()
+
+
+@pytest.fixture
+def export_network(export, pipeline):
+    def run(name, runtime, max_batch_size=0, **options):
+        keras.utils.set_random_seed(0)
+        network = getattr(user_networks, name)() if isinstance(name, str) else name
+        serving = ServingOptions(runtime=runtime, max_batch_size=max_batch_size)
+        return export(network, pipeline, labels=[], serving=serving, **options)
+
+    return run
+
+
+# Of the others it is seen when ONNX refuses a golden row, or has answered all.
+@pytest.mark.parametrize(
+    "name", [name for name, reason in NETWORKS.items() if reason not in (None, "empty lists")]
+)
+def test_tensorflow_answers_what_onnx_cannot_express(name, export_network):
+    report = export_network(name, "fused_tensorflow" if len(name) % 2 else "tensorflow")
+    assert report.proof.difference < 1e-5
+    assert {"zeros", "largest values"} <= {*report.proof.rows}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx_answers_a_network_or_says_who_does(name, export_network, tmp_path):
+    runtime, reason = "fused_onnx" if len(name) % 2 else "onnx", NETWORKS[name]
+    if reason is None:
+        report = export_network(name, runtime, max_batch_size=16)
+        assert report.proof.asked == ("asked alone", "asked in one request", "joined by the server")
+        return
+    with pytest.raises(ExportError, match=rf"(?s){reason}.*{USABLE}"):
+        export_network(name, runtime, max_batch_size=16)
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(("runtime", "batch"), [("onnx", 0), ("fused_onnx", 16)])
+def test_a_refused_network_leaves_the_repository_as_it_was(
+    runtime, batch, export_network, tmp_path
+):
+    export_network("flattened", runtime, batch)
+    before = tree(tmp_path)
+    with pytest.raises(ExportError, match="empty lists") as refused:
+        export_network(POOLING, runtime, batch, version=2)
+    assert "{'genres': []}" in str(refused.value)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 16, 16, 0], strict=True)))
+def test_the_files_themselves_are_asked(runtime, batch, export_network, monkeypatch, tmp_path):
+    """Weights that change after they were written are told from those that were."""
+    network = user_networks.masked_average()
+    write = export_module._write
+
+    def write_and_train(*arguments):
+        generation = write(*arguments)
+        bias = network.layers[-1].bias
+        bias.assign(bias + 0.01)
+        return generation
+
+    monkeypatch.setattr(export_module, "_write", write_and_train)
+    with pytest.raises(ExportError, match=r"output 'score' to be .*Received: .*asked alone"):
+        export_network(network, runtime, batch)
+    assert not (tmp_path / "models").exists()
+
+
+def test_another_answer_is_refused_with_the_row_and_both(export_network, monkeypatch, tmp_path):
+    """tf2onnx rounds quotients towards zero; without the conversion of ours they differ."""
+    monkeypatch.delitem(onnx_network.HANDLERS, "FloorDiv")
+    given = user_networks.inputs("clicks")
+    third = keras.layers.Identity(name="third", dtype="int64")(given["clicks"] // 3)
+    with pytest.raises(ExportError) as refused:
+        export_network(keras.Model(given, third), "onnx")
+    text = str(refused.value)
+    assert "output 'third' to be -3" in text
+    assert "{'clicks': -7} (negative numbers)" in text
+    assert "Received: -2 from the written files, asked alone" in text
+    assert 'Use runtime="tensorflow", which answers all of them.' in text
+    assert not (tmp_path / "models").exists()
+
+
+def test_another_feature_is_refused_with_the_row_and_both(export_network, monkeypatch, tmp_path):
+    """A step that forgets the network's vocabulary is seen before the network hides it."""
+    monkeypatch.setattr(export_module, "_write", _with_another_program(export_module._write))
+    with pytest.raises(ExportError, match=r"feature 'recent' to be .*Received: .*from the written"):
+        export_network("masked_average", "tensorflow")
+    assert not (tmp_path / "models").exists()
+
+
+def _with_another_program(write):
+    def write_another(stage, *arguments):
+        generation = write(stage, *arguments)
+        program = stage / "movies_nvt" / "1" / "program.json"
+        text = program.read_text()
+        another = re.sub(r'"first": ?3', '"first":2', text)
+        assert another != text
+        program.write_text(another)
+        return generation
+
+    return write_another
+
+
+def test_the_network_may_refuse_what_no_data_may_hold(export_network):
+    report = export_network("checked_by_itself", "tensorflow")
+    assert report.proof.refused == ("largest values", "smallest values")
+    assert "Not proven: largest values, smallest values" in str(report)
+    assert "proven with: zeros, usual values, nulls" in str(report)
+
+
+def test_the_network_may_not_refuse_what_a_client_may_send(export_network, tmp_path):
+    given = user_networks.inputs("genres__values", "genres__nnzs")
+
+    class Strict(keras.layers.Layer):
+        def call(self, pair):
+            keras_values, lengths = pair
+            import tensorflow as tf
+
+            tf.debugging.assert_positive(lengths)
+            return tf.cast(lengths, "float32") + 0.0 * tf.cast(
+                tf.reduce_sum(keras_values), "float32"
+            )
+
+        def compute_output_shape(self, shapes):
+            return shapes[1]
+
+    network = user_networks.scored(given, Strict()([*given.values()]))
+    with pytest.raises(ExportError, match=r"\{'genres': \[\]\} \(empty lists\).*without a server"):
+        export_network(network, "tensorflow")
+    assert not (tmp_path / "models").exists()
+
+
+def test_golden_rows_of_ones_own_are_proven_as_well(export, pipeline):
+    golden = user_networks.rows().head(2)
+    options = ServingOptions(golden_rows=golden)
+    report = export(user_networks.masked_average(), pipeline, labels=[], serving=options)
+    assert report.proof.rows[:3] == ("golden_rows[0]", "golden_rows[1]", "usual values")
+    assert report.plan.golden.frame["recent"][:2].to_list() == golden["recent"].to_list()
+    assert [len(model.warm_up) for model in report.plan.steps] == [2, 2]
+
+
+def test_golden_rows_hold_the_edges_of_every_column(export):
+    data = pl.DataFrame(
+        {
+            "word": ["b", "a", "b"],
+            "number": pl.Series([5, 9, 5], dtype=pl.Int16),
+            "words": [["x"], ["y", "x"], []],
+        }
+    )
+    workflow = Workflow(["word", "number", "words"] >> ops.Categorify()).fit(data)
+    given = {
+        name: keras.Input((1,), name=name, dtype="int64")
+        for name in ("word", "number", "words__values", "words__nnzs")
+    }
+    sums = [keras.ops.cast(given[name], "float32") for name in ("word", "number", "words__nnzs")]
+    rest = 0.0 * keras.ops.sum(keras.ops.cast(given["words__values"], "float32"))
+    network = user_networks.scored(given, sum(sums) + rest)
+    golden = export(network, workflow, labels=[]).plan.golden
+    rows = {name: golden.row(name) for name in golden.names}
+    assert rows["zeros"] == {"word": "", "number": 0, "words": [""]}
+    assert rows["usual values"] == {"word": "b", "number": 5, "words": ["x"]}
+    assert rows["last values 1"] == {"word": "a", "number": 9, "words": ["y"]}
+    assert rows["nulls"] == {"word": None, "number": None, "words": [None]}
+    assert rows["empty lists"]["words"] == []
+    assert rows["unseen values"]["number"] == 10
+    assert rows["unseen values"]["word"] not in data["word"].to_list()
+    assert len(rows["long lists"]["words"]) == 50
+    limits = np.iinfo("int16")
+    # The least is what stands for null.
+    assert rows["smallest values"]["number"] == limits.min + 1
+    assert rows["largest values"]["number"] == limits.max
+
+
+def test_golden_rows_of_every_kind_of_time(export):
+    days = pl.date_range(date(2024, 1, 1), date(2024, 1, 3), eager=True)
+    data = pl.DataFrame(
+        {
+            "day": days,
+            "naive": days.cast(pl.Datetime("us")),
+            "zoned": days.cast(pl.Datetime("ns")).dt.replace_time_zone("Asia/Tokyo"),
+            "days": [[day] for day in days],
+        }
+    )
+    parts = ["naive", "zoned"] >> ops.DatePart(["hour"]) >> ops.FillMissing(0)
+    workflow = Workflow((["day", "days"] >> ops.Categorify()) + parts).fit(data)
+    given = {
+        name: keras.Input((1,), name=name, dtype="int64")
+        for name in ("day", "naive_hour", "zoned_hour", "days__nnzs", "days__values")
+    }
+    whole = 0.0 * keras.ops.sum(keras.ops.cast(given["days__values"], "float32"))
+    rest = [
+        keras.ops.cast(tensor, "float32") for name, tensor in given.items() if "val" not in name
+    ]
+    report = export(user_networks.scored(given, sum(rest) + whole), workflow, labels=[])
+    frame = report.plan.golden.frame
+    assert frame.schema == pl.Schema(
+        {
+            "day": pl.Date,
+            "days": pl.List(pl.Date),
+            "naive": pl.Datetime("us"),
+            "zoned": pl.Datetime("us", "Asia/Tokyo"),
+        }
+    )
+    assert report.plan.golden.row("unseen values")["day"] == date(2024, 1, 4)
+    assert report.plan.golden.row("last values 1")["days"] == [date(2024, 1, 3)]
+
+
+def test_limits_hold_for_golden_rows_too(export, pipeline):
+    options = ServingOptions(max_list_length=3, max_string_bytes=8, max_rows=2)
+    golden = export(user_networks.flattened(), pipeline, labels=[], serving=options).plan.golden
+    assert golden.frame["recent"].list.len().max() == 3
+
+
+def test_numbers_that_the_workflow_refuses_are_not_served(export):
+    """Half of the largest number has no room in the dtype that was assigned; a server would cut it."""
+    workflow = Workflow(["clicks"] >> ops.LambdaOp(lambda clicks: clicks // 2)).fit(
+        user_networks.rows()
+    )
+    workflow.output_dtypes["clicks"] = "int32"
+    given = {"clicks": keras.Input((1,), name="clicks", dtype="int32")}
+    network = user_networks.scored(given, keras.ops.cast(given["clicks"], "float32"))
+    with pytest.raises(ExportError, match=r"'clicks' is computed as int64.*Received: int32"):
+        export(network, workflow, labels=[])

@@ -1,0 +1,102 @@
+"""What each runtime writes, and what it leaves alone."""
+
+import resource
+import signal
+
+import numpy as np
+import pytest
+from small_export import configs, make_workflow, tree
+
+from exporter import ExportError, ServingOptions, verify
+from exporter.plan.options import RUNTIMES
+from training import models
+from workflow import get_embedding_sizes
+from workflow.wire.format import parse_columns
+
+BATCHED = {runtime: ServingOptions(runtime=runtime, max_batch_size=64) for runtime in RUNTIMES}
+ONNX = ["onnx", "fused_onnx"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_requests_are_joined_where_a_batch_size_is_given(runtime, export):
+    by_name = configs(export(serving=BATCHED[runtime]))
+    published = by_name["movies"]
+    assert len(by_name) == (1 if runtime.startswith("fused") else 3)
+    for config in by_name.values():
+        assert config.max_batch_size == 64
+        assert config.HasField("dynamic_batching") == (config.platform != "ensemble")
+    dims = {tensor.name: list(tensor.dims) for tensor in published.input}
+    assert dims == {"userId": [1], "genres": [-1], "genres__nnzs": [1], "price": [1]}
+    ragged = {tensor.name for tensor in published.input if tensor.allow_ragged_batch}
+    assert ragged == {"genres"}
+    columns = parse_columns(published.parameters["inputs"].string_value)
+    assert {c.name: c.layout for c in columns}["genres"] == "padded"
+
+
+@pytest.mark.parametrize("runtime", ONNX)
+def test_onnx_models_run_on_the_stock_backend(runtime, export):
+    for config in configs(export(serving=BATCHED[runtime])).values():
+        if config.platform == "ensemble":
+            continue
+        assert config.backend == "onnxruntime"
+        assert config.parameters["intra_op_thread_count"].string_value == "1"
+        ragged = [tensor.name for tensor in config.input if tensor.allow_ragged_batch]
+        made = {(i.source_input[0], i.target_name[0], i.kind) for i in config.batch_input}
+        kind = 5  # BATCH_ITEM_SHAPE_FLATTEN
+        assert made == {(name, f"{name}__widths", kind) for name in ragged}
+        assert ragged == ["genres"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_fused_model_and_an_ensemble_can_follow_each_other(runtime, export):
+    export(serving=ServingOptions(runtime="fused_onnx"))
+    report = export(version=2, serving=ServingOptions(runtime=runtime))
+    assert verify(report.repository, "movies") == report.generation
+    older = list(configs(report)["movies"].version_policy.specific.versions)
+    assert older == ([1, 2] if runtime == "fused_onnx" else [2])
+
+
+def test_a_fused_model_may_not_take_the_place_of_a_step(export):
+    export()
+    with pytest.raises(ExportError, match="Expected movies_nvt to be what clients ask"):
+        export(name="movies_nvt", version=2, serving=ServingOptions(runtime="fused_onnx"))
+
+
+def test_few_versions_stay_loadable_if_so_asked(export):
+    options = ServingOptions(runtime="fused_onnx", keep_versions=2)
+    for version in (1, 2, 3):
+        report = export(version=version, serving=options)
+    assert list(configs(report)["movies"].version_policy.specific.versions) == [2, 3]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_full_disk_leaves_the_old_version_as_it_was(runtime, export, tmp_path):
+    """What is written by Python, by onnx and by TensorFlow is refused alike."""
+    options = ServingOptions(runtime=runtime)
+    export(serving=options)
+    before = tree(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, limits[1]))
+    try:
+        with pytest.raises(ExportError, match=r"Expected to be able to write.*too large"):
+            export(version=2, serving=options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_users_objects_are_not_changed(runtime, export):
+    pipeline = make_workflow()
+    network = models.mlp(get_embedding_sizes(pipeline), ["price"], max_embedding_dim=4)
+    weights = [np.array(weight) for weight in network.get_weights()]
+    config, nodes = network.get_config(), len(network._inbound_nodes)
+    dtypes = dict(pipeline.output_dtypes)
+    export(network, pipeline, serving=BATCHED[runtime])
+    assert network.get_config() == config
+    assert len(network._inbound_nodes) == nodes
+    assert dict(pipeline.output_dtypes) == dtypes
+    for before, after in zip(weights, network.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)

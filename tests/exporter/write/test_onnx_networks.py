@@ -1,0 +1,148 @@
+"""Networks as ONNX models: what is converted answers as Keras does, and the rest is refused."""
+
+import keras
+import numpy as np
+import onnxruntime
+import pytest
+import tensorflow as tf
+from small_export import rows
+
+from exporter import ExportError, ServingOptions, verify
+from exporter.network.network import KerasNetwork
+from exporter.write.onnx import model as onnx_model
+from exporter.write.onnx.network import network_to_onnx
+from training import layers, models
+from workflow import Workflow, ops
+
+ONNX = ["onnx", "fused_onnx"]
+PRICE = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
+
+
+def onnx_file(report, name):
+    return report.paths[name] / "model.onnx"
+
+
+def ask_fused(report, feed):
+    session = onnxruntime.InferenceSession(
+        str(onnx_file(report, "movies")), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, feed)[0]
+
+
+def test_large_tables_lie_beside_the_model(export, monkeypatch):
+    sizes = {"userId": (30_000, 8)}
+    network = models.mlp(sizes, ["price"], hidden=(4,), id_dtypes={"userId": "int64"})
+    pipeline = Workflow(PRICE + (["userId"] >> ops.Categorify())).fit(rows())
+    options = ServingOptions(runtime="fused_onnx")
+    inside = export(network, pipeline, labels=[], serving=options)
+    assert [path.name for path in inside.paths["movies"].iterdir() if "data" in path.name] == []
+    monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 100_000)
+    beside = export(network, pipeline, labels=[], version=2, serving=options)
+    tables = beside.paths["movies"] / "tables.data"
+    assert tables.stat().st_size >= 30_000 * 8 * 4
+    assert onnx_file(beside, "movies").stat().st_size < 100_000
+    feed = {"userId": np.array([[2], [7]]), "price": np.array([[1.0], [np.nan]])}
+    np.testing.assert_array_equal(ask_fused(beside, feed), ask_fused(inside, feed))
+    assert verify(beside.repository, "movies") == beside.generation
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Mystery(keras.layers.Layer):
+    """A layer of an operation that ONNX does not have."""
+
+    def call(self, x):
+        return tf.math.igamma(tf.ones_like(x), x)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+@pytest.mark.parametrize("runtime", ONNX)
+def test_a_hash_of_strings_is_refused_before_anything_is_written(runtime, export, tmp_path):
+    data = {"city": ["a", "b"], "price": [1.0, 2.0]}
+    pipeline = Workflow((["city"] >> ops.HashBucket(10)) + PRICE).fit(data)
+    network = models.mlp({"city": (10, 4)}, ["price"], hidden=(4,), id_dtypes={"city": "int32"})
+    with pytest.raises(ExportError, match=r'city.*HashBucket.*Use runtime="tensorflow"') as error:
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert str(error.value).count("fused_tensorflow") == 1
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ONNX)
+def test_a_network_that_onnx_cannot_express_is_refused(runtime, export, tmp_path):
+    price = keras.Input((1,), name="price")
+    network = keras.Model({"price": price}, {"score": Mystery()(price)})
+    with pytest.raises(ExportError, match=r'Igamma.*Use runtime="tensorflow"'):
+        export(
+            network,
+            Workflow(PRICE).fit(rows()),
+            labels=[],
+            serving=ServingOptions(runtime=runtime),
+        )
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ONNX)
+def test_a_network_of_strings_is_refused(runtime, export, tmp_path):
+    word = keras.Input((1,), name="word", dtype="string")
+    layer = keras.layers.StringLookup(vocabulary=["a", "b"])
+    network = keras.Model({"word": word}, {"id": layer(word)})
+    pipeline = Workflow(["word"]).fit({"word": ["a", "b"]})
+    with pytest.raises(ExportError, match=r"without strings.*word.*Use runtime"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+def lists_network():
+    """An embedding bag, beside a table that is large enough to be left out of the conversion."""
+    values, nnzs = (
+        keras.Input((1,), name=f"x__{half}", dtype="int64") for half in ("values", "nnzs")
+    )
+    bag = layers.EmbeddingBag(30_000, 8, combiner="sqrtn", embeddings_initializer="normal")
+    return keras.Model([values, nnzs], {"y": keras.layers.Dense(1)(bag((values, nnzs)))})
+
+
+def dense_network():
+    x = keras.Input((1,), name="x")
+    hidden = keras.layers.Dense(4, activation="gelu")(keras.layers.BatchNormalization()(x))
+    return keras.Model(
+        x, [keras.layers.Dense(1, name="a")(hidden), keras.layers.Softmax(name="b")(hidden)]
+    )
+
+
+def rounding_network(dtype):
+    """Quotients and remainders, rounded down."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    outputs = {"quotient": x // 3, "rest": x % 3, "of_negative": (-x) % 3, "by_negative": x % -3}
+    return keras.Model({"x": x}, outputs)
+
+
+FEEDS = {
+    "whole numbers rounded": (
+        lambda: rounding_network("int64"),
+        {"x": [[-7], [-3], [-1], [0], [1], [7]]},
+    ),
+    "real numbers rounded": (
+        lambda: rounding_network("float32"),
+        {"x": [[-7.5], [-3.0], [-0.5], [0.0], [0.5], [7.25]]},
+    ),
+    "lists": (lists_network, {"x__values": [[1], [29_999], [3]], "x__nnzs": [[2], [0], [1]]}),
+    "empty lists": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": [[0], [0]]}),
+    "no rows": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": np.empty((0, 1))}),
+    "activations": (dense_network, {"x": [[-3.0], [0.0], [5.0]]}),
+}
+
+
+@pytest.mark.parametrize("case", FEEDS)
+def test_a_converted_network_answers_as_keras(case, tmp_path):
+    make, feed = FEEDS[case]
+    network = KerasNetwork(make(), {})
+    network_to_onnx(network).write(tmp_path)
+    feed = {s.name: np.array(feed[s.name], s.dtype) for s in network.signature.inputs}
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    expected = network.call(**{name: tf.constant(tensor) for name, tensor in feed.items()})
+    assert [output.name for output in session.get_outputs()] == list(expected)
+    for answer, (name, tensor) in zip(session.run(None, feed), expected.items(), strict=True):
+        np.testing.assert_allclose(answer, tensor.numpy(), atol=1e-6, err_msg=name)

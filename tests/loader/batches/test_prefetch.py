@@ -1,0 +1,117 @@
+"""The background thread: it works ahead a little, passes errors on, and never stays."""
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+
+from loader import LoaderError
+from loader.batches.prefetch import Prefetcher
+
+
+def loader_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "parquet-loader"]
+
+
+def test_items_in_order_then_the_error_itself():
+    problem = RuntimeError("broken")
+
+    def produce():
+        yield from range(3)
+        raise problem
+
+    with Prefetcher(produce) as items:
+        assert [next(items) for _ in range(3)] == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(RuntimeError) as caught:
+                next(items)
+            assert caught.value is problem
+
+
+def test_it_works_ahead_by_no_more_than_asked():
+    made = []
+    asked = threading.Semaphore(0)
+
+    def produce():
+        for number in range(100):
+            made.append(number)
+            asked.release()
+            yield number
+
+    with Prefetcher(produce, ahead=2) as items:
+        assert next(items) == 0
+        for _ in range(4):  # one taken, two waiting, one in the producer's hand
+            assert asked.acquire(timeout=10)
+        assert not asked.acquire(timeout=0.05)
+    assert len(made) == 4
+    assert list(items) == []
+
+
+def test_an_abandoned_iterator_leaves_no_thread(make):
+    iterator = iter(make(batch_size=8))
+    next(iterator)
+    assert loader_threads()
+    del iterator
+    gc.collect()
+    assert not loader_threads()
+
+
+def test_an_abandoned_fit_leaves_no_thread(make):
+    for _ in make(batch_size=8).take(2):
+        pass
+    gc.collect()
+    assert not loader_threads()
+
+
+def test_many_half_read_epochs_leave_nothing(make):
+    loader = make(batch_size=8)
+    for _ in range(20):
+        next(iter(loader))
+    gc.collect()
+    assert not loader_threads()
+
+
+def test_a_dropped_loader_is_freed_with_its_data(make, ratings):
+    loader = make(ratings.clone())
+    list(loader)
+    list(loader.take(2))
+    reader = weakref.ref(loader._epochs._source)
+    del loader
+    gc.collect()
+    assert reader() is None
+
+
+def test_a_dataset_that_outlives_its_loader_reads_on(make, users):
+    batches = make(shuffle=False).map(lambda x, y: (x, y))
+    gc.collect()
+    assert users(batches) == list(range(1000))
+
+
+def test_no_thread_after_an_error_or_an_end(make, tmp_path, folder):
+    file = tmp_path / "0.parquet"
+    file.write_bytes((folder / "0.parquet").read_bytes())
+    loader = make(file)
+    list(loader)
+    assert not loader_threads()
+    file.unlink()
+    with pytest.raises(LoaderError):
+        list(loader)
+    gc.collect()
+    assert not loader_threads()
+
+
+def test_the_interpreter_ends_with_an_epoch_half_read(folder):
+    code = (
+        "from loader import KerasSequenceLoader\n"
+        f"loader = KerasSequenceLoader({str(folder)!r}, 8, ['rating'], cat_names=['userId'])\n"
+        "iterator = iter(loader); next(iterator)\n"
+        "batches = iter(loader.take(99)); next(batches); print('read')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, timeout=120, text=True
+    )
+    assert done.stdout == "read\n"
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,128 @@
+"""Threads do not come along when a process is forked: the child is told, and does not hang."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import faulthandler, json, os, sys
+from loader.batches import process as loader_process
+from loader import KerasSequenceLoader, LoaderError
+
+def make():
+    return KerasSequenceLoader(sys.argv[1], 64, label_names=["y"], cat_names=["u"], seed=1)
+
+def in_a_fork(action):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(60, exit=True)
+        try:
+            answer = action()
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(write, json.dumps(answer).encode())
+        os._exit(0)  # As multiprocessing ends its processes.
+    os.close(write)
+    status = os.waitpid(child, 0)[1]
+    return json.loads(os.read(read, 100_000) or "null"), status
+
+"""
+ACTIONS = """
+read = in_a_fork(lambda: len(list(make())))
+loader = make()
+mapped = loader.map(lambda x, y: (x, y))
+idle = [
+    in_a_fork(lambda: next(iter(loader)) and "read"),
+    in_a_fork(lambda: loader.peek() and "read"),
+    in_a_fork(lambda: next(iter(mapped)) and "read"),
+    in_a_fork(lambda: [len(loader), loader.get_state()["batch"]]),
+]
+batches = iter(loader)
+next(batches)
+open_iterator = [
+    in_a_fork(lambda: len(list(batches))),
+    in_a_fork(lambda: next(iter(loader)) and "read"),
+    in_a_fork(lambda: loader.close()),
+]
+rest = len(list(batches)), 0
+# Here Polars hangs, however long it is waited for.
+loader_process._PATIENCE = 1.0
+refused = in_a_fork(lambda: len(list(make())))
+print(json.dumps([read, *idle, *open_iterator, rest, refused]))
+"""
+ADVICE = "Start processes with multiprocessing.get_context('spawn'), and make the loader in"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("data")
+    table = pa.table({"u": list(range(1000)), "y": [0.5] * 1000})
+    pq.write_table(table, folder / "0.parquet", row_group_size=200)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(data):
+    """What actions give in forks, in their order; a child that does not end fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + ACTIONS, str(data)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    made = json.loads(done.stdout)
+    assert [status for _, status in made] == [0] * len(made), done.stderr
+    return [answer for answer, _ in made]
+
+
+def test_a_loader_of_the_parent_is_refused(answers):
+    iterated, peeked, mapped, asked, went_on, again, closed, rest = answers[1:-1]
+    for answer in (iterated, peeked, went_on, again):
+        assert answer.startswith("LoaderError: Expected a loader of this process, "), answer
+        assert ADVICE in answer
+    # TensorFlow wraps what its input pipelines raise.
+    assert mapped.startswith("InvalidArgumentError: ")
+    assert ADVICE in mapped
+    assert asked == [16, 0]
+    assert closed is None
+    assert rest == 15
+
+
+def test_a_loader_of_the_child_reads_where_the_parent_has_not(answers):
+    assert answers[0] == 16
+
+
+def test_a_loader_of_the_child_is_refused_where_polars_hangs(answers):
+    refused = answers[-1]
+    assert refused.startswith("LoaderError: Expected a process in which Polars works. Received:")
+    assert ADVICE in refused
+
+
+def test_a_spawned_process_reads(data, tmp_path):
+    script = f"""
+import multiprocessing
+import sys
+from loader import KerasSequenceLoader
+
+def count(path):
+    loader = KerasSequenceLoader(path, 64, label_names=["y"], cat_names=["u"])
+    return len(list(loader))
+
+if __name__ == "__main__":
+    count({str(data)!r})
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(count, ({str(data)!r},)))
+"""
+    file = tmp_path / "spawning.py"
+    file.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(file)], check=True, capture_output=True, text=True, timeout=280
+    )
+    assert done.stdout.split() == ["16"]

@@ -1,0 +1,137 @@
+"""The GPU path as TensorFlow's datasets, run where there is no GPU: rows come from Polars here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+from gpu_rows import LAYOUT, PartsStream, PolarsReader, make_frame
+
+from loader import KerasSequenceLoader, LoaderError
+from loader.files.layout import BatchColumn, Layout
+from loader.files.parquet_files import ColumnType
+from loader.gpu.blocks import DeviceBlocks
+from loader.gpu.column_matrix import Packing
+from loader.gpu.transport import DeviceTransport
+from loader.order.plan import Chunk, Piece
+from loader.tensorflow.batch_spec import MappedDataset
+from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
+from loader.tensorflow.sized_dataset import SizedDataset
+from loader.tensorflow.sparse import SparseTransport
+from training import TrainingError, train
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
+    lists = [[3, 0, 7], [], [5], [], [1, 2, 4, 0]]
+    frame = pl.DataFrame({"tags": pl.Series(lists, dtype=pl.List(getattr(pl, dtype.title())))})
+    column = BatchColumn("tags", ColumnType(dtype, is_list=True), width=4, is_sparse=True)
+    layout = Layout((column,), ())
+    packing = Packing(layout)
+    # A name other than the host's own: what is to be made on a GPU.
+    transport = SparseTransport(DeviceTransport(packing, "/device:CPU:0"), layout)
+
+    def stream():
+        blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
+        chunks = [[Chunk((Piece("f", 0, 0, 5, 0),))]]
+        return PartsStream(p for b in blocks.blocks(chunks, 2, None) for p in b.batches(2))
+
+    functions = GeneratorFunctions(StreamRegistry(stream), transport)
+    dataset = transport.finish(functions.dataset())
+    rows = [row for x in dataset for row in tf.sparse.to_dense(x["tags"]).numpy().tolist()]
+    assert rows == [(row + [0] * 4)[:4] for row in lists]
+    assert next(iter(dataset))["tags"].dtype.name == dtype
+
+
+@pytest.fixture
+def device_dataset():
+    """A dataset as the GPU's, of 200 rows in batches of 64, and the functions that keep it alive."""
+    packing = Packing(LAYOUT)
+    chunks = [[Chunk((Piece("f", 0, 0, 200, 0),))]]
+
+    def stream():
+        blocks = DeviceBlocks(PolarsReader(packing, make_frame(200)), packing, "/cpu:0")
+        return PartsStream(p for b in blocks.blocks(chunks, 64, None) for p in b.batches(64))
+
+    transport = DeviceTransport(packing, "/cpu:0")
+    functions = GeneratorFunctions(StreamRegistry(stream), transport)
+    yield SizedDataset(transport.finish(functions.dataset()), 4)
+    del functions
+
+
+def test_a_loop_and_a_compiled_loop_see_the_same_rows(device_dataset):
+    expected = make_frame(200)["id"].to_list()
+    assert [i for x, _ in device_dataset for i in x["id"].numpy()[:, 0]] == expected
+
+    @tf.function
+    def total(iterator, steps):
+        found = tf.zeros([], tf.int64)
+        for _ in tf.range(steps):
+            x, _ = next(iterator)
+            found += tf.reduce_sum(tf.cast(x["id"], tf.int64))
+        return found
+
+    assert total(iter(device_dataset), 4).numpy() == sum(expected)
+
+
+def test_iterators_of_one_dataset_do_not_share_a_stream(device_dataset):
+    first, second = iter(device_dataset), iter(device_dataset)
+    pairs = list(zip(first, second, strict=True))
+    assert len(pairs) == 4
+    for (a, _), (b, _) in pairs:
+        np.testing.assert_array_equal(a["id"], b["id"])
+
+
+def test_batches_on_a_gpu_are_not_cut_for_replicas(device_dataset):
+    """By this function TensorFlow asks `tf.distribute`'s first question."""
+    with pytest.raises(LoaderError, match=r'several replicas.*Pass device="cpu"'):
+        tf.compat.v1.data.get_output_shapes(device_dataset)
+
+
+def test_a_loader_on_a_gpu_is_not_for_several_replicas(tmp_path):
+    make_frame(8).write_parquet(tmp_path / "rows.parquet")
+    loader = KerasSequenceLoader(tmp_path, 4, [], cat_names=["id"], device="cpu")
+    loader.device = "gpu:0"
+    with pytest.raises(LoaderError, match=r'Received: a loader on gpu:0. Pass device="cpu"'):
+        loader.distribute(SimpleNamespace(num_replicas_in_sync=2))
+
+
+def test_map_is_applied_where_a_batch_is_used(device_dataset):
+    mapped = MappedDataset(device_dataset, 4, "/cpu:0", lambda x, y: ({"price": x["price"]}, y))
+    weighted = mapped.map(lambda x, y: (x, y, tf.ones_like(x["price"])))
+    assert len(weighted) == 4
+    for x, _, weight in weighted:
+        assert list(x) == ["price"]
+        assert weight.shape == x["price"].shape
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_keras_fits_to_it(device_dataset, steps_per_execution):
+    numbers = lambda x, y: (  # noqa: E731
+        {"price": x["price"], "id": tf.cast(x["id"] % 10, tf.int32)},
+        tf.cast(y, tf.float32),
+    )
+    data = MappedDataset(device_dataset, 4, "/cpu:0", numbers)
+    price = keras.Input((1,), name="price")
+    ids = keras.Input((1,), name="id", dtype="int32")
+    embedded = keras.layers.Flatten()(keras.layers.Embedding(10, 4)(ids))
+    hidden = keras.layers.concatenate([price, embedded])
+    model = keras.Model([price, ids], keras.layers.Dense(1, "sigmoid")(hidden))
+    model.compile("sgd", "binary_crossentropy", steps_per_execution=steps_per_execution)
+    history = model.fit(data, epochs=2, verbose=0, shuffle=False)
+    assert np.isfinite(history.history["loss"]).all()
+    first = next(iter(data))
+    rows = [model.evaluate(x, y, verbose=0) * len(y) for x, y in data]
+    assert model.evaluate(data, verbose=0) == pytest.approx(sum(rows) / 200, rel=1e-5)
+    assert first[0]["price"].shape == (64, 1)
+
+
+def test_train_sees_its_columns(device_dataset):
+    age = keras.Input((1,), name="age")
+    model = keras.Model({"age": age}, keras.layers.Dense(1, "sigmoid")(age))
+    with pytest.raises(TrainingError, match=r"Received: small, id, .*; missing: age"):
+        train(model, device_dataset)

@@ -1,0 +1,119 @@
+"""How much is read at once: little for who waits for a first batch, then as much as is allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from loader import KerasSequenceLoader
+from loader.epochs import Epochs, Settings
+from loader.order.plan import Piece, Share
+
+
+class Source:
+    """Notes what it is asked to read at once, and gives nothing."""
+
+    order_by = "test"
+
+    def __init__(self, chunks_per_read):
+        self.chunks_per_read = chunks_per_read
+        self.groups = []
+
+    def blocks(self, groups, batch_size, seed):
+        del batch_size, seed
+        self.groups = [[p.start for chunk in group for p in chunk.pieces] for group in groups]
+        return iter(())
+
+
+def read_at_once(
+    count: int, rows: int, max_rows: int, parts_per_chunk: int = 1, chunks_per_read: int = 8
+):
+    pieces = [Piece("a.parquet", n, n * rows, rows, n) for n in range(count)]
+    settings = Settings(10, False, 0, None, parts_per_chunk, max_rows, False, Share())
+    source = Source(chunks_per_read)
+    with pytest.raises(StopIteration):
+        next(Epochs(pieces, source, settings).stream())
+    flat = [start for group in source.groups for start in group]
+    assert flat == [piece.start for piece in pieces], "rows are lost, doubled or out of order"
+    return [len(group) for group in source.groups]
+
+
+def test_the_first_batch_waits_for_few_row_groups():
+    assert read_at_once(20, 10_000, 1_000_000) == [2, 8, 8, 2]
+    assert read_at_once(5, 10_000, 1_000_000, chunks_per_read=2) == [2, 2, 1]
+
+
+def test_few_rows_are_read_together_when_there_is_a_first_batch():
+    assert read_at_once(40, 5, 10_000) == [2, 38]
+    assert read_at_once(9000, 2, 1_000_000) == [5, 8192, 803]
+    assert read_at_once(12, 2, 16) == [5, 7]
+
+
+def test_no_more_is_read_at_once_than_the_buffer_holds():
+    assert read_at_once(10, 100, 399) == [2, 3, 3, 2]
+    assert read_at_once(3, 100, 100) == [1, 1, 1]
+    assert read_at_once(10, 5, 14) == [2, 2, 2, 2, 2]
+
+
+def test_what_is_shuffled_together_is_read_together():
+    assert read_at_once(12, 100, 10_000, parts_per_chunk=3) == [6, 6]
+
+
+@pytest.fixture
+def small_groups(tmp_path):
+    """Two files of 200 row groups of ten rows."""
+    for number in range(2):
+        rows = pl.DataFrame({"id": np.arange(2000) + 2000 * number, "price": np.zeros(2000)})
+        rows.write_parquet(tmp_path / f"{number}.parquet", row_group_size=10)
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Counts the files that Polars is asked to open, and the queries over them."""
+    counts = {"scans": 0, "queries": 0}
+    scan, collect = pl.scan_parquet, pl.collect_all
+
+    def scan_parquet(*arguments, **options):
+        counts["scans"] += 1
+        return scan(*arguments, **options)
+
+    def collect_all(queries, **options):
+        counts["queries"] += len(queries)
+        return collect(queries, **options)
+
+    monkeypatch.setattr("loader.read.chunks.pl.scan_parquet", scan_parquet)
+    monkeypatch.setattr("loader.read.chunks.pl.collect_all", collect_all)
+    return counts
+
+
+def ids_of(folder, **options):
+    loader = KerasSequenceLoader(
+        folder, batch_size=64, cat_names=["id"], label_names=["price"], **options
+    )
+    return [[row for x, _ in loader for row in x["id"].numpy()[:, 0].tolist()] for _ in range(2)]
+
+
+def test_a_footer_is_parsed_once_however_many_row_groups_and_epochs_there_are(small_groups, calls):
+    one, other = ids_of(small_groups, shuffle=True, seed=7)
+    assert calls["scans"] == 2
+    assert one != other
+    assert sorted(one) == sorted(other) == [*range(4000)]
+
+
+def test_neighbours_in_a_file_are_one_query(small_groups, calls):
+    assert ids_of(small_groups, shuffle=False) == [[*range(4000)]] * 2
+    # The first read of an epoch is of a batch, the second of the rest of both files.
+    assert calls["queries"] == 2 * (1 + 2)
+
+
+def test_small_row_groups_are_shuffled_as_they_were(small_groups):
+    """A chunk's rows in the order that its seed draws, the chunks in the epoch's."""
+    made, _ = ids_of(small_groups, shuffle=True, seed=7)
+    expected = []
+    for number in np.random.default_rng([7, 0, 0]).permutation(400):
+        draw = np.random.default_rng([7, 0, 1, number, number % 200 * 10]).integers(2**63)
+        rows = pl.Series(range(number * 10, number * 10 + 10))
+        expected += rows.shuffle(seed=int(draw)).to_list()
+    assert made == expected

@@ -1,0 +1,209 @@
+"""The kinds of data that fit and transform take, and parquet that goes out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from workflow import Schema, Workflow, WorkflowError, ops
+from workflow.data.sources import as_lazy_frame, parquet_files
+
+
+@pytest.fixture
+def folder(tmp_path, ratings):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, part in enumerate([ratings[:2], ratings[2:2], ratings[2:]]):
+        part.write_parquet(folder / f"part-{number}.parquet")
+    (folder / "notes.txt").write_text("no parquet")
+    return folder
+
+
+def test_every_kind_of_data_is_the_same_data(folder, ratings):
+    files = sorted(folder.glob("*.parquet"))
+    kinds = [
+        ratings,
+        ratings.lazy(),
+        ratings.to_dict(as_series=False),
+        folder,
+        str(folder / "*.parquet"),
+        [str(folder / "part-0.parquet"), folder / "part-[12].parquet"],
+        tuple(files),
+        ratings.to_arrow(),
+    ]
+    for kind in kinds:
+        assert as_lazy_frame(kind).collect().equals(ratings)
+
+
+def test_pandas_is_taken_with_its_nulls():
+    frame = pd.DataFrame(
+        {"n": pd.array([1, None], "Int64"), "x": [1.5, None], "s": ["a", None], "l": [[1], None]}
+    )
+    made = as_lazy_frame(frame).collect()
+    assert made.rows() == [(1, 1.5, "a", [1]), (None, None, None, None)]
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
+    ratings.write_parquet(tmp_path / "a[1].parquet")
+    [file] = parquet_files(tmp_path / "a[1].parquet")
+    assert file.path == tmp_path / "a[1].parquet"
+    assert as_lazy_frame(str(tmp_path / "a[1].parquet")).collect().equals(ratings)
+
+
+@pytest.mark.parametrize("path", ["nowhere.parquet", "*.parquet", "empty"])
+def test_a_path_that_matches_nothing_is_named(path, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WorkflowError, match=f"No parquet file matches .*{path[-6:]}"):
+        as_lazy_frame(tmp_path / path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "Received: 3"),
+        (None, "Received: None"),
+        ([], r"Received: \[\]"),
+        ([[]], r"path of a parquet file. Received: \[\]"),
+        (b"x", "Received: b'x'"),
+        ([3], "path of a parquet file. Received: 3"),
+        (pd.Series([1]), "a Polars or pandas frame, an Arrow table or stream"),
+        ({"a": [1], "b": [1, 2]}, "make no table"),
+        ({"a": [1, "b"]}, "Column 'a' of the dict cannot be read: unexpected value"),
+        ({1: [1]}, "names of columns as texts. Received: 1"),
+        ({"a": (n for n in [1])}, "column 'a' as a list.*can be read only once"),
+        (
+            pd.DataFrame([[1, 2]], columns=["a", "a"]),
+            "distinct names of columns. Received: 'a' twice",
+        ),
+        (
+            pd.DataFrame({"a": [1, "x"]}),
+            "Column 'a' of the pandas frame cannot be read: Could not convert 'x'",
+        ),
+    ],
+)
+def test_what_is_no_table_is_refused(data, message):
+    with pytest.raises(WorkflowError, match=message):
+        as_lazy_frame(data)
+
+
+UNREAD = {
+    "complex": (np.array([1j]), r"Received: complex128\. .*\.real and \.imag"),
+    "timedelta": (np.array([1], "timedelta64[h]"), r"Received: timedelta64\[h\]\. .*number of sec"),
+    "years": (np.array([1], "datetime64[Y]"), r"Received: datetime64\[Y\]\. Take days"),
+    "months": (np.array([1], "datetime64[M]"), r"Received: datetime64\[M\]\. Take days"),
+    "weeks": (np.array([1], "datetime64[W]"), r"Received: datetime64\[W\]\. Take days"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), UNREAD.values(), ids=UNREAD)
+def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, message):
+    data = {"a": values, "b": [7]}
+    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+        Workflow(["a"]).fit(data)
+    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pd.arrays.SparseArray([7, 0]), r"Received: Sparse\[int64, 0\]\. .*\.sparse\.to_dense\(\)"),
+        (np.array([1j, 2]), r"Received: complex128\. .*\.real and \.imag"),
+    ],
+)
+def test_a_column_of_pandas_that_no_column_can_be_is_refused_where_it_is_used(values, message):
+    data = pd.DataFrame({"a": values, "b": [7, 8]})
+    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+        Workflow(["a"]).fit(data)
+    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$"])
+def test_a_name_that_is_a_pattern_to_polars_is_refused(name):
+    """It would stand for other columns in every query, and bring wrong ids without a word."""
+    data = {name: [1, 2], "a": [3, 4]}
+    uses = (
+        lambda: Workflow("*" >> ops.Categorify()).fit(data),
+        lambda: Workflow(["a"] >> ops.Rename(name=name)).fit(data),
+        lambda: Workflow(["a"] >> ops.JoinExternal({"a": [3], name: [1]}, on="a")).fit(data),
+        lambda: Workflow(["a"] >> ops.JoinExternal(data, on="a", on_ext=name)).fit(data),
+    )
+    for use in uses:
+        with pytest.raises(WorkflowError, match="Rename the column before it enters"):
+            use()
+    assert Workflow("a").fit_transform(data).collect()["a"].to_list() == [3, 4]
+
+
+@pytest.mark.parametrize("schema", [{"a": "int64"}, [], "_schema.json"])
+def test_what_is_no_schema_is_refused(schema):
+    for use in (
+        lambda: Workflow("a").fit({"a": [1]}, schema=schema),
+        lambda: Workflow("a").fit_schema(schema),
+    ):
+        with pytest.raises(WorkflowError, match=r"Expected a workflow\.Schema"):
+            use()
+
+
+def test_parquet_has_the_rows_in_order_and_a_schema(tmp_path):
+    rows = pl.DataFrame({"n": range(10_000), "s": [str(n % 7) for n in range(10_000)]})
+    workflow = Workflow("n" + (["s"] >> ops.Categorify())).fit(rows)
+    files = workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=3000)
+    assert [file.name for file in files] == [f"part-0000{n}.parquet" for n in range(4)]
+    assert [pl.read_parquet(file).height for file in files] == [3000, 3000, 3000, 1000]
+    assert pl.read_parquet(files).equals(workflow.transform(rows).collect())
+    document = json.loads((tmp_path / "out" / "_schema.json").read_text())
+    assert document["format"] == 2
+    assert Schema.from_json(document["columns"]) == workflow.output_schema
+    assert document["files"] == {
+        file.name: {"rows": rows, "bytes": file.stat().st_size}
+        for file, rows in zip(files, [3000, 3000, 3000, 1000], strict=True)
+    }
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "_schema.json",
+        *(f.name for f in files),
+    }
+
+
+def test_pandas_and_pyarrow_read_the_folder(tmp_path, fitted, ratings):
+    fitted.transform_to_parquet(ratings, tmp_path / "out")
+    want = fitted.transform(ratings).collect()
+    assert pl.DataFrame(pd.read_parquet(tmp_path / "out")).shape == want.shape
+    assert pl.DataFrame(pq.read_table(tmp_path / "out")).equals(want)
+
+
+def test_no_rows_give_one_file_without_rows(tmp_path, fitted, ratings):
+    [file] = fitted.transform_to_parquet(ratings.clear(), tmp_path / "out")
+    assert pl.read_parquet(file).equals(fitted.transform(ratings.clear()).collect())
+
+
+def test_a_folder_that_holds_parquet_is_left_alone(tmp_path, fitted, ratings):
+    fitted.transform_to_parquet(ratings, tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(WorkflowError, match="holds parquet files already"):
+        fitted.transform_to_parquet(ratings[:1], tmp_path / "out")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "setting", [{"rows_per_file": 0}, {"rows_per_file": -1}, {"compression": "rar"}], ids=str
+)
+def test_settings_of_the_parquet_are_checked(tmp_path, fitted, ratings, setting):
+    with pytest.raises(WorkflowError, match="Received"):
+        fitted.transform_to_parquet(ratings, tmp_path / "out", **setting)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_folders_place_is_our_error(tmp_path, fitted, ratings):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(WorkflowError, match="is a file"):
+        fitted.transform_to_parquet(ratings, tmp_path / "out")
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "lz4", "uncompressed"])
+def test_every_compression_can_be_read_back(tmp_path, fitted, ratings, compression):
+    files = fitted.transform_to_parquet(ratings, tmp_path / "out", compression=compression)
+    assert pl.read_parquet(files).equals(fitted.transform(ratings).collect())

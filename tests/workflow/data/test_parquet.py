@@ -1,0 +1,319 @@
+"""Parquet that goes in: files that cannot be read are named, and their types need not agree."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from damaged import damage_rows
+
+from loader import KerasSequenceLoader
+from workflow import Workflow, WorkflowError, ops
+from workflow.data.parquet import ParquetTable, common_type
+from workflow.data.parquet_file import ParquetFile
+from workflow.data.sources import Source
+
+IDS = ["userId"] >> ops.Categorify()
+TOKYO = pl.Datetime("us", "Asia/Tokyo")
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two files of one schema; what a test does to the second one has to be found."""
+    folder = tmp_path / "two"
+    folder.mkdir()
+    for name in ("a", "b"):
+        rows = {"userId": list(range(500)), "price": [0.5] * 500}
+        pl.DataFrame(rows).write_parquet(folder / f"{name}.parquet", row_group_size=250)
+    return folder
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+SPOILT = {
+    "b.parquet cannot be read as parquet: it is empty.": lambda file: file.write_bytes(b""),
+    "b.parquet cannot be read as parquet: it is no parquet file.": lambda file: file.write_text(
+        "userId,price\n1,2.5\n"
+    ),
+    "b.parquet cannot be read as parquet: it ends after": cut,
+    "b.parquet cannot be read as parquet: its footer is damaged.": lambda file: file.write_bytes(
+        b"PAR1" + b"\0" * 40 + b"\x14\0\0\0PAR1"
+    ),
+    "b.parquet is damaged in row group 0.": damage_rows,
+}
+
+
+@pytest.mark.parametrize("message", SPOILT)
+def test_a_file_that_cannot_be_read_is_named(two, message):
+    fitted = Workflow(IDS).fit(two)
+    SPOILT[message](two / "b.parquet")
+    with pytest.raises(WorkflowError, match=re.escape(message)) as fit:
+        Workflow(IDS).fit(two)
+    with pytest.raises(WorkflowError, match=re.escape(message)) as transform:
+        fitted.transform_to_parquet(two, two.with_name("out"))
+    for error in (fit, transform):
+        assert error.value.__cause__ is not None
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("message", SPOILT)
+def test_a_lazy_transform_names_the_file_as_far_as_it_reads_it(two, message):
+    """The pages are read in the user's own `collect`, where what Polars raises is theirs to see."""
+    fitted = Workflow(IDS).fit(two)
+    SPOILT[message](two / "b.parquet")
+    if "row group" in message:
+        lazy = fitted.transform(two)
+        with pytest.raises((pl.exceptions.PolarsError, OSError)):
+            lazy.collect()
+    else:
+        with pytest.raises(WorkflowError, match=re.escape(message)):
+            fitted.transform(two)
+
+
+VALUES_READ = {
+    "whole floats": lambda file: pl.read_parquet(file).cast({"userId": pl.Float64}),
+    "wider integers": lambda file: pl.read_parquet(file).cast({"userId": pl.UInt64}),
+    "an assigned dtype": pl.read_parquet,
+}
+
+
+@pytest.mark.parametrize("change", VALUES_READ)
+def test_damage_that_a_lazy_transform_meets_by_itself_is_named(two, change):
+    fitted = Workflow(["userId"]).fit(two)
+    for file in two.iterdir():
+        VALUES_READ[change](file).write_parquet(file)
+    if change == "an assigned dtype":
+        fitted.output_dtypes["userId"] = "int8"
+    damage_rows(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"b\.parquet is damaged in row group 0\."):
+        fitted.transform(two)
+
+
+def test_damage_in_floats_that_have_to_be_integers_is_named(two):
+    for file in two.iterdir():
+        pl.read_parquet(file).cast({"userId": pl.Float64}).write_parquet(file)
+    damage_rows(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"b\.parquet is damaged in row group 0\."):
+        Workflow(["userId"] >> ops.HashBucket(10)).fit(two)
+
+
+def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(tmp_path):
+    table = tmp_path / "orders.csv"
+    table.write_text("userId,price\n1,2.5\n")
+    with pytest.raises(WorkflowError, match=r"polars\.scan_csv\(path\)") as error:
+        Workflow(IDS).fit(table)
+    command = str(error.value).partition("in a shell: ")[2]
+    subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text
+    assert Workflow(IDS).fit_transform(tmp_path / "orders.parquet").collect().height == 1
+
+
+def test_a_link_to_nowhere_is_named(two):
+    (two / "b.parquet").unlink()
+    (two / "b.parquet").symlink_to(two / "nowhere")
+    with pytest.raises(WorkflowError, match=r"b\.parquet cannot be read.*No such file"):
+        Workflow(IDS).fit(two)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        (pl.Int32(), pl.Int64(), pl.Int64()),
+        (pl.UInt32(), pl.Int32(), pl.Int64()),
+        (pl.UInt64(), pl.Int8(), None),
+        (pl.Float32(), pl.Float64(), pl.Float64()),
+        (pl.Int32(), pl.Float32(), pl.Float64()),
+        (pl.Int16(), pl.Float32(), pl.Float32()),
+        (pl.Int64(), pl.Float64(), None),
+        (pl.Boolean(), pl.Int8(), None),
+        (pl.String(), pl.Int64(), None),
+        (pl.String(), pl.Categorical(), pl.String()),
+        (pl.Null(), pl.String(), pl.String()),
+        (pl.Datetime("ms"), pl.Datetime("ns"), pl.Datetime("us")),
+        (pl.Datetime("ms", "Asia/Tokyo"), pl.Datetime("ns", "Asia/Tokyo"), TOKYO),
+        (TOKYO, pl.Datetime("us", "Europe/Rome"), pl.Datetime("us", "UTC")),
+        (pl.Datetime("us"), TOKYO, None),
+        (pl.Date(), pl.Datetime("us"), None),
+        (pl.List(pl.Date), pl.List(TOKYO), None),
+        (pl.Datetime("us"), pl.Int64(), None),
+        (pl.List(pl.Int8), pl.List(pl.Int16), pl.List(pl.Int16)),
+        (pl.List(pl.Null), pl.List(pl.String), pl.List(pl.String)),
+        (pl.List(pl.Int8), pl.Int8(), None),
+        (pl.Struct({"a": pl.Int8}), pl.Int8(), None),
+    ],
+    ids=str,
+)
+def test_the_type_of_two_types_loses_nothing(one, other, common):
+    assert common_type(one, other) == common_type(other, one) == common
+
+
+def test_files_with_narrower_types_are_one_table(tmp_path):
+    parts = [
+        {"id": pl.Series([1, 2], dtype=pl.Int32), "note": pl.Series([None, None], dtype=pl.Null)},
+        {"note": ["x", None], "id": pl.Series([2, 2**40], dtype=pl.Int64)},
+    ]
+    for number, part in enumerate(parts):
+        pl.DataFrame(part).write_parquet(tmp_path / f"{number}.parquet")
+    whole = {"id": [1, 2, 2, 2**40], "note": [None, None, "x", None]}
+    want = Workflow(["id", "note"] >> ops.Categorify()).fit(whole).transform(whole).collect()
+    workflow = Workflow(["id", "note"] >> ops.Categorify()).fit(tmp_path)
+    assert workflow.transform(tmp_path).collect().equals(want)
+    files = workflow.transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
+    assert pl.read_parquet(files).equals(want)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"userId": ["x"], "price": [0.5]},
+            r"'userId' is Int64 in .*a\.parquet and String in .*b\.p",
+        ),
+        ({"price": [0.5]}, r"b\.parquet has no column 'userId', which .*a\.parquet has"),
+    ],
+)
+def test_files_that_are_no_one_table_are_named_with_the_column(two, other, message, tmp_path):
+    fitted = Workflow(IDS).fit(two)
+    pl.DataFrame(other).write_parquet(two / "b.parquet")
+    uses = (
+        lambda: Workflow(IDS).fit(two),
+        lambda: Workflow("*" >> ops.FillMissing()).fit(two),
+        lambda: fitted.transform(two),
+        lambda: fitted.transform_to_parquet(two, tmp_path / "out"),
+        lambda: fitted.fit_transform(two),
+    )
+    for use in uses:
+        with pytest.raises(WorkflowError, match=message):
+            use()
+
+
+def test_columns_that_are_not_read_may_differ(two):
+    pl.DataFrame({"userId": [1], "price": ["cheap"], "more": [1]}).write_parquet(two / "b.parquet")
+    made = Workflow(IDS).fit_transform(two).collect()
+    assert made.height == 501
+
+
+def test_an_error_of_polars_comes_without_its_hints(ratings):
+    lazy = ratings.lazy().with_columns(userId=pl.col("genres").cast(pl.List(pl.Int64)).list.first())
+    with pytest.raises(WorkflowError, match="The data cannot be fitted to") as error:
+        Workflow(IDS).fit(lazy)
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value.__cause__, pl.exceptions.PolarsError)
+
+
+def numbered(start, end, dtype):
+    """Numbers as a type: themselves, seconds since 1970 or lists of one."""
+    if isinstance(dtype, pl.List | pl.Array):
+        return pl.Series("id", [[number] for number in range(start, end)], dtype)
+    ids = pl.Series("id", range(start, end))
+    return pl.from_epoch(ids).cast(dtype) if isinstance(dtype, pl.Datetime) else ids.cast(dtype)
+
+
+def of_two_types(folder, files, one=pl.Int32, other=pl.Int64):
+    """Files of ten rows, whose types change from each to the next."""
+    folder.mkdir()
+    for number in range(files):
+        ids = numbered(number * 10, number * 10 + 10, (one, other)[number % 2])
+        ids.to_frame().write_parquet(folder / f"{number:03}.parquet", row_group_size=4)
+    return ParquetTable([ParquetFile.read(path) for path in sorted(folder.iterdir())])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pl.Int32, pl.Int64),
+        (pl.UInt32, pl.Int64),
+        (pl.Int16, pl.Float32),
+        (pl.Float32, pl.Float64),
+        (pl.Datetime("ms"), pl.Datetime("us")),
+        (pl.Datetime("ms", "UTC"), TOKYO),
+        (pl.List(pl.Int16), pl.List(pl.Int64)),
+    ],
+    ids=str,
+)
+def test_files_of_two_types_in_turns_are_one_scan_in_order(tmp_path, one, other):
+    table = of_two_types(tmp_path / "turns", 40, one, other)
+    assert table.scan().explain(optimized=False).count("SCAN") == 1
+    ids = numbered(0, 400, table.schema["id"])
+    assert table.scan().collect()["id"].equals(ids)
+    for rows in (7, 90, 1000):
+        assert pl.concat(table.pieces(rows)).collect()["id"].equals(ids)
+        assert pl.concat(table.slices(rows)).collect()["id"].equals(ids)
+
+
+@pytest.mark.parametrize("table", ["of cuDF", "of a type that no scan casts"])
+def test_scans_that_follow_each_other_are_sliced_at_their_ends_alone(tmp_path, table):
+    if table == "of cuDF":
+        table = ParquetTable(of_two_types(tmp_path / "turns", 40).files, one_scan=False)
+    else:
+        kinds = pl.List(pl.Int16), pl.Array(pl.Int16, 1)
+        table = of_two_types(tmp_path / "turns", 12, *kinds)
+    files = len(table.files)
+    (piece,) = table.pieces(1000)
+    cut = table.slice(3, files * 10 - 5)
+    for frame, slices in ((piece, 0), (cut, 2)):
+        plan = frame.explain(optimized=False)
+        assert plan.count("SCAN") == files
+        assert plan.count("SLICE") == slices
+    assert cut.collect().equals(table.scan().collect()[3:-2])
+    assert table.scan().collect()["id"].equals(numbered(0, files * 10, table.schema["id"]))
+
+
+def test_a_file_that_a_list_names_twice_counts_twice(two, tmp_path):
+    pl.DataFrame({"price": [1.0, 3.0]}).write_parquet(tmp_path / "c.parquet")
+    pl.DataFrame({"price": [11.0]}).write_parquet(tmp_path / "d.parquet")
+    c, d = tmp_path / "c.parquet", tmp_path / "d.parquet"
+    workflow = Workflow(["price"] >> ops.Normalize()).fit([c, d, d])
+    # Mean 6.5 of 1, 3, 11, 11; the squares of the deviations add up to 83.
+    expected = [(value - 6.5) / (83 / 3) ** 0.5 for value in (1.0, 3.0)]
+    assert workflow.transform([c, str(c)]).collect()["price"].to_list() == pytest.approx(
+        expected * 2
+    )
+    assert (
+        Workflow(IDS).fit([two, two / "a.parquet"]).transform([two, two]).collect().height == 2000
+    )
+
+
+def write_kinds(folder, count):
+    """Files of two types in turns, and one whose strings are categories, which the metadata tells."""
+    folder.mkdir()
+    for n in range(count):
+        rows = pl.DataFrame({"userId": [n], "kind": ["a"]})
+        rows.cast({"userId": [pl.Int64, pl.Int32][n % 2]}).write_parquet(folder / f"{n:03}.parquet")
+    rows = rows.cast({"kind": pl.Enum(["b", "a"])})
+    rows.write_parquet(folder / f"{count:03}.parquet")
+    return folder
+
+
+def schemas_read(monkeypatch, work):
+    """How often Polars reads the schema of a footer."""
+    read, count = pl.read_parquet_schema, []
+    with monkeypatch.context() as patch:
+        patch.setattr(pl, "read_parquet_schema", lambda source: (count.append(1), read(source))[1])
+        work()
+    return len(count)
+
+
+def test_the_schema_of_alike_footers_is_read_once(tmp_path, monkeypatch):
+    few, many = (write_kinds(tmp_path / str(count), count) for count in (4, 40))
+
+    def load(folder):
+        return KerasSequenceLoader(folder, 8, cat_names=["userId", "kind"], device="cpu")
+
+    for work in (lambda folder: Workflow(["userId", "kind"]).fit(folder), load):
+        counts = [
+            schemas_read(monkeypatch, functools.partial(work, folder)) for folder in (few, many)
+        ]
+        assert counts == [3, 3]
+
+
+def test_footers_that_differ_in_their_metadata_have_schemas_of_their_own(tmp_path):
+    table = ParquetTable(Source.of(write_kinds(tmp_path / "kinds", 2)).files.files)
+    types = [file.schema["kind"] for file in table.files]
+    assert types == [pl.String, pl.String, pl.Enum(["b", "a"])]
+    assert [file.schema["userId"] for file in table.files] == [pl.Int64, pl.Int32, pl.Int64]

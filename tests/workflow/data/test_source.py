@@ -1,0 +1,226 @@
+"""Data listed once: kinds of tables, columns that nobody uses, files that come and go during a fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from workflow import ColumnSelector, Workflow, WorkflowError, ops
+from workflow.data.sources import as_lazy_frame
+
+
+class Capsule:
+    """Rows of a library that this project does not know, as a query of DuckDB is."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_every_arrow_stream_is_read(ratings, tmp_path):
+    ratings[:2].write_parquet(tmp_path / "0.parquet")
+    ratings[2:].write_parquet(tmp_path / "1.parquet")
+    table = ratings.to_arrow()
+    batches = table.to_batches()
+    kinds = [
+        batches[0],
+        pa.RecordBatchReader.from_batches(table.schema, batches),
+        Capsule(table),
+        tmp_path.glob("*.parquet"),
+    ]
+    for kind in kinds:
+        assert as_lazy_frame(kind).collect().sort(pl.all()).equals(ratings.sort(pl.all()))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda folder: folder,
+        lambda folder: str(folder / "*.parquet"),
+        lambda folder: folder / "part-00001.parquet",
+        lambda folder: sorted(folder.glob("*.parquet")),
+        lambda folder: folder.glob("part-*.parquet"),
+        lambda folder: [folder],
+        lambda folder: str(folder.parent / "*"),
+    ],
+)
+def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings, tmp_path):
+    marked = ["rating"] >> ops.AddTags(["mine"])
+    ids = ["userId"] >> ops.Categorify()
+    written = Workflow(marked + ids).fit(ratings)
+    written.transform_to_parquet(ratings, tmp_path / "made", rows_per_file=2)
+    again = Workflow(ColumnSelector(tags=["mine"]) + "userId").fit(named(tmp_path / "made"))
+    assert again.output_schema.names == ["rating", "userId"]
+    assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
+
+
+def test_rows_as_dicts_are_refused_with_the_remedy():
+    rows = [{"userId": 7}, {"userId": 9}]
+    with pytest.raises(WorkflowError, match=r"list of rows.*polars\.DataFrame\(rows\)"):
+        Workflow("userId").fit(rows)
+    assert Workflow("userId").fit_transform(pl.DataFrame(rows)).collect().height == 2
+
+
+RECORDS = np.array([(1, 2.0), (3, 4.0)], [("a", "i4"), ("b", "f8")])
+NOT_HELD = {
+    "complex numbers": ([1 + 2j, 3j], r"complex in row 0\. Take its real"),
+    "one complex number": ([1, 3j], r"complex in row 1\. Take its real"),
+    "complex numbers in lists": ([[1.5], [2j]], r"complex in row 1\. Take its real"),
+    "numpy's": ([np.complex64(1), np.complex64(2)], r"complex64 in row 0\. Take its real"),
+    "objects that are complex": (np.array([1, 2j], object), r"complex in row 1\. Take its real"),
+    "lists of arrays": ([np.array([1j]), np.array([2j])], r"complex128 in row 0\. Take its real"),
+    "records": (RECORDS, r"void96 of the fields a, b\. Take each of its fields"),
+    "a list of records": (list(RECORDS), r"void in row 0\. Take each of its fields"),
+    "raw bytes": (np.array([b"ab", b"cd"], "V2"), "void16"),
+    "objects": ([object(), object()], "object in row 0"),
+    "more than doubles": (np.ones(2, "longdouble"), r"float128\. Round it"),
+    "one value": (np.array(3), "no rows"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_HELD)
+def test_values_that_no_column_has_are_named(kind):
+    values, received = NOT_HELD[kind]
+    fitted = Workflow("x").fit({"x": [1.5]})
+    frames = [{"x": values}]
+    if isinstance(values, list) or (values.ndim and values.dtype == object):
+        frames += [pd.DataFrame({"x": pd.Series(values, dtype=object)})]
+        frames += [pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)})]
+    for frame in frames:
+        for use in (Workflow("x").fit, fitted.transform):
+            with pytest.raises(WorkflowError, match=f"'x' as numbers, .*Received: {received}"):
+                use(frame)
+
+
+def test_an_array_is_no_table_and_says_how_to_make_one():
+    for array, said in ((RECORDS, "fields as columns"), (np.ones((2, 3)), "its columns names")):
+        with pytest.raises(WorkflowError, match=rf"Received: a numpy array of shape .*{said}"):
+            Workflow("x").fit(array)
+
+
+UNUSABLE = {
+    "mixed": [b"x", 1, "y"],
+    "complex": [1 + 2j, 3j, 0j],
+    "object": [object(), object(), object()],
+    "sparse": pd.arrays.SparseArray([0, 0, 1]),
+    "period": pd.period_range("2024-01-01", periods=3, freq="D"),
+    "interval": pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_a_column_that_is_not_used_may_be_anything(kind):
+    frame = pd.DataFrame({"userId": [7, 7, 9], "note": UNUSABLE[kind]})
+    workflow = Workflow(["userId"] >> ops.Categorify()).fit(frame)
+    assert workflow.transform(frame).collect()["userId"].to_list() == [3, 3, 4]
+    table = frame.rename(columns={"userId": "id", "note": "name"})
+    join = ops.JoinExternal(
+        table, on="userId", on_ext="id", columns_ext=["id"], drop_duplicates_ext=True
+    )
+    joined = ["userId"] >> join
+    assert Workflow(joined).fit_transform(frame).collect()["userId"].to_list() == [7, 7, 9]
+    with pytest.raises(WorkflowError, match="'note'"):
+        Workflow(["note"] >> ops.Categorify()).fit(frame)
+    with pytest.raises(WorkflowError, match="'note'"):
+        Workflow("*" >> ops.Categorify()).fit(frame)
+
+
+def test_a_column_of_a_dict_that_is_not_used_may_be_mixed():
+    data = {"userId": [7, 9], "note": [1, "x"]}
+    assert Workflow("userId").fit_transform(data).collect().height == 2
+
+
+@pytest.mark.parametrize("frequency", ["s", "D", "M"])
+def test_periods_are_refused_with_the_remedy(frequency, tmp_path):
+    """Polars reads them as the number of seconds, days or months since 1970."""
+    frame = pd.DataFrame({"at": pd.period_range("2024-01-01", periods=3, freq=frequency)})
+    frame.to_parquet(tmp_path / "periods.parquet")
+    year = ["at"] >> ops.DatePart(["year"])
+    whole = frame.assign(at=frame["at"].dt.to_timestamp())
+    workflow = Workflow(year).fit(whole)
+    for data in (frame, pa.table(frame), tmp_path / "periods.parquet"):
+        for use in (Workflow(year).fit, workflow.transform):
+            with pytest.raises(WorkflowError, match=r"'at' .*period.*\.dt\.to_timestamp\(\)"):
+                use(data)
+    assert set(workflow.transform(whole).collect()["at_year"]) == {2024}
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """What happens between the first phase of the next fit and its second one."""
+    events = []
+    finish = ops.Normalize.finish
+
+    def then(self, partials, columns):
+        if events:
+            events.pop()()
+        return finish(self, partials, columns)
+
+    monkeypatch.setattr(ops.Normalize, "finish", then)
+    return events
+
+
+def phases():
+    """A graph that learns in two phases."""
+    return Workflow(["price"] >> ops.Normalize() >> ops.Normalize())
+
+
+@pytest.fixture
+def prices(tmp_path):
+    folder = tmp_path / "prices"
+    folder.mkdir()
+    for number in range(3):
+        pl.DataFrame({"price": [1.0, 2.0, 3.0 + number]}).write_parquet(
+            folder / f"{number}.parquet"
+        )
+    return folder
+
+
+def test_a_file_that_arrives_during_fit_is_read_by_no_operator(prices, between):
+    late = pl.DataFrame({"price": [1e6] * 100})
+    want = phases().fit_transform(prices).collect()
+    for use in (
+        lambda: phases().fit(prices).transform(sorted(prices.glob("[012].parquet"))).collect(),
+        lambda: phases().fit_transform(prices).collect(),
+        lambda: pl.read_parquet(phases().fit_transform_to_parquet(prices, prices.with_name("out"))),
+    ):
+        between.append(lambda: late.write_parquet(prices / "9.parquet"))
+        made = use()
+        assert made.height == 9
+        np.testing.assert_allclose(made["price"], want["price"], rtol=1e-6)
+        (prices / "9.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda file: file.unlink(), "No such file"),
+        (lambda file: pl.DataFrame({"price": [5.0]}).write_parquet(file), "written since"),
+    ],
+    ids=["gone", "replaced"],
+)
+def test_a_file_that_changes_during_fit_is_named(prices, between, change, received):
+    for number, use in enumerate(
+        (
+            lambda: phases().fit(prices),
+            lambda: phases().fit_transform_to_parquet(prices, prices.with_name("out")),
+        )
+    ):
+        between.append(lambda number=number: change(prices / f"{number}.parquet"))
+        with pytest.raises(WorkflowError, match=rf"{number}\.parquet.*Received: .*{received}"):
+            use()
+        pl.DataFrame({"price": [1.0]}).write_parquet(prices / f"{number}.parquet")
+
+
+def test_an_operators_own_error_passes_as_it_is(prices, between):
+    def wrong():
+        raise TypeError("a mistake of the operator's author")
+
+    between.append(wrong)
+    with pytest.raises(TypeError, match="operator's author"):
+        phases().fit(prices)

@@ -1,0 +1,122 @@
+"""A list column costs what its values cost as a flat column, whatever is done to them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from workflow import Workflow, ops
+from workflow.expressions.polars.series import to_lists
+from workflow.expressions.polars.stages import ELEMENT, stages
+
+BASKETS, PRODUCTS = 100_000, 60_000
+
+# Runs in a process of its own, since a peak of memory stays for the life of a process.
+MEASURE = """
+import json, resource, sys
+from pathlib import Path
+import polars as pl
+from test_lists_by_element import WORKFLOWS, baskets
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+make, column = WORKFLOWS[sys.argv[1]]
+run = {
+    "collect": lambda workflow, rows: workflow.transform(rows).collect(),
+    "streaming": lambda workflow, rows: workflow.transform(rows.lazy()).collect(engine="streaming"),
+    "files": lambda workflow, rows: workflow.transform_to_parquet(rows, Path(sys.argv[3]) / str(rows.height)),
+}[sys.argv[2]]
+def measure(rows):
+    run(make().fit(rows), rows)
+    return peak()
+
+measure(baskets(column, flat=False, count=20))  # what is imported and allocated once
+print(json.dumps([peak()] + [measure(baskets(column, flat=form)) for form in (True, False)]))
+"""
+
+
+def baskets(column: str, *, flat: bool, count: int = BASKETS) -> pl.DataFrame:
+    """Baskets of 0 to 19 products, their values as lists or in rows of their own."""
+    rng = np.random.default_rng(7)
+    lengths = rng.integers(0, 20, count)
+    products = rng.integers(0, PRODUCTS, lengths.sum())
+    values = {
+        # Far apart, so that they are found by their hash, and near each other, by their address.
+        "sparse": lambda: products * 1_000_003,
+        "dense": lambda: products,
+        "texts": lambda: np.char.add("product ", products.astype(str)).astype(object),
+        "prices": lambda: products / 7,
+    }[column]()
+    series = pl.Series("values", values)
+    label = pl.Series("label", products % 2 == 0)
+    if flat:
+        return pl.DataFrame([series, label])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pl.DataFrame([to_lists(series, offsets).alias("values"), label[:count]])
+
+
+def joined() -> pl.DataFrame:
+    ids = np.arange(PRODUCTS) * 1_000_003
+    return pl.DataFrame({"values": ids, "price": ids / 3.0, "name": ids.astype(str)})
+
+
+WORKFLOWS = {
+    "Categorify by hash": (lambda: Workflow(["values"] >> ops.Categorify()), "sparse"),
+    "Categorify by address": (lambda: Workflow(["values"] >> ops.Categorify()), "dense"),
+    "Categorify of strings": (lambda: Workflow(["values"] >> ops.Categorify()), "texts"),
+    "HashBucket": (lambda: Workflow(["values"] >> ops.HashBucket(1000)), "sparse"),
+    "HashBucket of strings": (lambda: Workflow(["values"] >> ops.HashBucket(1000)), "texts"),
+    "Bucketize": (
+        lambda: Workflow(["values"] >> ops.Bucketize(list(range(0, 9000, 10)))),
+        "prices",
+    ),
+    "JoinExternal": (
+        lambda: Workflow(["values"] >> ops.JoinExternal(joined(), on="values")),
+        "sparse",
+    ),
+    "LambdaOp": (lambda: Workflow(["values"] >> ops.LambdaOp(lambda c: c * c + c)), "dense"),
+    "Normalize": (lambda: Workflow(["values"] >> ops.Normalize()), "prices"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *(("Categorify by hash", way) for way in ("collect", "streaming", "files")),
+        *((name, "collect") for name in ("Categorify of strings", "JoinExternal", "Bucketize")),
+    ],
+)
+def test_memory_is_at_most_half_more_than_that_of_the_flat_values(name, way, tmp_path):
+    command = [sys.executable, "-c", MEASURE, name, way, str(tmp_path)]
+    environment = {"PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    before, flat, lists = json.loads(done.stdout)
+    assert lists - before <= 1.5 * (flat - before), (before, flat, lists)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_answers_are_those_of_the_flat_values(name):
+    make, column = WORKFLOWS[name]
+    rows, flat = (baskets(column, flat=form, count=2_000) for form in (False, True))
+    workflow = make().fit(rows)
+    made = workflow.transform(rows).collect()
+    wanted = make().fit(flat).transform(flat).collect()
+    for output in wanted.columns:
+        assert made[output].list.len().equals(rows["values"].list.len(), check_names=False)
+        assert made[output].explode(empty_as_null=False).equals(wanted[output], null_equal=True)
+
+
+def test_elements_of_one_list_are_made_in_one_pass():
+    lists = ["l"] >> ops.LambdaOp(lambda c: c.fill_null(0) * 2)
+    outputs = lists + (lists >> ops.HashBucket(10) >> ops.Rename(postfix="_hashed"))
+    program = Workflow(outputs).fit({"l": [[1, None], [], [3]]}).program
+    (stage,) = [stage for stage in stages(program) if stage.elements_of]
+    assert list(stage.program.inputs) == [ELEMENT]
+    assert len(stage.program.outputs) == 2

@@ -1,0 +1,169 @@
+"""The onnx interpreter, as it is served: written, loaded by onnxruntime, fed with wire tensors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from movie_rows import SERVED, TRAIN, assert_answers, make_workflow, program_of, wire_tensors
+from onnx_serving import load, program_over, serve_program
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+from workflow import Workflow
+from workflow.expressions.language.tree import call, constant, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.onnx import OnnxInterpreter, save_onnx, to_onnx, wire
+from workflow.expressions.program.program import build
+from workflow.schema.column import Column
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.schema import ColumnSchema, Schema
+
+
+@pytest.fixture(scope="module")
+def workflow() -> Workflow:
+    return make_workflow()
+
+
+@pytest.fixture(scope="module")
+def served(workflow, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.onnx"
+    save_onnx(to_onnx(program_of(workflow)), path)
+    return load(path)
+
+
+@pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
+def test_model_answers_what_transform_gives(workflow, served, rows):
+    program = program_of(workflow)
+    answer = served(wire_tensors(program, rows))
+    assert_answers(program, answer, workflow.transform(rows).collect())
+
+
+def test_row_alone_is_the_row_in_a_batch(workflow, served):
+    program = program_of(workflow)
+    for row in range(SERVED.height):
+        alone = SERVED.slice(row, 1)
+        answer = served(wire_tensors(program, alone))
+        assert_answers(program, answer, workflow.transform(alone).collect())
+
+
+def test_model_is_valid_and_of_versions_that_triton_reads(workflow):
+    model = to_onnx(program_of(workflow))
+    onnx.checker.check_model(model, full_check=True)
+    assert model.ir_version == 9
+    assert {o.domain: o.version for o in model.opset_import} == {"": 18, "ai.onnx.ml": 4}
+    shapes = {
+        info.name: [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim]
+        for info in (*model.graph.input, *model.graph.output)
+    }
+    assert shapes["userId"] == shapes["userId__out"] == shapes["tags__nnzs"] == ["rows", 1]
+    assert shapes["tags__values"] == ["elements of tags", 1]
+    assert shapes["genres__values__out"][1] == 1
+
+
+def test_what_is_done_to_a_joined_column_is_done_to_its_table(workflow):
+    model = to_onnx(program_of(workflow))
+    strings = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.STRING]
+    assert strings == [], "a request would take strings from a table to look them up"
+
+
+def test_external_data_is_beside_the_model_and_written_anew(workflow, tmp_path):
+    program, path = program_of(workflow), tmp_path / "model.onnx"
+    genres = program.output_schema["genres"]
+    big = Column(np.arange(5000) % 7)
+    row = source("userId", Type("int64")).fill_null(0)
+    program = build([(genres.with_(is_list=False), row.gather(big))], program.inputs)
+    for _ in range(2):
+        save_onnx(to_onnx(program), path, external_data=True)
+        assert (tmp_path / "model.data").stat().st_size < 1.2 * 8 * 5001
+    assert path.stat().st_size < 8 * 5000
+    made = load(path)({"userId": np.array([[4999], [3], [5000], [-1]])})
+    null = -(2**63)
+    assert made["genres"].ravel().tolist() == [4999 % 7, 3, null, null]
+
+
+def test_vocabulary_too_large_for_the_format_is_an_error(workflow, tmp_path, monkeypatch):
+    monkeypatch.setattr(wire, "_PROTOBUF_BYTES", 1000)
+    with pytest.raises(SchemaError, match=r"Expected vocabularies .* Received: \d+ bytes"):
+        save_onnx(to_onnx(workflow.program), tmp_path / "model.onnx", external_data=True)
+
+
+def list_tensors(nnzs, values):
+    return {
+        "tags__nnzs": np.array(nnzs, np.int64).reshape(-1, 1),
+        "tags__values": np.array(values, object).reshape(-1, 1),
+    }
+
+
+REFUSED = {
+    "too few lengths": list_tensors([1, 0, 0, 0, 0], [b"a", b"b"]),
+    "too many lengths": list_tensors([1, 1, 1, 0, 0], [b"a", b"b"]),
+    "none of some": list_tensors([0, 0, 0, 0, 0], [b"a"]),
+    "negative": list_tensors([3, -1, 0, 0, 0], [b"a", b"b"]),
+    "wraps round": list_tensors([2**62, 2**62, 2**62, 2**62, 2], [b"a", b"b"]),
+    "fewer rows of a list": list_tensors([1, 1], [b"a", b"b"]),
+    "fewer rows": {"userId": np.array([[7]])},
+    "more rows": {"price": np.zeros((6, 1))},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_request_that_does_not_fit_is_refused(case, workflow, served):
+    tensors = wire_tensors(program_of(workflow), SERVED)
+    with pytest.raises(Fail, match="Reshape"):
+        served(tensors | REFUSED[case])
+
+
+def test_constant_output_has_as_many_rows_as_the_request(tmp_path):
+    x = source("x", Type("int64", nullable=False))
+    serve = serve_program(program_over(x, {"x": x, "one": constant(1) * 1}), tmp_path)
+    for rows in (0, 1, 3):
+        assert serve({"x": np.zeros((rows, 1), np.int64)})["one"].tolist() == [[1]] * rows
+
+
+WIDE = {
+    **dict.fromkeys(("add", "subtract", "multiply", "minimum", "maximum", "divide"), 2),
+    **dict.fromkeys(("equal", "less", "less_equal", "greater", "greater_equal"), 2),
+    **dict.fromkeys(("negate", "absolute", "sqrt", "floor", "ceil"), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("verb", WIDE)
+def test_many_rows_are_computed_as_few(verb, dtype):
+    """Over many rows kernels use wide instructions, and onnxruntime's are not all right there."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**64, (2, 999), np.uint64)
+    small = rng.integers(0, 2**33, (2, 999), np.uint64) >> rng.integers(0, 32, (2, 999), np.uint64)
+    pair = np.where(rng.random((2, 999)) < 0.5, bits, small)
+    data = pair.view(np.float64) if dtype == "float64" else pair.astype(dtype)
+    data = np.nan_to_num(data) if DTYPES[dtype].kind == "float" else data
+    a, b = (source(name, Type(dtype, nullable=False)) for name in "ab")
+    other = constant(data[1][0].item(), a.type)
+    outputs = [call(verb, a)] if WIDE[verb] == 1 else [call(verb, a, b), call(verb, a, other)]
+    made = [
+        (ColumnSchema(str(number), e.type.dtype, nullable=False), e)
+        for number, e in enumerate(outputs)
+    ]
+    program = build(made, Schema(ColumnSchema(name, dtype, nullable=False) for name in "ab"))
+    columns = {"a": Column(data[0]), "b": Column(data[1])}
+    expected, received = NumpyInterpreter(program)(columns), OnnxInterpreter(program)(columns)
+    for name, column in expected.items():
+        np.testing.assert_array_equal(received[name].values, column.values)
+
+
+def test_log1p_keeps_its_precision_near_zero():
+    x = source("x", Type("float64", nullable=False))
+    size = np.logspace(-320, 308, 999)
+    values = np.concatenate([size, -size[size < 1], [-1, 0, np.inf, -2, -np.inf]])
+    made = OnnxInterpreter(program_over(x, {"y": x.log1p()}))({"x": Column(values)})["y"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(made.values, np.log1p(values), rtol=1e-15)
+
+
+def test_workflow_alone_does_not_import_onnx():
+    code = "import workflow, sys; assert not {'onnx', 'onnxruntime'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

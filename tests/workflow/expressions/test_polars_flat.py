@@ -1,0 +1,51 @@
+"""Programs for an engine without lists: the same answers, and no list in what it is given."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from workflow import Workflow, ops
+from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.operator.operator import OPERATORS
+
+EXAMPLES = [
+    pytest.param(example, id=f"{name}-{number}")
+    for name, operator in OPERATORS.items()
+    if operator.row_by_row
+    for number, example in enumerate(operator.examples())
+]
+
+
+def collect_without_lists(query):
+    """Runs a query as the GPU would, which reads lists, or fails where the GPU would."""
+    plan = query.explain(optimized=False)
+    assert not [verb for verb in (".list.", ".eval", ".explode") if verb in plan], plan
+    return query.collect()
+
+
+def check(workflow, frame):
+    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
+    assert made.equals(workflow.transform(frame).collect(), null_equal=True)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_operator_gives_the_same_without_lists(example):
+    frame = pl.DataFrame(example.columns)
+    workflow = Workflow((example.left or frame.columns) >> example.operator).fit(frame)
+    check(workflow, frame)
+    check(workflow, frame.clear())
+
+
+def test_null_elements_empty_lists_and_missing_lists_stay_apart():
+    frame = pl.DataFrame({"n": [1, 2, 3, 4], "l": [[None], [], None, [5, None]]})
+    workflow = Workflow("n" + (["l"] >> ops.Categorify())).fit(frame)
+    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
+    assert made["l"].to_list() == [[1], [], [], [3, 1]]
+
+
+def test_lists_of_a_joined_table():
+    movies = pl.DataFrame({"movie": [1, 2, 3], "genres": [["a", "b"], None, ["b", None]]})
+    joined = ["movie"] >> ops.JoinExternal(movies, on="movie")
+    frame = pl.DataFrame({"movie": [3, 1, None, 2, 9]})
+    check(Workflow(joined >> ops.Categorify()).fit(frame), frame)

@@ -1,0 +1,58 @@
+"""What is learnt does not depend on how the data is cut, nor on which machine has which part."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.operator.operator import OPERATORS
+
+EXAMPLES = [
+    pytest.param(example, id=f"{name}-{number}")
+    for name, operator in OPERATORS.items()
+    if operator.learns
+    for number, example in enumerate(operator.examples())
+]
+
+
+@pytest.fixture
+def row_by_row(monkeypatch):
+    """Each row is a part of its own."""
+    monkeypatch.setattr("workflow.fit.fit_graph.ROWS_OF_A_PASS", 1)
+    monkeypatch.setattr("workflow.fit.learn_operators.FAN_IN", 3)
+
+
+@pytest.mark.usefixtures("row_by_row")
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_operator_learns_the_same_from_parts(example, tmp_path):
+    frame = pl.DataFrame(example.columns)
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=1)
+    left = example.left or frame.columns
+    parts = Workflow(left >> example.operator).fit(tmp_path / "rows.parquet")
+    whole = Workflow(left >> example.operator).fit(frame)
+    assert parts.output_schema.names == whole.output_schema.names
+    made, want = parts.transform(frame).collect(), whole.transform(frame).collect()
+    assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
+
+
+@pytest.mark.usefixtures("row_by_row")
+def test_an_operator_after_one_over_the_whole_frame_sees_the_whole(tmp_path):
+    frame = pl.DataFrame({"user": [7, 9, 7, 7], "item": [1, 2, 3, 1]})
+    frame.write_parquet(tmp_path / "rows.parquet", row_group_size=1)
+    sessions = ["user", "item"] >> ops.Groupby("user", aggs={"item": "count"})
+    workflow = Workflow(sessions >> ops.Categorify()).fit(tmp_path / "rows.parquet")
+    want = Workflow(sessions >> ops.Categorify()).fit(frame)
+    assert workflow.transform(frame).collect().equals(want.transform(frame).collect())
+
+
+def test_without_cudf_the_gpu_is_refused():
+    with pytest.raises(WorkflowError, match=r"needs cuDF: pip install"):
+        Workflow(["n"] >> ops.Categorify()).fit({"n": [1]}, engine="gpu")
+
+
+def test_a_column_of_a_type_that_is_none_of_ours_is_named():
+    column = pl.Series("price", ["1.5"], dtype=pl.String).cast(pl.Decimal(10, 2))
+    with pytest.raises(WorkflowError, match="price"):
+        Workflow(["price"] >> ops.Normalize()).fit(column.to_frame())

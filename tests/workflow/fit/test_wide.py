@@ -1,0 +1,229 @@
+"""Data of very many columns: learnt as of few, from a graph that does not grow with their square."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from python_calls import MOST_GROWTH, growth
+
+from workflow import Workflow, ops
+from workflow.fit import fit_graph, learn_operators
+from workflow.fit.learn_operators import WIDE
+from workflow.graph.node import ConcatNode, Node, as_node
+from workflow.ops._vocabulary.counts import _SMALL, chosen
+
+NAMES = [f"c{n}" for n in range(WIDE + 20)]
+ROWS = 1_000
+
+
+@pytest.fixture(scope="module")
+def rows() -> pl.DataFrame:
+    random = np.random.default_rng(0)
+    return pl.DataFrame({name: random.integers(0, 9, ROWS) for name in NAMES})
+
+
+def outputs(workflow: Workflow, rows: pl.DataFrame) -> pl.DataFrame:
+    return workflow.transform(rows[:50]).collect()
+
+
+@pytest.mark.parametrize("operator", [ops.Categorify(), ops.Normalize(), ops.FillMedian()], ids=str)
+def test_what_is_learnt_of_many_columns_is_what_is_learnt_of_each(
+    operator, rows, tmp_path, monkeypatch
+):
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    monkeypatch.setattr(
+        fit_graph, "VALUES_OF_A_WIDE_PASS", 300 * len(NAMES)
+    )  # several passes of it
+    few = NAMES[:3]
+    want = outputs(Workflow(few >> operator).fit(rows.select(few)), rows)
+    for data in (rows, rows.lazy(), tmp_path / "rows.parquet"):
+        assert (
+            outputs(Workflow(NAMES >> operator).fit(data), rows).select(want.columns).equals(want)
+        )
+
+
+def test_a_sum_of_many_nodes_is_one_node():
+    node = as_node("c0")
+    for name in NAMES[1:]:
+        node = node + ([name] >> ops.FillMissing())
+    assert isinstance(node, ConcatNode)
+    assert len(node.parents) == len(NAMES)
+    assert len(Workflow(node + node).nodes) == 2 * len(NAMES)
+
+
+def test_a_sum_of_sums_has_each_node_once_in_the_order_of_writing():
+    a, b, c = (["c0"] >> ops.FillMissing(), as_node("c1"), ["c2"] >> ops.FillMissing())
+    left = a + b
+    total = left + (b + ConcatNode(c, a))
+    for _ in range(60):
+        total = total + total  # two to the sixtieth paths
+    assert total.parents == (a, b, c)
+    assert left.parents == (a, b)
+    assert (c + total + left).parents == (c, a, b)
+
+
+def test_a_sum_written_in_a_loop_grows_as_its_nodes_do():
+    def work_of(count: int) -> Callable[[], Any]:
+        nodes = [as_node(f"c{n}") for n in range(count)]
+
+        def work() -> None:
+            total = nodes[0]
+            for node in nodes[1:]:
+                total = total + node
+            assert total.parents == tuple(nodes)
+
+        return work
+
+    assert growth(work_of) <= MOST_GROWTH
+
+
+def test_a_sum_that_is_part_of_others_stays_as_it_is(rows):
+    first = as_node("c0") + "c1"
+    second = first + "c2"
+    assert Workflow(first).fit(rows).output_schema.names == ["c0", "c1"]
+    assert Workflow("c3" + second).fit(rows).output_schema.names == ["c3", "c0", "c1", "c2"]
+
+
+def sums(operator: ops.Categorify | ops.Normalize) -> ConcatNode:
+    """A node of its own for each column."""
+    return ConcatNode(*([name] >> operator for name in NAMES))
+
+
+@pytest.mark.parametrize("operator", [ops.Categorify(), ops.Normalize(), ops.FillMedian()], ids=str)
+def test_what_is_learnt_by_many_nodes_is_what_is_learnt_by_one(
+    operator, rows, tmp_path, monkeypatch
+):
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    monkeypatch.setattr(fit_graph, "VALUES_OF_A_WIDE_PASS", 300 * len(NAMES))
+    want = outputs(Workflow(NAMES >> operator).fit(rows), rows)
+    for data in (rows, rows.lazy(), tmp_path / "rows.parquet"):
+        assert outputs(Workflow(sums(operator)).fit(data), rows).equals(want)
+
+
+def test_a_joined_column_is_learnt_from_among_many_nodes(rows):
+    joined = ["c0"] >> ops.JoinExternal({"c0": list(range(9)), "name": list("abcdefghi")}, on="c0")
+    names = joined["name"] >> ops.Categorify()
+    made = Workflow(names + sums(ops.Categorify())).fit(rows)
+    want = Workflow(names).fit(rows)
+    assert outputs(made, rows)["name"].equals(outputs(want, rows)["name"])
+
+
+def frames_planned_over(monkeypatch, workflow: Workflow, data: object) -> list[int]:
+    """The widths of the frames that the queries of a fit are over."""
+    widths: list[int] = []
+
+    def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
+        plans = (query.explain(optimized=False) for query in queries)
+        found = [re.findall(r"PROJECT \S+/(\d+) COLUMNS", plan) for plan in plans]
+        widths.extend(max(map(int, own)) for own in found)
+        return engine_collect_all(queries, engine)
+
+    engine_collect_all = learn_operators.collect_all
+    monkeypatch.setattr(learn_operators, "collect_all", collect_all)
+    workflow.fit(data)
+    return widths
+
+
+@pytest.mark.parametrize("form", ["memory", "files"])
+def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, monkeypatch):
+    """To plan one takes Polars as long as its frame is wide: 2,000 nodes would take the square."""
+    rows.write_parquet(tmp_path / "rows.parquet")
+    data = rows if form == "memory" else tmp_path / "rows.parquet"
+    widths = frames_planned_over(monkeypatch, Workflow(sums(ops.Categorify())), data)
+    assert widths == [1] * len(NAMES)
+
+
+@pytest.mark.parametrize("form", ["memory", "files"])
+def test_the_columns_of_a_wide_operator_are_computed_once(form, rows, tmp_path, monkeypatch):
+    """Each query would plan all of them: of two nodes over half of the columns each, the square."""
+    rows.write_parquet(tmp_path / "rows.parquet")
+    plans: list[str] = []
+
+    def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
+        plans.extend(query.explain(optimized=False) for query in queries)
+        return engine_collect_all(queries, engine)
+
+    engine_collect_all = learn_operators.collect_all
+    monkeypatch.setattr(learn_operators, "collect_all", collect_all)
+    halves = ConcatNode(*(NAMES[n::2] >> ops.FillMissing() >> ops.Normalize() for n in (0, 1)))
+    Workflow(halves).fit(rows if form == "memory" else tmp_path / "rows.parquet")
+    assert plans
+    assert not any("fill_null" in plan for plan in plans)
+
+
+def queries_run(monkeypatch, work: Callable[[], object]) -> int:
+    count = 0
+
+    def collect(*args: Any, **settings: Any) -> pl.DataFrame:
+        nonlocal count
+        count += 1
+        return polars_collect(*args, **settings)
+
+    polars_collect = pl.LazyFrame.collect
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.LazyFrame, "collect", collect)
+        work()
+    return count
+
+
+def test_a_small_vocabulary_is_put_in_order_by_one_query(monkeypatch):
+    table = pl.DataFrame({"key0": [5, 7, None, 2], "count": [3, 9, 4, 3]})
+    made = []
+    assert queries_run(monkeypatch, lambda: made.append(chosen(table, 1, None))) == 1
+    assert made[0]["key0"].to_list() == [7, 2, 5]
+
+
+@pytest.mark.parametrize("values", [_SMALL, _SMALL + 1], ids=["small", "large"])
+def test_vocabularies_of_both_sizes_are_in_the_order_of_their_counts(values):
+    random = np.random.default_rng(0)
+    keys = random.permutation(values - 1).tolist()
+    counts = random.integers(1, 20, values - 1).tolist()
+    table = pl.DataFrame({"key0": [*keys, None], "count": [*counts, 3]})
+    pairs = sorted(zip(counts, keys, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    want = [key for count, key in pairs if count >= 2]
+    assert chosen(table, 2, None)["key0"].to_list() == want
+    assert chosen(table, 2, 100)["key0"].to_list() == want[:100]
+
+
+def wide(columns: int) -> pl.DataFrame:
+    return pl.DataFrame({f"c{n}": [n, 7, None, 7] for n in range(columns)})
+
+
+def one_node(columns: int) -> Node:
+    names = [f"c{n}" for n in range(columns)]
+    return (names[::2] >> ops.Categorify()) + (names[1::2] >> ops.FillMissing() >> ops.Normalize())
+
+
+def node_each(columns: int) -> Node:
+    numbers = [[f"c{n}"] >> ops.FillMissing() >> ops.Normalize() for n in range(1, columns, 2)]
+    return ConcatNode(*([f"c{n}"] >> ops.Categorify() for n in range(0, columns, 2)), *numbers)
+
+
+@pytest.mark.parametrize("graph", [one_node, node_each])
+@pytest.mark.parametrize(
+    "verb", ["fit", "transform", "transform_to_parquet", "save", "load", "remove_inputs", "show"]
+)
+def test_work_grows_as_columns_and_nodes_do(verb, graph, tmp_path):
+    def work_of(columns: int) -> Callable[[], Any]:
+        rows, workflow = wide(columns), Workflow(graph(columns))
+        if verb == "fit":
+            return lambda: workflow.fit(rows)
+        workflow.fit(rows)
+        workflow.save(tmp_path / f"{columns}")
+        return {
+            "transform": lambda: workflow.transform(rows).collect(),
+            "transform_to_parquet": lambda: workflow.transform_to_parquet(
+                rows, tmp_path / f"made{columns}{len(list(tmp_path.iterdir()))}"
+            ),
+            "save": lambda: workflow.save(tmp_path / f"saved{columns}"),
+            "load": lambda: Workflow.load(tmp_path / f"{columns}").output_schema,
+            "remove_inputs": lambda: workflow.remove_inputs("c0"),
+            "show": lambda: str(workflow),
+        }[verb]
+
+    assert growth(work_of) <= MOST_GROWTH

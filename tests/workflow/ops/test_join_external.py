@@ -1,0 +1,119 @@
+"""JoinExternal: keys as pandas gives them, and names that collide."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.schema.column import Column
+
+PLANES = {"number": [101, 102, 2**53], "seats": [150, 300, 7]}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64", "float32"])
+def test_keys_of_integers_may_come_as_floats(dtype):
+    """As pandas has integers beside a missing one; a fraction is no key, and is not cut to one."""
+    rows = pd.DataFrame({"number": pd.Series([102.0, None, 101.0, 101.5, 99.0], dtype=dtype)})
+    workflow = Workflow(["number"] >> ops.JoinExternal(PLANES, on="number"))
+    made = workflow.fit_transform(pl.from_pandas(rows)).collect()
+    assert made["seats"].to_list() == [300, None, 150, None, None]
+    made = workflow.transform(rows).collect()
+    assert made["seats"].to_list() == [300, None, 150, None, None]
+
+
+def test_floats_beyond_every_integer_find_nothing():
+    table = {"number": [2**63 - 1, -(2**63), 2**53], "seats": [1, 2, 3]}
+    rows = pl.DataFrame({"number": [2.0**63, -(2.0**63), 2.0**53, float("inf"), float("-inf")]})
+    workflow = Workflow(["number"] >> ops.JoinExternal(table, on="number"))
+    made = workflow.fit_transform(rows).collect()
+    assert made["seats"].to_list() == [None, 2, 3, None, None]
+
+
+def test_a_name_of_both_tables_says_what_to_do():
+    rows = {"number": [101], "seats": [9]}
+    both = ["number", "seats"] >> ops.JoinExternal(PLANES, on="number")
+    with pytest.raises(WorkflowError, match=r"'seats' is in the data .* columns_ext, or rename"):
+        Workflow(both).fit(rows)
+    joined = ["number"] >> ops.JoinExternal(PLANES, on="number")
+    with pytest.raises(
+        WorkflowError, match=r"Two columns are named 'seats'.*ops\.Rename\(postfix.*columns_ext"
+    ):
+        Workflow(["seats"] + joined).fit(rows)
+    renamed = ["seats"] >> ops.Rename(postfix="_2")
+    assert Workflow(renamed + joined).fit(rows).transform(rows).collect().row(0) == (9, 101, 150)
+
+
+WEATHER = {
+    "origin": ["EWR", "EWR", "JFK", "JFK", None],
+    "hour": [1, 2, 1, 3, 1],
+    "wind": [10.0, 12.5, None, 8.0, 99.0],
+    "codes": [[1], [], [2, 3], None, [9]],
+}
+
+
+def test_several_keys_find_what_pandas_merge_finds(tmp_path):
+    rows = {
+        "origin": ["JFK", "EWR", "LGA", None, "EWR", "JFK"],
+        "hour": [3, 2, 1, 1, None, 2],
+        "flight": [1, 2, 3, 4, 5, 6],
+    }
+    joined = list(rows) >> ops.JoinExternal(WEATHER, on=["origin", "hour"])
+    workflow = Workflow(joined).fit(rows)
+    workflow.save(tmp_path / "saved")
+    table = pd.DataFrame(WEATHER).dropna(subset=["origin"])[["origin", "hour", "wind"]]
+    keyed = pd.DataFrame(rows).astype({"hour": "Int64"})
+    merged = keyed.merge(table.astype({"hour": "Int64"}), on=["origin", "hour"], how="left")
+    wanted = [None if pd.isna(wind) else wind for wind in merged["wind"]]
+    assert wanted == [8.0, 12.5, None, None, None, None]
+    for made in (workflow, Workflow.load(tmp_path / "saved")):
+        frame = made.transform(rows).collect()
+        assert frame["wind"].to_list() == wanted
+        assert frame["codes"].to_list() == [[], [], [], [], [], []]
+        again = Workflow.load(tmp_path / "saved").fit(rows).transform(rows).collect()
+        assert again.equals(frame)
+
+
+def test_keys_of_other_names_and_kinds():
+    at = pl.Series(["2024-01-01 00:00:00", "2024-01-01 05:00:00"]).str.to_datetime()
+    table = pl.DataFrame({"port": ["a", "b"], "time": at, "wide": [1, 2**40], "x": [0.5, 1.5]})
+    rows = pl.DataFrame({"from": ["b", "a"], "at": at.reverse(), "number": [2.0**40, None]})
+    on, on_ext = ["from", "at", "number"], ["port", "time", "wide"]
+    workflow = Workflow(on >> ops.JoinExternal(table, on=on, on_ext=on_ext)).fit(rows)
+    assert workflow.transform(rows).collect()["x"].to_list() == [1.5, None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"on": []}, "distinct names in on"),
+        ({"on": ["a", "a"]}, "distinct names in on"),
+        ({"on": ["origin", "hour"], "on_ext": "origin"}, "as many in on_ext"),
+        ({"on": ["origin", "wind"]}, "'wind' is not among the input columns"),
+        ({"on": "origin"}, r"keys of the external table occur more than once, .*\['EWR'\]"),
+    ],
+)
+def test_keys_that_make_no_sense_are_refused(settings, message):
+    rows = {"origin": ["EWR"], "hour": [1]}
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(list(rows) >> ops.JoinExternal(WEATHER, **settings)).fit(rows)
+
+
+def test_a_key_twice_among_several_keeps_the_first():
+    table = {"a": [1, 1, 1], "b": [2, 2, 3], "x": ["first", "second", "other"]}
+    rows = {"a": [1, 1], "b": [2, 3]}
+    node = ["a", "b"] >> ops.JoinExternal(table, on=["a", "b"], drop_duplicates_ext=True)
+    assert Workflow(node).fit(rows).transform(rows).collect()["x"].to_list() == ["first", "other"]
+
+
+@pytest.mark.parametrize("pairs", [[2**62, 2**62 + 1], [-5, 14], [0, 1], [10, 16]])
+def test_a_state_that_is_of_no_table_is_refused(pairs):
+    table = {"a": [1, 2], "b": [3, 4], "x": [0.5, 1.5]}
+    workflow = Workflow(["a", "b"] >> ops.JoinExternal(table, on=["a", "b"])).fit(
+        {"a": [1], "b": [3]}
+    )
+    ((_, state),) = workflow.states.items()
+    spoilt = {**state, "table.key1.pairs": Column(np.array(pairs))}
+    config = {"on": ["a", "b"], "on_ext": None, "columns_ext": None, "drop_duplicates_ext": False}
+    with pytest.raises(WorkflowError, match="a value of each key"):
+        ops.JoinExternal.from_config(config, spoilt)

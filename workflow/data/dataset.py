@@ -1,0 +1,279 @@
+"""The parquet files of a path, folder or pattern: where a run wrote them, exactly the files it published."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workflow.errors import WorkflowError
+from workflow.expressions.program.safetensors_file import FormatError
+from workflow.files.sealed import sealed, unsealed
+from workflow.schema.dtypes import SchemaError
+from workflow.schema.schema import Schema
+
+from .partition_keys import Key, keys_in
+
+# Written last: with it the files that it names are a data set.
+SCHEMA_FILE = "_schema.json"
+# A folder that is there from the beginning of a run to its end.
+UNFINISHED = ".writing"
+FORMAT = 2
+_SUFFIX = ".parquet"
+# Names that pandas and pyarrow pass over as well.
+_HIDDEN = (".", "_")
+
+
+class DataFile(NamedTuple):
+    """A parquet file, and what the run that wrote it told of it.
+
+    Attributes:
+        path: of the file.
+        rows: that it must have; None for a file that no run published.
+        size: in bytes, likewise.
+        keys: columns in the names of the folders above it, down from the one that was given.
+    """
+
+    path: Path
+    rows: int | None = None
+    size: int | None = None
+    keys: tuple[Key, ...] = ()
+
+    def below(self, root: Path) -> DataFile:
+        """The same, its keys those of the folders from one on."""
+        return self._replace(keys=keys_in(self.path.relative_to(root).parts[:-1]))
+
+    def expect_size(self) -> None:
+        """Check that a published file is there, as long as it was.
+
+        Raises:
+            WorkflowError: it is not.
+        """
+        if self.size is None:
+            return
+        try:
+            found = self.path.stat().st_size
+        except OSError as error:
+            self._refuse(f"{self.size} bytes", (error.strerror or str(error)).lower())
+        if found != self.size:
+            self._refuse(f"{self.size} bytes", f"{found} bytes")
+
+    def expect_rows(self, rows: int) -> None:
+        """Check the number of rows that the footer of a published file promises.
+
+        Raises:
+            WorkflowError: it is another.
+        """
+        if self.rows is not None and rows != self.rows:
+            self._refuse(f"{self.rows} rows", f"{rows} rows")
+
+    def _refuse(self, expected: str, received: str) -> None:
+        raise WorkflowError(
+            f"Expected {self.path} with {expected}, as {self.path.parent / SCHEMA_FILE} says. "
+            f"Received: {received}. Copy the whole folder again, or write it anew."
+        )
+
+
+class Manifest(NamedTuple):
+    """The content of `_schema.json`: the columns of a data set, and its files in order."""
+
+    schema: Schema
+    files: tuple[DataFile, ...]
+
+    def to_text(self) -> bytes:
+        """The content of the file; the folder is not in it, so that it can be moved."""
+        files = {file.path.name: {"rows": file.rows, "bytes": file.size} for file in self.files}
+        return sealed({"format": FORMAT, "columns": self.schema.to_json(), "files": files})
+
+
+def published(folder: Path) -> Manifest | None:
+    """The data set that a run published in a folder, if there is one.
+
+    Raises:
+        WorkflowError: `_schema.json` cannot be read or understood, or a run into the folder has
+            begun and not ended.
+    """
+    # In this order: a run that ends in between has its manifest there before this one is gone.
+    unfinished = (folder / UNFINISHED).exists()
+    if (folder / SCHEMA_FILE).exists():
+        return read_manifest(folder / SCHEMA_FILE, folder)
+    if unfinished:
+        raise WorkflowError(
+            f"Expected a data set that is complete in {folder}. Received: one that a transform is "
+            "still writing, or was writing when it was killed. Wait for it to end, or transform "
+            f"into the folder again, which removes what was left ({folder / UNFINISHED})."
+        )
+    return None
+
+
+def schema_beside(files: Sequence[DataFile]) -> Schema | None:
+    """The schema that a run wrote beside the first of some files, if there is one.
+
+    Raises:
+        WorkflowError: as `published` does.
+    """
+    manifest = published(files[0].path.parent)
+    return None if manifest is None else manifest.schema
+
+
+def read_manifest(path: Path, folder: Path) -> Manifest:
+    """Read a manifest of files in a folder.
+
+    Raises:
+        WorkflowError: it cannot be read, or is none of this format.
+    """
+    try:
+        return _parsed(unsealed(path.read_bytes(), str(path)), folder)
+    except (OSError, FormatError, SchemaError) as error:
+        raise WorkflowError(
+            f"Expected the columns and files of a data set, as transform_to_parquet writes them, in "
+            f"{path}. Received: {error} Write the data anew, or remove the file to read the folder "
+            "as plain parquet, with schema=."
+        ) from error
+
+
+def _parsed(document: dict[str, Any], folder: Path) -> Manifest:
+    if document.keys() != {"format", "columns", "files"} or document["format"] != FORMAT:
+        raise FormatError(f"no columns and files of format {FORMAT}.")
+    entries = document["files"]
+    if not isinstance(entries, dict) or not entries:
+        raise FormatError("no files.")
+    files = tuple(_file_of(folder, name, entry) for name, entry in entries.items())
+    return Manifest(Schema.from_json(document["columns"]), files)
+
+
+def _file_of(folder: Path, name: str, entry: Any) -> DataFile:
+    plain = Path(name).name == name and name.endswith(_SUFFIX) and not name.startswith(_HIDDEN)
+    if not plain or not isinstance(entry, dict) or entry.keys() != {"rows", "bytes"}:
+        raise FormatError(f"{name!r:.200} is no file of the data set with rows and bytes.")
+    if any(type(number) is not int or number < 0 for number in entry.values()):
+        raise FormatError(f"{name!r:.200} needs rows and bytes as whole numbers.")
+    return DataFile(folder / name, entry["rows"], entry["bytes"])
+
+
+def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
+    """The parquet files that a path, a folder or a glob pattern names, sorted.
+
+    Folders are searched to the bottom, as pyarrow does; names in them that begin with "." or "_"
+    are passed over. A folder with `_schema.json` is exactly the files that this names: a file too
+    much is an error here, and a file too few is one where it is read, by `expect_size`. Folders
+    `key=value` below the one that is given, or that the pattern leaves open, are columns.
+
+    Raises:
+        WorkflowError: no file matches, a transform into a folder has not ended, or a folder holds
+            files beside those of its data set.
+
+    Example:
+        >>> import polars as pl
+        >>> for name in ("a", "_b", "c"):
+        ...     Path(f"{name}.parquet").touch()
+        >>> [file.path.name for file in data_files(".")]
+        ['a.parquet', 'c.parquet']
+    """
+    root = Path(path)
+    if root.is_dir():
+        found = [file.below(root) for file in _of_folder(root)]
+    elif root.is_file():
+        found = _of_files([root])
+    else:
+        found = _of_pattern(str(path))
+    if not found:
+        raise WorkflowError(
+            f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files "
+            'or a glob pattern; names that begin with "." or "_" are passed over.'
+        )
+    _expect_one_kind(str(path), found)
+    return found
+
+
+def parquet_below(folder: Path) -> Iterator[Path]:
+    """The parquet files of a folder and its folders, sorted, whoever wrote them.
+
+    Raises:
+        WorkflowError: a folder cannot be listed.
+    """
+    for path in _listed(folder):
+        if path.is_dir():
+            yield from parquet_below(path)
+        elif path.name.endswith(_SUFFIX):
+            yield path
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith(_HIDDEN))
+    except OSError as error:
+        raise WorkflowError(f"{folder} cannot be listed: {error.strerror or error}.") from error
+
+
+def _of_folder(folder: Path) -> Iterator[DataFile]:
+    below = _listed(folder)
+    # After the listing: a run that began and ended meanwhile is seen by its manifest.
+    manifest = published(folder)
+    if manifest is not None:
+        _expect_named(folder, manifest, parquet_below(folder))
+        yield from manifest.files
+        return
+    for path in below:
+        if path.is_dir():
+            yield from _of_folder(path)
+        elif path.name.endswith(_SUFFIX):
+            yield DataFile(path)
+
+
+def _of_files(paths: Sequence[Path], pattern: str | None = None) -> list[DataFile]:
+    """Files by their paths; of a data set also those that a pattern names and that are missing."""
+    files = []
+    for folder in dict.fromkeys(path.parent for path in paths):
+        own = {path: None for path in paths if path.parent == folder}
+        manifest = published(folder)
+        if manifest is None:
+            files += [DataFile(path) for path in own]
+            continue
+        _expect_named(folder, manifest, own)
+        files += [f for f in manifest.files if f.path in own or _matches(f.path.name, pattern)]
+    return files
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    return pattern is not None and fnmatch(name, Path(pattern).name)
+
+
+def _of_pattern(pattern: str) -> list[DataFile]:
+    parts = Path(pattern).parts
+    # What is named to the letter may be hidden.
+    literal = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    matched = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
+    visible = [p for p in matched if not any(s.startswith(_HIDDEN) for s in p.parts[literal:])]
+    files = _of_files([path for path in visible if not path.is_dir()], pattern)
+    for path in visible:
+        if path.is_dir():
+            files += _of_folder(path)
+    # A folder and what is in it may both match.
+    found = sorted(set(files), key=lambda file: file.path)
+    return [file.below(Path(*parts[:literal])) for file in found]
+
+
+def _expect_named(folder: Path, manifest: Manifest, paths: Iterable[Path]) -> None:
+    names = {file.path for file in manifest.files}
+    others = [path for path in paths if path not in names]
+    if others:
+        raise WorkflowError(
+            f"Expected in {folder} the parquet files that {SCHEMA_FILE} names and no others. "
+            f"Received: {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''}. To read it "
+            "as well, move it to a folder of its own and give both paths in a list; else remove it."
+        )
+
+
+def _expect_one_kind(path: str, files: Sequence[DataFile]) -> None:
+    """Refuse raw data with its own transformed data below it: one folder, each row twice."""
+    plain = next((file.path for file in files if file.rows is None), None)
+    made = next((file.path for file in files if file.rows is not None), None)
+    if plain is not None and made is not None:
+        raise WorkflowError(
+            f"Expected either the data set of a transform or other parquet in {path!r}. Received: "
+            f"both, {made} and {plain}. Give what you mean, or both paths in a list."
+        )

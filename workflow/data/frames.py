@@ -1,0 +1,334 @@
+"""Frames of other libraries as Polars frames, column by column where not all of them can be read."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from workflow.errors import WorkflowError, listed
+from workflow.expressions.language.types import ExpressionError
+from workflow.schema.times import in_microseconds
+
+# Raised by Polars and pyarrow at values that they cannot take; `PanicException` is no `Exception`.
+UNREADABLE = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+    OverflowError,
+    AttributeError,
+)
+
+# numpy's units of times that Polars has none of.
+_COARSE = ("M8[s", "M8[m", "M8[h")
+
+# What no column can be, and what to do about it.
+_REFUSED = (
+    *("period[", "interval[", "Sparse[", "complex", "timedelta64", "float128", "void", "no rows"),
+    *("datetime64[Y", "datetime64[M", "datetime64[W"),
+)
+# Values of a list, or of an array of objects, that a column can have.
+_HELD = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    date,
+    time,
+    timedelta,
+    Decimal,
+    Mapping,
+    np.generic,
+    type(None),
+)
+_NOT_HELD = (np.complexfloating, np.void)
+_REMEDIES = {
+    "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
+    "Sparse": "Convert it in pandas: {column} = {column}.sparse.to_dense().",
+    "complex": "Take its real and its imaginary part as columns of their own: .real and .imag.",
+    "float128": 'Round it: {column}.astype("float64").',
+    "void": 'Take each of its fields as a column: {column}["field"].',
+    "timedelta64": 'Take a number of seconds: {column} / np.timedelta64(1, "s").',
+    "datetime64": 'Take days: {column}.astype("datetime64[D]").',
+}
+
+# A frame, and the columns that it lacks: an error's text by the column's name.
+Frame = tuple[pl.LazyFrame, dict[str, str]]
+
+
+def read_frame(data: Any) -> Frame:
+    """A frame, or a dict of columns, of any library.
+
+    Args:
+        data: a Polars or pandas frame, a dict of columns, an Arrow table, record batch or reader,
+            or any object with `__arrow_c_stream__`, which is read once, here.
+
+    Returns:
+        the columns that Polars can hold, and why the others cannot be read.
+
+    Raises:
+        WorkflowError: the data is of another kind, or its columns do not make a table.
+
+    Example:
+        >>> frame, conflicts = read_frame({"userId": [7, 9], "note": [1, "x"]})
+        >>> frame.collect_schema().names(), list(conflicts)
+        (['userId'], ['note'])
+    """
+    if isinstance(data, pl.LazyFrame):
+        return data, {}
+    if isinstance(data, pl.DataFrame):
+        return _without_objects(data, {}, data.__getitem__)
+    if isinstance(data, Mapping):
+        return _of_columns(dict(data))
+    if (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.DataFrame):
+        return _of_pandas(data)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _of_arrow(data)
+    raise _no_table(data)
+
+
+def _no_table(data: Any) -> WorkflowError:
+    received, remedy = f"{data!r:.200}", ""
+    if isinstance(data, np.ndarray):
+        received = f"a numpy array of shape {data.shape} and dtype {data.dtype}"
+        remedy = " Give its columns names: {'userId': data[:, 0]}."
+        if data.dtype.names:
+            remedy = " Give its fields as columns: {name: data[name] for name in data.dtype.names}."
+    return WorkflowError(
+        "Expected parquet paths, a Polars or pandas frame, an Arrow table or stream, or a dict of "
+        f"columns. Received: {received}.{remedy}"
+    )
+
+
+def _of_columns(columns: dict[str, Any]) -> Frame:
+    for name, values in columns.items():
+        if not isinstance(name, str):
+            raise WorkflowError(f"Expected names of columns as texts. Received: {name!r}.")
+        if isinstance(values, Iterator):
+            raise WorkflowError(
+                f"Expected column {name!r} as a list, an array or a series. Received: {values!r:.100}, "
+                "which can be read only once."
+            )
+    arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
+    refused = _refused({name: _type_of(array) for name, array in arrays.items()})
+    return _read(
+        "the dict",
+        columns,
+        lambda names: pl.DataFrame({name: _values(columns[name]) for name in names}),
+        refused,
+        columns.__getitem__,
+    )
+
+
+def _type_of(array: np.ndarray[Any, Any]) -> str:
+    fields = f" of the fields {', '.join(array.dtype.names)}" if array.dtype.names else ""
+    return f"{array.dtype.name}{fields}" if array.ndim else "no rows: an array without dimensions"
+
+
+def _values(values: Any) -> Any:
+    """Python's and numpy's times as Polars has them; of a list it would take any unit for another.
+
+    Raises:
+        TypeError: there are times with a zone and without, of which Polars would drop the zone, or
+            numpy's complex numbers, of which it would drop the imaginary part.
+    """
+    if isinstance(values, np.ndarray):
+        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
+    if not isinstance(values, list | tuple):
+        return values
+    kinds = set(map(type, values))
+    if any(issubclass(kind, _NOT_HELD) for kind in kinds):
+        raise TypeError("it holds complex numbers, or records")
+    if any(issubclass(kind, np.datetime64) for kind in kinds):
+        return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
+    if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
+        raise TypeError("it holds times with a zone and without")
+    return values
+
+
+def _of_pandas(frame: Any) -> Frame:
+    _expect_distinct(list(frame.columns))
+    refused = _refused({name: str(dtype) for name, dtype in frame.dtypes.items()})
+    return _read(
+        "the pandas frame",
+        frame.columns,
+        lambda names: pl.DataFrame(pl.from_pandas(frame[names])),
+        refused,
+        frame.__getitem__,
+    )
+
+
+def _of_arrow(data: Any) -> Frame:
+    try:
+        table = pa.table(data)
+    except UNREADABLE as error:  # a stream of values that are no rows, as a pandas series
+        raise _no_table(data) from error
+    _expect_distinct(table.column_names)
+    refused = extension_errors(table.schema)
+    return _read(
+        "the Arrow data",
+        table.column_names,
+        lambda names: pl.DataFrame(pl.from_arrow(table.select(names))),
+        refused,
+    )
+
+
+def extension_errors(schema: pa.Schema) -> dict[str, str]:
+    """Why columns of extension types are not read, by their names.
+
+    Polars would read the type's storage in its place: a pandas period as the number of days,
+    months or years since 1970.
+
+    Example:
+        >>> field = pa.field("at", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})
+        >>> list(extension_errors(pa.schema([field, ("n", pa.int64())])))
+        ['at']
+    """
+    found = {field.name: _extension(field) for field in schema}
+    return {name: extension_error(name, type_) for name, type_ in found.items() if type_}
+
+
+def _extension(field: pa.Field) -> str:
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    name: bytes = (field.metadata or {}).get(b"ARROW:extension:name", b"")
+    return name.decode(errors="replace")
+
+
+def extension_error(name: str, type_: str) -> str:
+    """The text for a column whose type only another library understands."""
+    remedy = "Cast it to plain values first."
+    for part, other in _REMEDIES.items():
+        if part in type_:
+            remedy = other.format(column=f"frame[{name!r}]")
+    return (
+        f"Expected column {name!r} as numbers, booleans, strings, dates or lists. "
+        f"Received: {type_}. {remedy}"
+    )
+
+
+def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
+    """Why columns are not read, of those with types that Polars would misread or call by no name."""
+    return {
+        n: extension_error(n, type_) for n, type_ in types.items() if type_.startswith(_REFUSED)
+    }
+
+
+def _expect_distinct(names: Sequence[Any]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise WorkflowError(
+            f"Expected distinct names of columns. Received: {listed(map(repr, twice))} twice."
+        )
+
+
+def _read(
+    what: str,
+    names: Iterable[Any],
+    read: Callable[[list[Any]], pl.DataFrame],
+    refused: dict[Any, str],
+    values: Callable[[Any], Iterable[Any]] = lambda _: (),
+) -> Frame:
+    """Read all columns at once, or, where that fails, those that can be read.
+
+    Args:
+        what: the data, for messages.
+        names: of its columns.
+        read: makes a frame of some of them.
+        refused: why some are not read, by their names.
+        values: Python's values of a column, where the data has them.
+    """
+    names = [name for name in names if name not in refused]
+    try:
+        return _without_objects(read(names), refused, values)
+    except UNREADABLE:
+        conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
+    with polars_errors(f"The columns of {what} make no table"):
+        made = read([name for name in names if name not in conflicts])
+    return _without_objects(made, refused | conflicts, values)
+
+
+def _without_objects(
+    frame: pl.DataFrame, refused: dict[Any, str], values: Callable[[Any], Iterable[Any]]
+) -> Frame:
+    """A frame without columns of Python's objects, which no query can read."""
+    objects = [name for name, dtype in frame.schema.items() if _is_object(dtype)]
+    found = {n: _not_held(n, values(n)) or extension_error(n, "objects") for n in objects}
+    return frame.drop(objects).lazy(), refused | found
+
+
+def _is_object(dtype: Any) -> bool:
+    inner = getattr(dtype, "inner", None)
+    return dtype == pl.Object if inner is None else _is_object(inner)
+
+
+def _conflict(
+    what: str,
+    name: Any,
+    read: Callable[[list[Any]], pl.DataFrame],
+    values: Callable[[Any], Iterable[Any]],
+) -> str | None:
+    try:
+        read([name])
+    except UNREADABLE as error:
+        return _not_held(name, values(name)) or (
+            f"Column {name!r} of {what} cannot be read: {first_line(error)}. Give its values one "
+            "type: numbers, booleans, strings, dates or lists of those."
+        )
+    return None
+
+
+def _not_held(name: Any, values: Iterable[Any]) -> str | None:
+    """The text for the first value that no column can have, if there is one."""
+    for row, value in enumerate(values):
+        for element in _elements(value):
+            if isinstance(element, _NOT_HELD) or not isinstance(element, _HELD):
+                return extension_error(name, f"{type(element).__name__} in row {row}")
+    return None
+
+
+def _elements(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple | np.ndarray | pl.Series):
+        for element in value:
+            yield from _elements(element)
+    elif type(value).__name__ != "NAType":  # a missing value of pandas
+        yield value
+
+
+def first_line(error: BaseException) -> str:
+    """An error's text without Polars' hints, which are for its own users.
+
+    Example:
+        >>> first_line(ValueError("no number."))
+        'no number'
+    """
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+
+
+@contextmanager
+def polars_errors(what: str) -> Iterator[None]:
+    """Turn the errors of Polars and pyarrow at data that they cannot take into one of ours.
+
+    Args:
+        what: what cannot be done.
+
+    Raises:
+        WorkflowError: `what`, and the reason.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        if isinstance(error, WorkflowError | ExpressionError):
+            raise
+        raise WorkflowError(f"{what}: {first_line(error)}.") from error

@@ -1,0 +1,438 @@
+"""Parquet files that make one table, though their types may differ."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from workflow.errors import WorkflowError
+from workflow.expressions.polars.series import column_schema, polars_dtype
+from workflow.schema.dtypes import SchemaError
+from workflow.schema.schema import NAIVE, are_alike_times
+
+from .frames import first_line
+from .parquet_file import ParquetFile
+from .partition_keys import Key, key_literal, key_type, names_for_polars
+
+# Reads that are under way when one of them fails: as many as there are threads that read, and more.
+RECENT = 16
+# Rows are decoded anew to find out where they are damaged, but no more than these bytes of files.
+SEARCHED_BYTES = 2_000_000_000
+# Errors of queries that say nothing of the bytes in a file.
+_NOT_OF_FILES = (
+    pl.exceptions.ColumnNotFoundError,
+    pl.exceptions.SchemaError,
+    pl.exceptions.DuplicateError,
+    pl.exceptions.InvalidOperationError,
+)
+# What one scan may do to bring files to one type; it does less than `common_type` allows.
+_CASTS = pl.ScanCastOptions(
+    integer_cast=["upcast", "allow-float"],
+    float_cast="upcast",
+    datetime_cast=["millisecond-upcast", "nanosecond-downcast", "convert-timezone"],
+    categorical_to_string="allow",
+)
+
+
+class Rows(NamedTuple):
+    """Rows of a table that were read at once.
+
+    Attributes:
+        start: the number of the first one.
+        end: the number after the last one.
+    """
+
+    start: int
+    end: int
+
+
+class ParquetTable:
+    """Files that are one table: the columns that all of them have, each of one type.
+
+    A file may have a column as a type that the type of another file holds without loss: int32
+    beside int64, or nothing but nulls. The keys of a file's folders are columns of it.
+
+    Args:
+        files: in the order of the rows.
+        one_scan: read files of several types in one scan where Polars can cast them. cuDF does
+            not, and needs a scan for each run of files with the same types.
+
+    Attributes:
+        files: the same.
+        schema: the columns.
+        conflicts: the columns that are not in the table, by name, each with an error's text.
+
+    Example:
+        >>> pl.DataFrame({"a": [1]}, {"a": pl.Int32}).write_parquet("1.parquet")
+        >>> pl.DataFrame({"a": [2]}, {"a": pl.Int64}).write_parquet("2.parquet")
+        >>> from pathlib import Path
+        >>> files = [ParquetFile.read(Path(name)) for name in ("1.parquet", "2.parquet")]
+        >>> ParquetTable(files).scan().collect()["a"].to_list()
+        [1, 2]
+    """
+
+    def __init__(self, files: Sequence[ParquetFile], *, one_scan: bool = True) -> None:
+        self.files = list(files)
+        self._one_scan = one_scan
+        self.schema: dict[str, pl.DataType] = {}
+        self.conflicts: dict[str, str] = {}
+        self._key_types = _key_types(self.files)
+        columns = [self._columns(file) for file in self.files]
+        # Many files have few schemas, and one of each is enough to compare.
+        kinds = {tuple(each.items()): n for n, each in reversed([*enumerate(columns)])}
+        for name in dict.fromkeys(name for each in columns for name in each):
+            self._add(name, [(self.files[n].path, columns[n]) for n in sorted(kinds.values())])
+        self._recent: deque[Rows] = deque(maxlen=RECENT)
+        for file in self.files:
+            for name, text in file.unread.items():
+                self.conflicts.setdefault(name, f"{file.path}: {text}")
+                self.schema.pop(name, None)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the files have."""
+        return sum(file.rows for file in self.files)
+
+    def _columns(self, file: ParquetFile) -> dict[str, pl.DataType]:
+        """The columns of a file, and after them those in the names of its folders."""
+        if not file.keys:
+            return file.schema
+        keys = {name: self._key_types[name] for name, _ in file.keys if name not in file.schema}
+        return file.schema | keys
+
+    def _add(self, name: str, kinds: Sequence[tuple[Path, dict[str, pl.DataType]]]) -> None:
+        have = [(path, columns[name]) for path, columns in kinds if name in columns]
+        if len(have) < len(kinds):
+            without = next(path for path, columns in kinds if name not in columns)
+            self.conflicts[name] = (
+                f"The files are no one table. {without} has no column {name!r}, "
+                f"which {have[0][0]} has."
+            )
+            return
+        common = have[0][1]
+        for path, dtype in have:
+            merged = common_type(common, dtype)
+            if merged is None:
+                other = next((one for one in have if common_type(one[1], dtype) is None), have[0])
+                self.conflicts[name] = (
+                    f"The files are no one table. Column {name!r} is {other[1]} in {other[0]} "
+                    f"and {dtype} in {path}, which no type holds without loss. Write it as one type."
+                )
+                return
+            common = merged
+        self.schema[name] = common
+
+    def select(self, names: Iterable[str]) -> ParquetTable:
+        """The same files with some of the columns."""
+        chosen = copy.copy(self)
+        chosen.schema = {name: self.schema[name] for name in names}
+        return chosen
+
+    def cast(self, schema: Mapping[str, pl.DataType]) -> ParquetTable:
+        """The same files with some of the columns, as other types."""
+        chosen = copy.copy(self)
+        chosen.schema = dict(schema)
+        return chosen
+
+    def absolute(self) -> ParquetTable:
+        """The same files by their whole paths, for processes that run in another folder."""
+        chosen = copy.copy(self)
+        chosen.files = [file._replace(path=file.path.absolute()) for file in self.files]
+        return chosen
+
+    def part(self, start: int, end: int) -> ParquetTable:
+        """The files from a number to another, as the same columns of the same types."""
+        chosen = copy.copy(self)
+        chosen.files = self.files[start:end]
+        return chosen
+
+    def scan(self, start: int = 0, end: int | None = None) -> pl.LazyFrame:
+        """The rows of the files from a number to another, lazily.
+
+        Raises:
+            WorkflowError: a file is gone or was written since it was listed.
+        """
+        return self._scan(self.files[start:end])
+
+    def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
+        """Scan files, or some of their rows, which are in the first as in the last of them."""
+        for file in own:
+            file.expect_unchanged()
+        hive = self._hive_schema(own)
+        scans, start = [], 0
+        for (schema, keys), found in groupby(own, key=lambda file: self._read_as(file, hive)):
+            run = list(found)
+            scan = self._scan_run(run, dict(schema), dict(keys), hive)
+            end = start + sum(file.rows for file in run)
+            # A slice of the whole costs Polars the square of the number of scans.
+            if wanted is not None and (wanted.start > start or wanted.end < end):
+                first = max(wanted.start - start, 0)
+                scan = scan.slice(first, min(wanted.end, end) - start - first)
+            scans.append(scan)
+            start = end
+        return scans[0] if len(scans) == 1 else pl.concat(scans)
+
+    def _hive_schema(self, own: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+        """The keys in all files' paths, where one scan of Polars reads them; else none."""
+        wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
+        if not self._one_scan or not wanted or any(wanted & file.schema.keys() for file in own):
+            return {}
+        names = names_for_polars([file.path for file in own])
+        return {name: self._key_types.get(name, pl.String()) for name in names or ()}
+
+    def _read_as(
+        self, file: ParquetFile, hive: Mapping[str, pl.DataType]
+    ) -> tuple[list[tuple[str, pl.DataType]], list[Key]]:
+        """The columns as which a scan reads a file, as the table's where it can cast them; its keys."""
+        have = file.schema
+        keys = [] if hive else [(n, v) for n, v in file.keys if n in self.schema and n not in have]
+        if not self._one_scan:
+            return list(have.items()), keys
+        types = {n: t for n, t in self.schema.items() if n in have}
+        return [(n, t if _is_cast(have[n], t) else have[n]) for n, t in types.items()], keys
+
+    def _scan_run(
+        self,
+        run: Sequence[ParquetFile],
+        schema: dict[str, pl.DataType],
+        keys: dict[str, str | None],
+        hive: dict[str, pl.DataType],
+    ) -> pl.LazyFrame:
+        scan = pl.scan_parquet(
+            [file.path for file in run],
+            glob=False,
+            schema=schema,
+            hive_partitioning=bool(hive),
+            hive_schema=hive or None,
+            cast_options=_CASTS if self._one_scan else None,
+            extra_columns="ignore" if self._one_scan else "raise",
+        )
+        if list(schema.items()) == list(self.schema.items()) and not hive:
+            return scan
+        return self._columns_of(scan, schema | hive, keys)
+
+    def columns_of(self, scan: pl.LazyFrame, file: ParquetFile) -> pl.LazyFrame:
+        """The table's columns of rows of one file.
+
+        Args:
+            scan: of the file as it is, or of some of its rows.
+            file: one of the table's.
+        """
+        keys = {n: v for n, v in file.keys if n in self.schema and n not in file.schema}
+        return self._columns_of(scan, file.schema, keys)
+
+    def _columns_of(
+        self, scan: pl.LazyFrame, have: dict[str, pl.DataType], keys: dict[str, str | None]
+    ) -> pl.LazyFrame:
+        types = have | {name: self._key_types[name] for name in keys}
+        if keys:  # before they are selected, for alone they would be one row
+            scan = scan.with_columns(key_literal(v, types[n]).alias(n) for n, v in keys.items())
+        other = {n: pl.col(n).cast(t) for n, t in self.schema.items() if types[n] != t}
+        return scan.select([other.get(n, n) for n in self.schema])
+
+    def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The rows one run of row groups after the other, so that each is decoded once.
+
+        Args:
+            rows: of a piece at most; more only where one row group has more.
+        """
+        groups = [(n, rows) for n, file in enumerate(self.files) for rows in file.groups or (0,)]
+        starts = list(accumulate((rows for _, rows in groups), initial=0))
+        first = 0
+        for last in range(1, len(groups) + 1):
+            if last == len(groups) or starts[last + 1] - starts[first] > rows:
+                yield self._rows(starts[first], starts[last], groups[first][0], groups[last - 1][0])
+                first = last
+
+    def slices(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """Exactly so many rows one after the other, and what is left.
+
+        Args:
+            rows: of a slice. A row group on the way from one to the next is decoded for both.
+        """
+        return (self.slice(start, rows) for start in range(0, max(self.rows, 1), rows))
+
+    def slice(self, start: int, rows: int) -> pl.LazyFrame:
+        """Exactly so many rows from a number on, or what is left."""
+        ends = list(accumulate(file.rows for file in self.files))
+        end = min(start + rows, ends[-1])
+        first = bisect_right(ends, start, hi=len(ends) - 1)
+        return self._rows(start, end, first, max(first, bisect_left(ends, end)))
+
+    def _rows(self, start: int, end: int, first: int, last: int) -> pl.LazyFrame:
+        """The rows from a number to another, which are in the files from `first` to `last`."""
+        self._recent.append(Rows(start, end))
+        before = sum(file.rows for file in self.files[:first])
+        self._expect_sound(Rows(start - before, end - before), first, last)
+        return self._scan(self.files[first : last + 1], Rows(start - before, end - before))
+
+    def expect_unchanged(self) -> None:
+        """Raise where a file is gone or was written since it was listed.
+
+        Raises:
+            WorkflowError: names the file.
+        """
+        for file in self.files:
+            file.expect_unchanged()
+
+    def expect_sound(self) -> None:
+        """Check all pages of the table's columns that have checksums.
+
+        Raises:
+            WorkflowError: names file, row group and column.
+        """
+        for file in self.files:
+            file.expect_sound(range(len(file.groups)), self.schema)
+
+    def _expect_sound(self, rows: Rows, first: int, last: int) -> None:
+        """Check the row groups that hold some rows, counted from the file `first` on."""
+        start = 0
+        for file in self.files[first : last + 1]:
+            groups = []
+            for number, count in enumerate(file.groups):
+                if _overlap(Rows(start, start + count), rows):
+                    groups.append(number)
+                start += count
+            file.expect_sound(groups, self.schema)
+
+    def damage(self) -> str | None:
+        """The first row group that cannot be decoded, of those read last and then of all.
+
+        It decodes the table's columns, of `SEARCHED_BYTES` of files at most.
+
+        Returns:
+            a text that names file and row group; None where all that was decoded is sound.
+        """
+        places = [
+            (Rows(start, start + rows), file, group)
+            for file, before in zip(self.files, self._starts(), strict=False)
+            for group, (start, rows) in enumerate(
+                zip(accumulate(file.groups, initial=before), file.groups, strict=False)
+            )
+        ]
+        last = [place for place in places if any(_overlap(place[0], r) for r in self._recent)]
+        budget = SEARCHED_BYTES
+        for rows, file, group in [*last, *(place for place in places if place not in last)]:
+            if not self._is_sound(rows):
+                return f"{file.path} is damaged in row group {group}."
+            budget -= file.size // len(file.groups)
+            if budget < 0:
+                break
+        return None
+
+    def _starts(self) -> list[int]:
+        return list(accumulate((file.rows for file in self.files), initial=0))
+
+    def _is_sound(self, rows: Rows) -> bool:
+        try:
+            self.slice(rows.start, rows.end - rows.start).collect()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+            return False
+        return True
+
+
+@contextmanager
+def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
+    """Turn the errors of Polars over data into one of ours; all others pass as they are.
+
+    Args:
+        what: what cannot be done.
+        files: where the data comes from, to name the one that is damaged or has changed.
+
+    Raises:
+        WorkflowError: `what`, and the file or Polars' reason; or a file has changed since it
+            was listed.
+    """
+    try:
+        yield
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        pa.ArrowException,
+        OSError,
+    ) as error:
+        found = None
+        if files is not None:
+            files.expect_unchanged()
+            found = None if isinstance(error, _NOT_OF_FILES) else files.damage()
+        raise WorkflowError(f"{what}: {found or first_line(error) + '.'}") from error
+    if files is not None:
+        files.expect_unchanged()
+
+
+def _key_types(files: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+    texts: dict[str, set[str | None]] = {}
+    for name, text in (key for file in files for key in file.keys):
+        texts.setdefault(name, set()).add(text)
+    return {name: key_type(found) for name, found in texts.items()}
+
+
+def _overlap(one: Rows, other: Rows) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _is_cast(have: pl.DataType, wanted: pl.DataType) -> bool:
+    """Whether a scan of Polars reads a column as its table's type."""
+    while isinstance(have, pl.List) and isinstance(wanted, pl.List):
+        have, wanted = inner_type(have), inner_type(wanted)
+    return (
+        have == wanted
+        or have in (pl.Null, pl.Categorical)
+        or have.is_integer()
+        or have.is_float()
+        or isinstance(have, pl.Datetime)
+    )
+
+
+def common_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """The type that holds the values of two others without loss, if there is one.
+
+    Example:
+        >>> common_type(pl.UInt32(), pl.Int32())
+        Int64
+        >>> common_type(pl.Int64(), pl.Float64())  # 2**53 + 1 is no float
+    """
+    if one == other or pl.Null in (one, other):
+        return other if one == pl.Null else one
+    if isinstance(one, pl.List | pl.Array) and isinstance(other, pl.List | pl.Array):
+        inner = common_type(inner_type(one), inner_type(other))
+        return None if inner is None else pl.List(inner)
+    return _common_scalar(one, other)
+
+
+def _common_scalar(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    try:
+        a, b = column_schema("", one), column_schema("", other)
+    except SchemaError:
+        return None
+    if a.is_list or b.is_list or not are_alike_times(a.time, b.time):
+        return None
+    if a.time:
+        # What is of no one zone is in UTC.
+        return pl.Datetime("us", None if a.time == NAIVE else a.time if a.time == b.time else "UTC")
+    return polars_dtype(a.dtype) if a.dtype == b.dtype else _common_number(a.dtype, b.dtype)
+
+
+def inner_type(dtype: pl.List | pl.Array) -> pl.DataType:
+    """The type of a list's elements."""
+    inner = dtype.inner
+    return inner() if isinstance(inner, type) else inner
+
+
+def _common_number(one: str, other: str) -> pl.DataType | None:
+    if {one, other} & {"string", "bool"}:
+        return None
+    both = np.promote_types(one, other)
+    # A float has room for 53 bits of a whole number.
+    lossy = both.kind == "f" and {one, other} & {"int64", "uint64"}
+    return None if lossy else polars_dtype(both.name)

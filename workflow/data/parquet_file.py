@@ -1,0 +1,179 @@
+"""One parquet file: its footer, read once, and the ways in which it can be unreadable."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workflow.errors import WorkflowError
+
+from .checksums import MAGIC, Checksums, read_footer
+from .frames import UNREADABLE, extension_errors, first_line
+from .partition_keys import Key
+
+# So many kinds of files may take turns.
+_KINDS = 8
+# The columns, and those that are not read with an error's text.
+Columns = tuple[dict[str, pl.DataType], dict[str, str]]
+
+
+class FooterSchemas:
+    """The schemas of footers; of those that differ in their row groups alone, one is read."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[pq.FileMetaData, Columns]] = []
+
+    def of(self, footer: pq.FileMetaData, raw: bytes) -> Columns:
+        """The columns of a file, and why some of them are not read.
+
+        Args:
+            footer: as pyarrow has it.
+            raw: the same, as `read_footer` gives it.
+        """
+        for like, columns in self._known:
+            if footer.schema.equals(like.schema) and footer.metadata == like.metadata:
+                return columns
+        unread = extension_errors(footer.schema.to_arrow_schema())
+        with warnings.catch_warnings():  # of the types that are in `unread`
+            warnings.simplefilter("ignore", UserWarning)
+            schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+        self._known = [(footer, (schema, unread)), *self._known[: _KINDS - 1]]
+        return schema, unread
+
+
+class ParquetFile(NamedTuple):
+    """A parquet file as its footer described it when it was listed.
+
+    Attributes:
+        path: of the file.
+        schema: its columns.
+        unread: columns of it that are not read, by name, each with an error's text.
+        groups: the rows of each row group.
+        size: its bytes.
+        changed: when it was last written, in nanoseconds.
+        checksums: of its pages, where this package wrote it.
+        keys: columns in the names of its folders; those in the file itself come before them.
+    """
+
+    path: Path
+    schema: dict[str, pl.DataType]
+    unread: dict[str, str]
+    groups: tuple[int, ...]
+    size: int
+    changed: int
+    checksums: Checksums | None
+    keys: tuple[Key, ...] = ()
+
+    @classmethod
+    def read(
+        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
+    ) -> ParquetFile:
+        """Read a footer.
+
+        Args:
+            path: of the file.
+            keys: as the attribute.
+            schemas: of the files that are read with it.
+
+        Raises:
+            WorkflowError: the file cannot be read as parquet; names it.
+        """
+        return cls.read_with_footer(path, keys, schemas)[0]
+
+    @classmethod
+    def read_with_footer(
+        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
+    ) -> tuple[ParquetFile, pq.FileMetaData]:
+        """Read a footer, and keep it as pyarrow has it; arguments and errors as of `read`."""
+        try:
+            state = path.stat()
+            raw, checksums = read_footer(path)
+            footer = pq.read_metadata(io.BytesIO(raw))
+            schema, unread = (schemas or FooterSchemas()).of(footer, raw)
+            groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
+        except (*UNREADABLE, OSError) as error:
+            raise WorkflowError(
+                f"{path} cannot be read as parquet: {_reason(path, error)}"
+            ) from error
+        size, changed = state.st_size, state.st_mtime_ns
+        return cls(path, schema, unread, groups, size, changed, checksums, keys), footer
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(self.groups)
+
+    def expect_unchanged(self) -> None:
+        """Raise where the file is gone or was written since it was listed.
+
+        Raises:
+            WorkflowError: names the file.
+        """
+        try:
+            state = self.path.stat()
+        except OSError as error:
+            received = f"{error.strerror or error}"
+        else:
+            if (state.st_size, state.st_mtime_ns) == (self.size, self.changed):
+                return
+            received = "another file of this name, written since"
+        raise WorkflowError(
+            f"Expected {self.path} as it was when the data was listed. Received: {received}. "
+            "Write new data to another folder while this one is read."
+        )
+
+    def expect_sound(self, groups: Iterable[int], columns: Iterable[str]) -> None:
+        """Check pages that have checksums and have not been checked yet.
+
+        Args:
+            groups: numbers of row groups.
+            columns: names of columns.
+
+        Raises:
+            WorkflowError: names file, row group and column.
+        """
+        if self.checksums is None:
+            return
+        try:
+            found = self.checksums.damaged(groups, columns)
+        except OSError as error:
+            raise WorkflowError(
+                f"{self.path} cannot be read: {error.strerror or error}."
+            ) from error
+        if found is not None:
+            raise WorkflowError(
+                f"{self.path} is damaged in row group {found[0]}. Column {found[1]!r} is not as it was "
+                "written: write the file again."
+            )
+
+
+def _reason(file: Path, error: BaseException) -> str:
+    """What is wrong with a file whose schema cannot be read."""
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return f"{first_line(error)}. Cast the column before it is written."
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(MAGIC))
+            size = opened.seek(0, 2)
+            opened.seek(max(0, size - len(MAGIC)))
+            end = opened.read()
+    except OSError as unread:
+        return f"{unread.strerror or unread}."
+    if not size:
+        return "it is empty."
+    if start != MAGIC:
+        return (
+            "it is no parquet file. Give another format as a frame, such as polars.scan_csv(path), or "
+            'convert it in a shell: python -c "import polars; '
+            f"polars.scan_csv('{file}').sink_parquet('{file.with_suffix('.parquet')}')\""
+        )
+    if end != MAGIC:
+        return f"it ends after {size:,} bytes in the middle, as a copy that was cut short does."
+    return "its footer is damaged."

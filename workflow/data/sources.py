@@ -1,0 +1,212 @@
+"""The data of one call: listed once at the door, read as often as needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from workflow.engine.engine import is_gpu
+from workflow.errors import WorkflowError
+from workflow.schema.schema import Schema
+
+from .dataset import DataFile, data_files, schema_beside
+from .frames import read_frame
+from .parquet import ParquetTable, data_errors
+from .parquet_file import FooterSchemas, ParquetFile
+
+
+@dataclass(frozen=True)
+class Source:
+    """A user's data as one table: parquet files with their footers, or a frame.
+
+    Attributes:
+        frame: the columns, lazily.
+        conflicts: the columns that cannot be read, by name, each with an error's text.
+        files: the files; None of a frame.
+        is_query: whether the frame is a query of the user's own, which each read runs anew.
+        schema: what the `_schema.json` beside the first file says of the columns, if there is one.
+    """
+
+    frame: pl.LazyFrame
+    conflicts: dict[str, str]
+    files: ParquetTable | None = None
+    is_query: bool = False
+    schema: Schema | None = None
+
+    @classmethod
+    def of(cls, data: Any, engine: str = "auto") -> Source:
+        """Take what a user hands in: list files, read their footers; convert frames.
+
+        Args:
+            data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
+            engine: that reads the frame.
+
+        Raises:
+            WorkflowError: no file matches, one is no parquet, or the data is of another kind; or
+                the engine is unknown.
+
+        Example:
+            >>> Source.of({"userId": [1, 2]}).frame.collect().shape
+            (2, 1)
+        """
+        paths = paths_of(data)
+        if paths is None:
+            frame, conflicts = read_frame(data)
+            return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
+        named = parquet_files(paths)
+        schemas = FooterSchemas()
+        found = [_read(file, schemas) for file in named]
+        files = ParquetTable(found, one_scan=not is_gpu(engine))
+        return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, also those that cannot be read."""
+        return [*self.frame.collect_schema(), *self.conflicts]
+
+    def select(self, names: Iterable[str] | None = None) -> Source:
+        """Some of the columns; all of them by default.
+
+        Raises:
+            WorkflowError: one of them cannot be read, or the files do not agree in it.
+        """
+        names = None if names is None else list(names)
+        for name in self.conflicts if names is None else names:
+            if name in self.conflicts:
+                raise WorkflowError(self.conflicts[name])
+        if names is None:
+            return self
+        files = None if self.files is None else self.files.select(names)
+        frame = self.frame.select(names) if files is None else files.scan()
+        return replace(self, frame=frame, conflicts={}, files=files)
+
+    def sound(self) -> Source:
+        """The same, its pages checked where they have checksums.
+
+        Raises:
+            WorkflowError: a file is damaged; names it.
+        """
+        if self.files is not None:
+            self.files.expect_sound()
+        return self
+
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        if self.files is not None:
+            return not self.files.rows
+        return bool(self.frame.select(pl.len()).collect().item() == 0)
+
+    def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """Lazy frames that are the data one after the other.
+
+        Parquet is cut between its row groups, so that each is decoded once; a piece is `rows`
+        long, or one row group where that is longer. A frame is collected first.
+
+        Example:
+            >>> [piece.collect().height for piece in Source.of({"userId": [7, 7, 9]}).pieces(2)]
+            [2, 1]
+        """
+        return frame_pieces(self.frame, rows) if self.files is None else self.files.pieces(rows)
+
+    def errors(self, what: str) -> AbstractContextManager[None]:
+        """Turn the errors of reading it into ours, as `data_errors` does."""
+        return data_errors(what, self.files)
+
+
+def as_lazy_frame(data: Any) -> pl.LazyFrame:
+    """A lazy frame of what `Source.of` takes, with all of its columns.
+
+    Raises:
+        WorkflowError: also where a column cannot be read, or the files do not agree in it.
+
+    Example:
+        >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
+        (2, 1)
+    """
+    return Source.of(data).select().sound().frame
+
+
+def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:
+    """The rows of a frame, which is collected, so many at a time."""
+    held = frame.collect()
+    return (held[start : start + rows].lazy() for start in range(0, max(held.height, 1), rows))
+
+
+def as_path(path: Any) -> Path:
+    """A path that a file system can have.
+
+    Raises:
+        WorkflowError: it is none.
+
+    Example:
+        >>> as_path("models").name
+        'models'
+    """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
+        raise WorkflowError(f"Expected the path of a folder. Received: {path!r:.200}.")
+    return Path(path)
+
+
+def paths_of(data: Any) -> list[Any] | None:
+    """The paths that data consists of; None where it is a frame.
+
+    Raises:
+        WorkflowError: a list without any, or of rows.
+    """
+    if isinstance(data, str | os.PathLike):
+        return [data]
+    if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
+        return None
+    paths = list(data)
+    if paths and all(isinstance(path, dict) for path in paths):
+        raise WorkflowError(
+            "Expected columns. Received: a list of rows, each a dict. "
+            "Make a frame of them: polars.DataFrame(rows)."
+        )
+    if not paths:
+        raise WorkflowError("Expected one path of parquet or more. Received: [].")
+    return paths
+
+
+def parquet_files(paths: Any) -> list[DataFile]:
+    """The files that a path, a folder, a glob or a list of these names, in order.
+
+    Of files in a list the folders `key=value` below the one that they share are columns.
+
+    Raises:
+        WorkflowError: one of them matches no file, or is no data set; see `data_files`.
+    """
+    if isinstance(paths, list | tuple) and paths:
+        found = [(path, parquet_files(path)) for path in paths]
+        named = [f.path for path, files in found for f in files if f.path == Path(path)]
+        shared = _shared_folder(named)
+        return [
+            file.below(shared) if shared and file.path == Path(path) else file
+            for path, files in found
+            for file in files
+        ]
+    if not isinstance(paths, str | os.PathLike):
+        raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
+    return data_files(paths)
+
+
+def _shared_folder(paths: Sequence[Path]) -> Path | None:
+    """The deepest folder above all paths, if there is one."""
+    try:
+        shared = Path(os.path.commonpath([path.parent for path in paths]))
+    except ValueError:  # none, or some of them relative
+        return None
+    return shared if all(path.is_relative_to(shared) for path in paths) else None
+
+
+def _read(file: DataFile, schemas: FooterSchemas) -> ParquetFile:
+    file.expect_size()
+    footer = ParquetFile.read(file.path, file.keys, schemas)
+    file.expect_rows(sum(footer.groups))
+    return footer

@@ -1,0 +1,151 @@
+"""Where programs and queries run: on the CPU, or on the GPU through cuDF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+
+import polars as pl
+
+from workflow.errors import WorkflowError
+from workflow.expressions.cudf.exceptions import VERBS_ON_GPU, is_one_query
+from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.polars.interpreter import VERBS
+from workflow.expressions.polars.stages import apply, compile_stages, free_name, run_stages
+from workflow.expressions.program.program import Program
+
+from .cudf import RowsOnGpu, device_memory, gpu_settings
+
+# Queries of one pass over the data; of each the scan holds what it has read ahead.
+QUERIES_AT_ONCE = 8
+
+
+def is_gpu(engine: str) -> bool:
+    """Whether an engine is the GPU's.
+
+    Raises:
+        WorkflowError: it is not "auto", "cpu" or "gpu", or it is the GPU's and is not installed.
+    """
+    if engine not in ("auto", "cpu", "gpu"):
+        raise WorkflowError(f'Expected the engine "auto", "cpu" or "gpu". Received: {engine!r}.')
+    if engine == "gpu" and find_spec("cudf_polars") is None:
+        raise WorkflowError(
+            'The engine "gpu" needs cuDF: pip install "parquet-to-triton[gpu]". '
+            "Received: an environment without the package cudf_polars."
+        )
+    return engine == "gpu"
+
+
+def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
+    """Run queries over data of any size, several over one scan.
+
+    Args:
+        queries: their results fit into memory.
+        engine: "auto", "cpu" or "gpu"; what cannot run on the GPU is an error, never a fallback.
+
+    Raises:
+        WorkflowError: the engine is unknown.
+    """
+    if is_gpu(engine):
+        # cuDF takes one query at a time; each reads only its own columns.
+        return [collect_on_gpu(query) for query in queries]
+    starts = range(0, len(queries), QUERIES_AT_ONCE)
+    batches = [queries[start : start + QUERIES_AT_ONCE] for start in starts]
+    return [made for batch in batches for made in pl.collect_all(batch, engine="streaming")]
+
+
+def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:
+    """Run a query over data that fits into the GPU's memory."""
+    return query.collect(engine=gpu_engine())
+
+
+def brought_to_host(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+    """What a query makes, for the CPU to go on with: in memory, where the GPU has made it."""
+    return collect_on_gpu(query).lazy() if is_gpu(engine) else query
+
+
+def gpu_engine() -> pl.GPUEngine:
+    """The GPU as Polars' engine; what it cannot run is an error, never a fallback."""
+    return pl.GPUEngine(executor="in-memory", raise_on_fail=True, memory_resource=device_memory())
+
+
+@contextmanager
+def rows_on_gpu() -> Iterator[Callable[[pl.LazyFrame], RowsOnGpu]]:
+    """A function from queries to what they make, which stays in the GPU's memory."""
+    engine = gpu_engine()
+    with gpu_settings(engine.memory_resource):
+        yield lambda query: RowsOnGpu(query, engine)
+
+
+def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+    """What a query makes, for many queries: in the GPU's memory, where they run there."""
+    if not is_gpu(engine):
+        return query
+    with rows_on_gpu() as make:
+        return make(query).lazy()
+
+
+def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFrame:
+    """A program's outputs, lazily; on the GPU in memory where one query cannot make them.
+
+    Args:
+        frame: the program's inputs.
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+    """
+    if not is_gpu(engine):
+        return apply(frame, program)
+    if is_one_query(program):
+        return run_stages(frame, compile_stages(program, VERBS_ON_GPU))
+    return gpu_runner(program)(frame).lazy()
+
+
+def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
+    """A function from a frame of a program's inputs to its outputs, computed on the GPU."""
+    run = host_and_engine(program)
+    return lambda frame: run(frame, collect_on_gpu)
+
+
+def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.LazyFrame:
+    """The rows for which a condition holds, lazily.
+
+    Args:
+        frame: the condition's inputs, and further columns.
+        condition: a program of one output, a bool.
+        engine: "auto", "cpu" or "gpu".
+    """
+    beside, (name,) = with_outputs(frame, condition, engine)
+    return beside.filter(pl.col(name)).drop(name)
+
+
+def with_outputs(
+    frame: pl.LazyFrame, program: Program, engine: str
+) -> tuple[pl.LazyFrame, list[str]]:
+    """A frame with a program's outputs beside its columns, lazily.
+
+    On the GPU the frame is in memory where one query cannot make the outputs.
+
+    Args:
+        frame: the program's inputs, and further columns.
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+
+    Returns:
+        the frame, and the names there of the outputs, which are free ones.
+    """
+    columns = frame.collect_schema().names()
+    names = [free_name(f"made{n}", columns) for n in range(len(program.outputs))]
+    outputs = zip(names, program.outputs, strict=True)
+    program = replace(
+        program, outputs=tuple((made.with_(name=name), step) for name, (made, step) in outputs)
+    )
+    if is_gpu(engine) and not is_one_query(program):
+        rows = collect_on_gpu(frame).lazy()
+        made = gpu_runner(program)(rows).lazy()
+        return pl.concat([rows, made], how="horizontal", strict=True), names
+    verbs = VERBS_ON_GPU if is_gpu(engine) else VERBS
+    for added in compile_stages(program, verbs, beside=columns):
+        frame = frame.with_columns(added)
+    return frame.select(*columns, *names), names

@@ -1,0 +1,1 @@
+"""Differences of cuDF's engine for Polars."""

@@ -1,0 +1,150 @@
+"""Work done once on a table instead of on what each request takes from it.
+
+A joined column is a gather from a constant table; what a program then does to its values alone
+it can do to the table: genres that are looked up in a vocabulary become a table of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from workflow.schema.column import Array, Column, Strings
+from workflow.schema.dtypes import DTYPES
+
+from .language.types import Type
+from .language.verbs import ELEMENTWISE, VERBS
+from .numpy.verbs import PREPARE
+from .program.program import Program, Step
+
+# Verbs that make something else of a null than null. Only in a table of lists may they be folded:
+# there a row which the table does not have is empty, and no null.
+_LENIENT = {"is_null", "fill_null", "where", "logical_and", "logical_or"}
+# A part of an empty list is empty, too, which what is padded is not.
+_FOLDED = ELEMENTWISE | {"list_slice"}
+
+
+class _Taken(NamedTuple):
+    """A step's result as what one table has at the positions of another step."""
+
+    positions: int
+    table: Column
+
+
+class _Use(NamedTuple):
+    """A step as it was, or as what it takes from a folded table."""
+
+    step: int
+    folded: bool
+
+
+def fold_tables(program: Program) -> Program:
+    """The same program with what it does to the values of a constant table done to the table.
+
+    A program is folded once.
+
+    Args:
+        program: any program.
+
+    Returns:
+        a program of the same inputs, outputs and answers, with fewer or equally many steps.
+
+    Example:
+        >>> from workflow.expressions.program.program import build
+        >>> from workflow.expressions.language.tree import source
+        >>> from workflow.expressions.language.types import Type
+        >>> from workflow.schema.schema import ColumnSchema, Schema
+        >>> doubled = source("row", Type("int64")).gather(Column(np.array([5, 6]))) * 2
+        >>> rows = Schema([ColumnSchema("row", "int64")])
+        >>> folded = fold_tables(build([(ColumnSchema("y", "int64"), doubled)], rows))
+        >>> [step.verb for step in folded.steps]
+        ['source', 'gather']
+    """
+    return program.derived("folded", lambda: _fold(program))
+
+
+def _fold(program: Program) -> Program:
+    taken: dict[int, _Taken] = {}
+    for number, step in enumerate(program.steps):
+        found = _take(program, step, taken)
+        if found is not None:
+            taken[number] = found
+    return _rebuild(program, taken)
+
+
+def _take(program: Program, step: Step, taken: Mapping[int, _Taken]) -> _Taken | None:
+    if step.verb == "gather" and step.operands[0] not in taken:
+        return _Taken(step.operands[0], step.parameters["table"])
+    parts = [o for o in step.operands if program.steps[o].verb != "constant"]
+    takes = [taken[o] for o in parts if o in taken]
+    if step.verb not in _FOLDED or not takes or len(takes) < len(parts):
+        return None
+    if not _may_fold(step, takes):
+        return None
+    columns = [
+        taken[o].table if o in taken else Column(_constant(program.steps[o])) for o in step.operands
+    ]
+    made = _run(step, [program.steps[o].type for o in step.operands], columns)
+    return None if made is None else _Taken(takes[0].positions, made)
+
+
+def _may_fold(step: Step, takes: Sequence[_Taken]) -> bool:
+    first = takes[0]
+    together = all(
+        t.positions == first.positions
+        and t.table.rows == first.table.rows
+        and t.table.lengths is first.table.lengths
+        for t in takes
+    )
+    return together and (first.table.is_list or step.verb not in _LENIENT)
+
+
+def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column | None:
+    """The verb over tables; None where its result is no table, but the same in every row."""
+    with np.errstate(all="ignore"):
+        made = PREPARE[step.verb](step, types)(*columns)
+    values, valid = made.array, made.valid
+    if values.ndim == 0 or made.is_list < any(c.is_list for c in columns):
+        return None
+    if made.is_list:  # the static type of what is taken says whether there is a mask
+        none = np.ones(len(values), bool) if valid is None else valid
+        valid = none if step.type.nullable else None
+    return Column(Strings.of(values) if values.dtype == object else values, valid, made.lengths)
+
+
+def _constant(step: Step) -> Array:
+    return np.array(step.parameters["value"], DTYPES[step.type.dtype].numpy)
+
+
+def _rebuild(program: Program, taken: Mapping[int, _Taken]) -> Program:
+    """The steps that the outputs need, from the folded tables where they can be."""
+    needed = {_Use(step, folded=step in taken) for _, step in program.outputs}
+    for number in reversed(range(len(program.steps))):
+        for folded in (True, False):
+            if _Use(number, folded) in needed:
+                needed.update(_operands(program, _Use(number, folded), taken))
+    steps: list[Step] = []
+    places: dict[_Use, int] = {}
+    for use in sorted(needed):
+        operands = tuple(places[o] for o in _operands(program, use, taken))
+        step = replace(program.steps[use.step], operands=operands)
+        if use.folded:
+            parameters = {"table": taken[use.step].table}
+            type_ = VERBS["gather"].infer([steps[operands[0]].type], parameters)
+            step = Step("gather", operands, parameters, type_)
+        places[use] = len(steps)
+        steps.append(step)
+    outputs = tuple((c, places[_Use(s, folded=s in taken)]) for c, s in program.outputs)
+    return replace(program, steps=tuple(steps), outputs=outputs)
+
+
+def _operands(program: Program, use: _Use, taken: Mapping[int, _Taken]) -> list[_Use]:
+    if use.folded:
+        return [_Use(taken[use.step].positions, folded=False)]
+    operands = program.steps[use.step].operands
+    # Elements that meet must come from one step, so there the steps stay as they were.
+    lists = {o for o in operands if program.steps[o].type.is_list}
+    return [_Use(o, folded=o in taken and len(lists) < 2) for o in operands]

@@ -1,0 +1,1 @@
+"""Verbs, their types, and expressions made of them."""

@@ -1,0 +1,276 @@
+"""What can be written with a column: each operator and method is a verb."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import numpy as np
+
+from workflow.schema.dtypes import dtype_of
+
+from ...schema.column import Column
+from .composed import is_in, power, rounded
+from .types import ExpressionError, check_constant
+from .verbs import VERBS
+
+if TYPE_CHECKING:
+    from .tree import Expression
+
+# numpy's functions that are a verb of another name.
+_UFUNCS = {
+    "true_divide": "divide",
+    "remainder": "modulo",
+    "negative": "negate",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "invert": "logical_not",
+    "rint": "round",
+}
+
+# What people write who come from pandas.
+_MEANT = {
+    "astype": "cast",
+    "fillna": "fill_null",
+    "isna": "is_null",
+    "isnull": "is_null",
+    "notna": "~column.is_null()",
+    "notnull": "~column.is_null()",
+    "is_in": "isin",
+    "pow": "column ** exponent",
+    "dt": "ops.DatePart",
+}
+
+Operand = Any  # an Expression, or a Python or numpy scalar
+
+
+class Methods(ABC):
+    """The verbs as operators and methods of a column."""
+
+    @staticmethod
+    @abstractmethod
+    def _call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
+        """The expression that applies a verb."""
+
+    # The vocabulary as operators.
+    def __add__(self, other: Operand) -> Expression:
+        return self._call("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expression:
+        return self._call("add", other, self)
+
+    def __sub__(self, other: Operand) -> Expression:
+        return self._call("subtract", self, other)
+
+    def __rsub__(self, other: Operand) -> Expression:
+        return self._call("subtract", other, self)
+
+    def __mul__(self, other: Operand) -> Expression:
+        return self._call("multiply", self, other)
+
+    def __rmul__(self, other: Operand) -> Expression:
+        return self._call("multiply", other, self)
+
+    def __truediv__(self, other: Operand) -> Expression:
+        return self._call("divide", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expression:
+        return self._call("divide", other, self)
+
+    def __floordiv__(self, other: Operand) -> Expression:
+        return self._call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expression:
+        return self._call("floor_divide", other, self)
+
+    def __mod__(self, other: Operand) -> Expression:
+        return self._call("modulo", self, other)
+
+    def __rmod__(self, other: Operand) -> Expression:
+        return self._call("modulo", other, self)
+
+    def __pow__(self, exponent: Operand) -> Expression:
+        return power(cast("Expression", self), exponent)
+
+    def __rpow__(self, base: Operand) -> Expression:
+        return self._call("power", base, self)
+
+    def __neg__(self) -> Expression:
+        return self._call("negate", self)
+
+    def __abs__(self) -> Expression:
+        return self._call("absolute", self)
+
+    def __round__(self, decimals: int = 0) -> Expression:
+        return self.round(decimals)
+
+    def __eq__(self, other: Operand) -> Expression:  # type: ignore[override]
+        return self._call("equal", self, other)
+
+    def __ne__(self, other: Operand) -> Expression:  # type: ignore[override]
+        return self._call("not_equal", self, other)
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Operand) -> Expression:
+        return self._call("less", self, other)
+
+    def __le__(self, other: Operand) -> Expression:
+        return self._call("less_equal", self, other)
+
+    def __gt__(self, other: Operand) -> Expression:
+        return self._call("greater", self, other)
+
+    def __ge__(self, other: Operand) -> Expression:
+        return self._call("greater_equal", self, other)
+
+    def __and__(self, other: Operand) -> Expression:
+        return self._call("logical_and", self, other)
+
+    def __or__(self, other: Operand) -> Expression:
+        return self._call("logical_or", self, other)
+
+    def __xor__(self, other: Operand) -> Expression:
+        return self._call("logical_xor", self, other)
+
+    def __invert__(self) -> Expression:
+        return self._call("logical_not", self)
+
+    # The vocabulary as methods.
+    def cast(self, dtype: Any) -> Expression:
+        """Convert to a dtype: saturating at an integer's ends, fractions dropped, NaN to 0."""
+        return self._call("cast", self, dtype=dtype_of(dtype).name)
+
+    def abs(self) -> Expression:
+        """The magnitude."""
+        return self._call("absolute", self)
+
+    def log1p(self) -> Expression:
+        """log(1 + x)."""
+        return self._call("log1p", self)
+
+    def log(self) -> Expression:
+        """The natural logarithm."""
+        return self._call("log", self)
+
+    def exp(self) -> Expression:
+        """The exponential."""
+        return self._call("exp", self)
+
+    def sin(self) -> Expression:
+        """The sine of an angle in radians."""
+        return self._call("sin", self)
+
+    def cos(self) -> Expression:
+        """The cosine of an angle in radians."""
+        return self._call("cos", self)
+
+    def tanh(self) -> Expression:
+        """The hyperbolic tangent."""
+        return self._call("tanh", self)
+
+    def sqrt(self) -> Expression:
+        """The square root."""
+        return self._call("sqrt", self)
+
+    def floor(self) -> Expression:
+        """The nearest whole number below."""
+        return self._call("floor", self)
+
+    def ceil(self) -> Expression:
+        """The nearest whole number above."""
+        return self._call("ceil", self)
+
+    def round(self, decimals: int = 0) -> Expression:
+        """The nearest number of as many decimal digits, of two the one whose last digit is even."""
+        return rounded(cast("Expression", self), decimals)
+
+    def isin(self, values: Iterable[Any]) -> Expression:
+        """Whether the value is one of some values; null where it is null."""
+        return is_in(cast("Expression", self), values)
+
+    def clip(self, lower: float | None = None, upper: float | None = None) -> Expression:
+        """Move values outside [lower, upper] to the nearer bound."""
+        return self._call("clip", self, lower=lower, upper=upper)
+
+    def is_null(self) -> Expression:
+        """True where the value is null (for a float: or arrived as NaN)."""
+        return self._call("is_null", self)
+
+    def fill_null(self, value: Operand) -> Expression:
+        """The value instead of null."""
+        return self._call("fill_null", self, value)
+
+    def hash(self, seed: int = 0) -> Expression:
+        """A number from 0 to 2**63 - 1 that looks random, int64; see `hashing`."""
+        return self._call("hash", self, seed=seed)
+
+    def hash_bucket(self, num_buckets: int, seed: int = 0) -> Expression:
+        """A number from 0 to `num_buckets` - 1 that looks random, int64."""
+        check_constant(num_buckets, "int64")
+        if num_buckets < 1:
+            raise ExpressionError(f"Expected at least one bucket. Received: {num_buckets}.")
+        return self.hash(seed) % num_buckets
+
+    def list_length(self) -> Expression:
+        """How many elements each row of a list column holds, int64."""
+        return self._call("list_length", self)
+
+    def list_slice(self, start: int, end: int | None = None) -> Expression:
+        """The elements that Python's `row[start:end]` takes of each row of a list column."""
+        return self._call("list_slice", self, start=start, end=end)
+
+    def list_pad(self, length: int, value: Operand = 0) -> Expression:
+        """`length` elements of each row of a list column: cut at the end, or filled up there."""
+        return self._call("list_pad", self, value, length=length)
+
+    def bucketize(self, boundaries: Column) -> Expression:
+        """How many of some ascending boundaries each value reaches, int64."""
+        return self._call("bucketize", self, boundaries=boundaries)
+
+    def lookup(self, keys: Column, first: int = 0, missing: int = -1) -> Expression:
+        """`first` + the position of each value among the keys, or `missing`."""
+        return self._call("lookup", self, keys=keys, first=first, missing=missing)
+
+    def gather(self, table: Column) -> Expression:
+        """The row of a table at each position."""
+        return self._call("gather", self, table=table)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+    ) -> Expression:
+        verb = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+        if method != "__call__" or options or verb not in VERBS:
+            raise ExpressionError(f"numpy.{ufunc.__name__} has no counterpart here. {vocabulary()}")
+        if verb == "power" and isinstance(inputs[0], Methods):
+            return power(cast("Expression", inputs[0]), inputs[1])
+        return self._call(verb, *inputs)
+
+    def __bool__(self) -> NoReturn:
+        raise ExpressionError(
+            "A column is not one truth value: write where(condition, a, b) instead of `if`, "
+            "and & | ~ instead of `and or not`."
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise ExpressionError(f"A column cannot be looped over. {vocabulary()}")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        hint = f" Did you mean {_MEANT[name]}?" if name in _MEANT else ""
+        raise ExpressionError(f"A column has no method {name!r}.{hint} {vocabulary()}")
+
+
+def vocabulary() -> str:
+    """What a column knows, for error messages."""
+    methods = (
+        "cast, clip, fill_null, is_null, isin, abs, log, log1p, exp, sin, cos, tanh, sqrt, floor, "
+        "ceil, round, hash, hash_bucket, list_length, list_slice, list_pad"
+    )
+    return (
+        "A column knows + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "
+        f"{methods}."
+    )

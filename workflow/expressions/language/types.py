@@ -1,0 +1,139 @@
+"""Static types of expressions: what a step makes, known before there is data.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...schema.column import Column, Strings
+from ...schema.dtypes import DTYPES, DType, dtype_of
+
+
+class ExpressionError(TypeError):
+    """A verb was given operands or parameters that it does not take."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """The static type of an expression.
+
+    Attributes:
+        dtype: the element type.
+        is_list: whether each row holds a list.
+        nullable: whether a row, or an element of a list, may be null.
+        value: what every row holds, where the expression is a constant.
+    """
+
+    dtype: str
+    is_list: bool = False
+    nullable: bool = True
+    # Not part of what a type is, and not kept by what is made of a constant.
+    value: Any = field(default=None, init=False, compare=False)
+
+    @classmethod
+    def of_constant(cls, value: Any, dtype: str) -> Type:
+        """The type of a constant, its value held to the dtype.
+
+        Raises:
+            ExpressionError: the value is of another type, or does not fit.
+        """
+        check_constant(value, dtype)
+        made = cls(dtype, nullable=False)
+        object.__setattr__(made, "value", value)
+        return made
+
+    @property
+    def kind(self) -> str:
+        """The kind of the element type: "bool", "int", "uint", "float" or "string"."""
+        return DTYPES[self.dtype].kind
+
+    @property
+    def is_number(self) -> bool:
+        """Whether arithmetic is defined."""
+        return self.kind in ("int", "uint", "float")
+
+    def __str__(self) -> str:
+        return (f"list[{self.dtype}]" if self.is_list else self.dtype) + (
+            "?" if self.nullable else ""
+        )
+
+
+# What a value stands beside: a number for each list that elements come from and for the rows,
+# None for a constant, which stands beside all.
+Root = int | None
+
+
+# What makes other lists of a list.
+RESHAPING = {"list_slice", "list_pad"}
+
+
+def element_root(
+    verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
+) -> Root:
+    """Which list the elements of a result stand beside.
+
+    Args:
+        verb: for the message.
+        result: the result's type.
+        types: the operands' types.
+        roots: the operands' roots.
+        own: the root of a result that begins anew: a source, a table's lists, a scalar, a slice.
+
+    Raises:
+        ExpressionError: elements of a list would meet a scalar column or another list.
+    """
+    if types and all(root is None for root in roots):
+        return None
+    if not (result.is_list and any(t.is_list for t in types)) or verb in RESHAPING:
+        return own
+    shared = {root for root in roots if root is not None}
+    if len(shared) > 1:
+        raise ExpressionError(
+            f"{verb} over a list works on its elements, which can meet constants and what is made of "
+            f"the same elements. Received: {', '.join(map(str, types))}."
+        )
+    return shared.pop()
+
+
+def check_constant(value: Any, dtype: str) -> None:
+    """Hold a constant to its dtype.
+
+    Raises:
+        ExpressionError: the value is of another type, or does not fit.
+    """
+    info = DTYPES[dtype]
+    fits = type(value) is {"bool": bool, "float": float, "string": str}.get(info.kind, int)
+    if fits and info.is_integer:
+        limits = np.iinfo(info.numpy)
+        fits = bool(limits.min <= value <= limits.max)
+    elif fits and dtype == "float32":
+        fits = not float(np.finfo(np.float32).max) < abs(value) < np.inf
+    if not fits:
+        raise ExpressionError(f"Expected a constant of {dtype}. Received: {value!r:.200}.")
+
+
+def promote(verb: str, types: Sequence[Type]) -> str:
+    """The dtype in which a verb meets its operands.
+
+    Raises:
+        ExpressionError: operands of kinds that do not mix, such as a string and a number.
+    """
+    first, *rest = types
+    dtype = first.dtype
+    for other in rest:
+        if dtype != other.dtype:
+            if "string" in (dtype, other.dtype):
+                raise ExpressionError(f"{verb} cannot mix {dtype} and {other.dtype}.")
+            dtype = np.result_type(DTYPES[dtype].numpy, DTYPES[other.dtype].numpy).name
+    return dtype_of(dtype).name
+
+
+def table_dtype(table: Column) -> DType:
+    """The element type of a table that is a parameter."""
+    return dtype_of("string" if isinstance(table.values, Strings) else table.values.dtype)

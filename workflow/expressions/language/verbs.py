@@ -1,0 +1,317 @@
+"""The closed vocabulary: every verb's arguments, parameters and result type.
+
+An interpreter is a table with one entry for each verb here. The rules that they all keep:
+
+- Null in, null out, unless the verb's line says otherwise. `logical_and` and `logical_or` are
+  Kleene's: False and null is False.
+- A float that arrives as NaN is null from the start. NaN that arithmetic makes follows IEEE 754.
+- Operands are converted to the common type (numpy's promotion) before arithmetic and comparison.
+- A verb over a list column works on its elements; every list operand comes from the same rows.
+  Those named `list_` see the list as a whole.
+- Whole numbers wrap round where they overflow.
+- `cast` saturates at the ends of an integer type, drops fractions and makes NaN 0.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...schema.column import Column
+from ...schema.dtypes import DTYPES, dtype_of
+from .types import ExpressionError, Type, promote, table_dtype
+
+# A saved program may be hostile, and a padded batch takes this times its rows.
+LONGEST_PADDING = 100_000
+# By how much, in units of the last place of float64, libraries differ in a verb that is not exact.
+MOST_ULPS = 4
+
+Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb: its name, what it takes and what type comes out.
+
+    Attributes:
+        name: as it stands in saved programs.
+        arity: the number of operands.
+        parameters: names and Python types of the static parameters.
+        infer: the result type from the operands' types and the parameters.
+        exact: whether every interpreter gives the same numbers. Else each computes them in float64
+            by a library of its own, which may be off by `MOST_ULPS`, and rounds them once to the
+            result's dtype.
+        near_zero: by how much libraries may differ in any case, in units of the last place of 1:
+            near a zero of the sine no more digits are known than the operand's rounding leaves.
+        signed_zero: whether every interpreter gives a zero the same sign. Else it is unspecified:
+            numpy and TensorFlow take either of two equal operands as the larger one, Polars takes
+            x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
+        hands_on: whether each value is one of the first operand's, as it is, or a filling.
+        keeps_time: whether the result is a time where one operand is; a difference of two is not.
+    """
+
+    name: str
+    arity: int
+    parameters: Mapping[str, type | tuple[type, ...]]
+    infer: Infer
+    exact: bool = True
+    near_zero: int = 0
+    signed_zero: bool = True
+    hands_on: bool = False
+    keeps_time: bool = False
+
+
+def _joint(types: Sequence[Type], dtype: str) -> Type:
+    return Type(dtype, any(t.is_list for t in types), any(t.nullable for t in types))
+
+
+def _numbers(verb: str, types: Sequence[Type]) -> None:
+    for operand in types:
+        if not operand.is_number:
+            raise ExpressionError(f"{verb} is defined for numbers. Received: {operand}.")
+
+
+def _arithmetic(verb: str) -> Infer:
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        _numbers(verb, types)
+        return _joint(types, promote(verb, types))
+
+    return infer
+
+
+def _whole_division(verb: str) -> Infer:
+    """Null where the divisor is 0, so never by a constant that is another number."""
+
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        made = _arithmetic(verb)(types, {})
+        if not DTYPES[made.dtype].is_integer:
+            raise ExpressionError(
+                f"{verb} is defined for integers of a common type. "
+                f"Received: {', '.join(map(str, types))}. Cast the column, or take (a / b).floor()."
+            )
+        return made if types[1].value else replace(made, nullable=True)
+
+    return infer
+
+
+def _real(verb: str) -> Infer:
+    """Float32 stays float32; every other number is computed in float64."""
+
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        _numbers(verb, types)
+        return _joint(types, "float32" if all(t.dtype == "float32" for t in types) else "float64")
+
+    return infer
+
+
+def _comparison(verb: str) -> Infer:
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        promote(verb, types)
+        return _joint(types, "bool")
+
+    return infer
+
+
+def _logic(verb: str) -> Infer:
+    def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+        if any(t.kind != "bool" for t in types):
+            raise ExpressionError(
+                f"{verb} is defined for booleans. Received: {', '.join(map(str, types))}."
+            )
+        return _joint(types, "bool")
+
+    return infer
+
+
+def _cast(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    target = dtype_of(parameters["dtype"])
+    if (types[0].kind == "string") != (target.kind == "string"):
+        raise ExpressionError(
+            f"cast does not go from {types[0]} to {target.name}. Use Categorify for strings."
+        )
+    return replace(types[0], dtype=target.name)
+
+
+def _where(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    if types[0].kind != "bool":
+        raise ExpressionError(f"where needs a boolean condition. Received: {types[0]}.")
+    return _joint(types, promote("where", types[1:]))
+
+
+def _fill_null(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    return replace(_joint(types, promote("fill_null", types)), nullable=types[1].nullable)
+
+
+def _clip(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _numbers("clip", types)
+    lower, upper = parameters["lower"], parameters["upper"]
+    given = [bound for bound in (lower, upper) if bound is not None]
+    if not given or not all(bound == bound for bound in given) or given[0] > given[-1]:  # noqa: PLR0124 - NaN
+        raise ExpressionError(
+            f"clip needs a lower or an upper bound, in this order. Received: lower={lower!r}, upper={upper!r}."
+        )
+    return types[0]
+
+
+def _lookup(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    keys: Column = parameters["keys"]
+    have, want = types[0].kind, table_dtype(keys).kind
+    if keys.is_list or keys.valid is not None or "float" in (have, want):
+        raise ExpressionError(
+            f"lookup needs plain keys, of integers, booleans or strings. Received: {types[0]}."
+        )
+    if have != want and {have, want} != {"int", "uint"}:
+        raise ExpressionError(
+            f"lookup cannot find {types[0]} among keys that are {table_dtype(keys).name}."
+        )
+    first, missing = parameters["first"], parameters["missing"]
+    if not -(2**62) <= min(first, missing) <= max(first, missing) <= 2**62:
+        raise ExpressionError(
+            f"lookup makes int64 positions. Received: first={first}, missing={missing}."
+        )
+    return replace(types[0], dtype="int64")
+
+
+def _gather(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    table: Column = parameters["table"]
+    if not DTYPES[types[0].dtype].is_integer:
+        raise ExpressionError(f"gather needs integer positions. Received: {types[0]}.")
+    if table.is_list and types[0].is_list:
+        raise ExpressionError("gather cannot put lists into lists.")
+    # A missing row of a table of lists is an empty list, not a null.
+    nullable = table.valid is not None if table.is_list else True
+    return Type(table_dtype(table).name, table.is_list or types[0].is_list, nullable)
+
+
+def _hash(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    if types[0].kind == "float":
+        raise ExpressionError(
+            f"hash is defined for integers, booleans and strings. Received: {types[0]}. "
+            "Cast it to integers first."
+        )
+    seed = parameters["seed"]
+    if not 0 <= seed < 2**63:
+        raise ExpressionError(f"Expected a seed from 0 to 2**63 - 1. Received: {seed}.")
+    return replace(types[0], dtype="int64")
+
+
+def _bucketize(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _numbers("bucketize", types)
+    boundaries: Column = parameters["boundaries"]
+    plain = not boundaries.is_list and boundaries.valid is None
+    if not plain or table_dtype(boundaries).kind not in ("int", "uint", "float"):
+        raise ExpressionError("bucketize needs boundaries that are numbers and not null.")
+    if not np.all(boundaries.array[:-1] < boundaries.array[1:]) or np.any(
+        boundaries.array != boundaries.array
+    ):
+        raise ExpressionError(
+            f"bucketize needs boundaries that ascend. Received: {boundaries.array[:20].tolist()}."
+        )
+    return replace(types[0], dtype="int64")
+
+
+def _lists(verb: str, type_: Type) -> None:
+    if not type_.is_list:
+        raise ExpressionError(f"{verb} needs a list column. Received: {type_}.")
+
+
+def _list_length(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    _lists("list_length", types[0])
+    return Type("int64", nullable=False)
+
+
+def _list_slice(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _lists("list_slice", types[0])
+    bounds = [parameters["start"], parameters["end"] or 0]
+    if not all(-(2**62) <= bound <= 2**62 for bound in bounds):
+        raise ExpressionError(f"list_slice takes positions in a list. Received: {bounds}.")
+    return types[0]
+
+
+def _list_pad(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+    _lists("list_pad", types[0])
+    if types[1].value is None:
+        raise ExpressionError(f"list_pad pads with a constant. Received: {types[1]}.")
+    if not 1 <= parameters["length"] <= LONGEST_PADDING:
+        raise ExpressionError(
+            f"list_pad makes lists of 1 to {LONGEST_PADDING} elements. "
+            f"Received: {parameters['length']}."
+        )
+    return replace(types[0], dtype=promote("list_pad", types))
+
+
+def _table() -> dict[str, Verb]:
+    number = (int, float, type(None))
+    verbs = [
+        *(
+            Verb(n, 2, {}, _arithmetic(n), signed_zero=False, keeps_time=True)
+            for n in ("add", "subtract", "minimum", "maximum")
+        ),
+        Verb("multiply", 2, {}, _arithmetic("multiply")),
+        Verb("divide", 2, {}, _real("divide")),
+        # As in Python: rounded down, the remainder of the divisor's sign. By 0 they are null.
+        *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
+        *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
+        *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp", "tanh")),
+        *(Verb(n, 1, {}, _real(n), exact=False, near_zero=8) for n in ("sin", "cos")),
+        # As IEEE 754 defines pow: anything to the 0 is 1, NaN too; a fraction of a negative is NaN.
+        Verb("power", 2, {}, _real("power"), exact=False),
+        # `round` takes the even one of two whole numbers that are equally near.
+        *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil", "round")),
+        *(
+            Verb(n, 2, {}, _comparison(n))
+            for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+        ),
+        *(Verb(n, 2, {}, _logic(n)) for n in ("logical_and", "logical_or", "logical_xor")),
+        Verb("logical_not", 1, {}, _logic("logical_not")),
+        # True where the operand is null; never null itself.
+        Verb("is_null", 1, {}, lambda types, _: replace(types[0], dtype="bool", nullable=False)),
+        # The first operand, or the second where the first is null.
+        Verb("fill_null", 2, {}, _fill_null, signed_zero=False, hands_on=True, keeps_time=True),
+        # The second operand where the first is true, else the third; null where the first is null.
+        Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True),
+        Verb("cast", 1, {"dtype": str}, _cast),
+        Verb(
+            "clip",
+            1,
+            {"lower": number, "upper": number},
+            _clip,
+            signed_zero=False,
+            keeps_time=True,
+        ),
+        # From 0 to 2**63 - 1, the same for equal integers of any type; see hashing.py.
+        Verb("hash", 1, {"seed": int}, _hash),
+        # `first` + the position among the keys, or `missing` for a value that is no key.
+        Verb("lookup", 1, {"keys": Column, "first": int, "missing": int}, _lookup),
+        # The row of a table at a position; null (a list: empty) where that is negative or null.
+        Verb("gather", 1, {"table": Column}, _gather),
+        # How many of the boundaries, which ascend, are less than or equal to the value.
+        Verb("bucketize", 1, {"boundaries": Column}, _bucketize),
+        # How many elements each row holds.
+        Verb("list_length", 1, {}, _list_length),
+        # The elements that Python's row[start:end] would take.
+        Verb(
+            "list_slice",
+            1,
+            {"start": int, "end": (int, type(None))},
+            _list_slice,
+            hands_on=True,
+            keeps_time=True,
+        ),
+        # As many elements as `length` says: a longer row is cut, a shorter one filled up at its end.
+        Verb("list_pad", 2, {"length": int}, _list_pad, hands_on=True, keeps_time=True),
+    ]
+    return {verb.name: verb for verb in verbs}
+
+
+VERBS: Mapping[str, Verb] = _table()
+# Verbs that work on each value by itself: all but those that see a list as a whole.
+ELEMENTWISE = VERBS.keys() - {"list_length", "list_slice", "list_pad"}
+# Verbs in which interpreters may differ in the last places, and in the sign of a zero.
+INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
+UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}

@@ -1,0 +1,1 @@
+"""The numpy interpreter, which runs inside Triton's Python backend."""

@@ -1,0 +1,185 @@
+"""Equal work on several columns done as one: what a small request spends is mostly calls.
+
+Steps that do the same to different columns are lanes of one group. Their values are stacked into
+one array, a row for each lane, and numpy is called once for all. A group's result stays stacked
+for the group that goes on with the same lanes.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...schema.column import Array, Column
+from ..language.verbs import ELEMENTWISE
+from ..program.program import Program, Step
+
+# Fewer lanes than these cost more to stack than their calls do.
+_FEWEST_LANES = 4
+# The structure of tables differs from column to column, and with it the work.
+_ALIKE = ELEMENTWISE - {"lookup", "gather"}
+
+Slots = list[Any]
+Take = Callable[[Slots], Column]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Steps of one verb and of one structure, each over columns of its own.
+
+    Attributes:
+        steps: their numbers, in ascending order.
+        operands: for each operand, how it is taken for all lanes.
+        slot: where the stacked result goes.
+        shown: the lanes whose own results are read by something else than a group of the same
+            lanes: pairs of a lane and the number of its step.
+    """
+
+    steps: tuple[int, ...]
+    operands: tuple[Take, ...]
+    slot: int
+    shown: tuple[tuple[int, int], ...]
+
+    def run(self, slots: Slots, function: Callable[..., Column]) -> None:
+        """Compute the lanes of one call, into the slots."""
+        made = function(*[take(slots) for take in self.operands])
+        slots[self.slot] = made
+        values, valid = made.values, made.valid
+        for lane, step in self.shown:
+            slots[step] = Column(values[lane], None if valid is None else valid[lane])  # type: ignore[index]
+
+
+def group_steps(program: Program) -> list[Group | int]:
+    """The steps of a program in an order in which they can be run, those alike as groups.
+
+    Returns:
+        groups, and the numbers of the steps that are in none; sources and constants are left out.
+    """
+    shapes = _Shapes(program)
+    alike: dict[Any, list[int]] = {}
+    for number, shape in enumerate(shapes.of):
+        alike.setdefault(number if shape is None else shape, []).append(number)
+    members = [tuple(n) for n in alike.values() if len(n) >= _FEWEST_LANES]
+    lanes = {step: group for group in members for step in group}
+    slots = {group: len(program.steps) + place for place, group in enumerate(members)}
+    readers = _Readers(program, lanes, shapes.varies)
+    plan: list[tuple[int, Group | int]] = [
+        (shapes.depth[group[0]], readers.group(group, slots)) for group in members
+    ]
+    for number, step in enumerate(program.steps):
+        if number not in lanes and step.verb not in ("source", "constant"):
+            plan.append((shapes.depth[number], number))
+    return [entry for _, entry in sorted(plan, key=lambda entry: entry[0])]
+
+
+class _Shapes:
+    """What a step does, whatever the column: steps of one shape are lanes of one group.
+
+    The shape is None where a step takes no part: it is of lists, of strings or the same in all rows.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._steps = program.steps
+        self.depth: list[int] = []
+        self.varies: list[bool] = []
+        self.of: list[Any] = []
+        for step in program.steps:
+            self.depth.append(1 + max((self.depth[o] for o in step.operands), default=-1))
+            self.varies.append(step.verb == "source" or any(self.varies[o] for o in step.operands))
+            self.of.append(self._shape(step) if self.varies[-1] else None)
+
+    def _shape(self, step: Step) -> Any:
+        types = [self._steps[o].type for o in step.operands]
+        plain = not any(t.is_list or t.dtype == "string" for t in (step.type, *types))
+        if step.verb not in _ALIKE or not plain:
+            return None
+        parameters = tuple(
+            (key, id(value) if isinstance(value, Column) else repr(value))
+            for key, value in step.parameters.items()
+        )
+        operands = tuple(self._operand(o) for o in step.operands)
+        return step.verb, parameters, step.type.dtype, operands
+
+    def _operand(self, number: int) -> Any:
+        """What is alike of an operand in all lanes."""
+        type_ = self._steps[number].type
+        if self._steps[number].verb == "constant":
+            # By 0 is divided in another way than by other numbers.
+            return "constant", type_.dtype, bool(type_.value)
+        if not self.varies[number]:
+            return number
+        shape = self.of[number]
+        return (type_.dtype, self.depth[number]) if shape is None else shape
+
+
+class _Readers:
+    """Who reads what: a stacked result, or the results of single lanes."""
+
+    def __init__(
+        self, program: Program, lanes: Mapping[int, tuple[int, ...]], varies: Sequence[bool]
+    ) -> None:
+        self._steps, self._lanes, self._varies = program.steps, lanes, varies
+        self._known: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
+        # Steps whose own results are read.
+        self._read = {step for _, step in program.outputs}
+        for number, step in enumerate(program.steps):
+            for place, operand in enumerate(step.operands):
+                if self._stacked(lanes.get(number), place) is None:
+                    self._read.add(operand)
+
+    def _stacked(self, group: tuple[int, ...] | None, place: int) -> tuple[int, ...] | None:
+        """The group whose lanes, in their order, are an operand of another's lanes."""
+        if group is None:
+            return None
+        key = group, place
+        if key not in self._known:
+            operands = tuple(self._steps[number].operands[place] for number in group)
+            together = self._lanes.get(operands[0]) == operands
+            self._known[key] = operands if together else None
+        return self._known[key]
+
+    def group(self, group: tuple[int, ...], slots: Mapping[tuple[int, ...], int]) -> Group:
+        """The group of some steps.
+
+        Args:
+            group: the steps.
+            slots: where the stacked result of each group goes.
+        """
+        operands = []
+        for place in range(len(self._steps[group[0]].operands)):
+            stacked = self._stacked(group, place)
+            each = [self._steps[number].operands[place] for number in group]
+            operands.append(self._take(each) if stacked is None else _slot(slots[stacked]))
+        shown = [(lane, step) for lane, step in enumerate(group) if step in self._read]
+        return Group(group, tuple(operands), slots[group], tuple(shown))
+
+    def _take(self, operands: Sequence[int]) -> Take:
+        if len(set(operands)) == 1 and not self._varies[operands[0]]:
+            return _slot(operands[0])
+        return lambda slots: stack([slots[operand] for operand in operands])
+
+
+def _slot(number: int) -> Take:
+    return lambda slots: slots[number]
+
+
+def stack(columns: Sequence[Column]) -> Column:
+    """Columns as the rows of one array; constants become a column vector beside it.
+
+    Example:
+        >>> stack([Column(np.array([1, 2])), Column(np.array([3, 4]))]).array.tolist()
+        [[1, 2], [3, 4]]
+    """
+    arrays: list[Array] = [column.array.reshape(-1) for column in columns]
+    shape = len(columns), len(arrays[0])
+    values = np.concatenate(arrays).reshape(shape)
+    if all(column.valid is None for column in columns):
+        return Column(values)
+    present = np.ones(shape[1], bool)
+    masks = [present if column.valid is None else column.valid for column in columns]
+    return Column(values, np.concatenate(masks).reshape(shape))

@@ -1,0 +1,103 @@
+"""What the verbs over whole lists are in numpy.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schema.column import Array, Column
+from ...schema.dtypes import DTYPES
+from ..language.types import Type
+from ..program.program import Step
+from .elementwise import Function
+
+
+def list_length(*_: Any) -> Function:
+    """`list_length`."""
+    return lambda a: Column(a.lengths)
+
+
+def gather_lists(table: Column) -> Callable[[Array], Column]:
+    """Takes rows of a table of lists; a row that is not among them is an empty list."""
+    offsets, values = table.offsets(), table.array
+    lengths_of = np.append(np.diff(offsets), 0)
+
+    def take(rows: Array) -> Column:
+        lengths = lengths_of[rows]
+        elements = ranges(offsets[rows], lengths)
+        valid = None if table.valid is None else table.valid[elements]
+        return Column(values[elements], valid, lengths)
+
+    return take
+
+
+def ranges(starts: Array, lengths: Array) -> Array:
+    """The numbers of many ranges, one range after another.
+
+    Args:
+        starts: int64, shape (N,), where each range begins.
+        lengths: int64, shape (N,), how many numbers each has.
+
+    Returns:
+        int64, shape (sum of lengths,).
+
+    Example:
+        >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+    """
+    ends = lengths.cumsum()
+    shifts: Array = (starts - ends + lengths).repeat(lengths)
+    shifts += np.arange(len(shifts))
+    return shifts
+
+
+def list_slice(step: Step, _: Sequence[Type]) -> Function:
+    """`list_slice`."""
+    start, end = step.parameters["start"], step.parameters["end"]
+
+    def apply(a: Column) -> Column:
+        offsets = a.offsets()
+        begins, lengths = slice_bounds(start, end, np.diff(offsets))
+        elements = ranges(offsets[:-1] + begins, lengths)
+        return Column(a.array[elements], None if a.valid is None else a.valid[elements], lengths)
+
+    return apply
+
+
+def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array]:
+    """Where the slices of lists of some lengths begin, and how many elements they have.
+
+    Example:
+        >>> begins, lengths = slice_bounds(-2, None, np.array([5, 1]))
+        >>> begins.tolist(), lengths.tolist()
+        ([3, 0], [2, 1])
+    """
+    begins = _place(start, size)
+    ends = size if end is None else _place(end, size)
+    return begins, np.maximum(ends - begins, 0)
+
+
+def _place(bound: int, size: Array) -> Array:
+    """Where a bound of a slice falls in lists of these sizes."""
+    return np.clip(bound + size if bound < 0 else bound, 0, size)
+
+
+def list_pad(step: Step, _: Sequence[Type]) -> Function:
+    """`list_pad`."""
+    dtype, length = DTYPES[step.type.dtype].numpy, step.parameters["length"]
+
+    def apply(a: Column, padding: Column) -> Column:
+        offsets, within = a.offsets(), np.arange(length)
+        # One more element, for the places that a list does not reach.
+        values = np.append(a.array.astype(dtype, copy=False), padding.array.astype(dtype))
+        inside = within < np.diff(offsets)[:, None]
+        elements = np.where(inside, offsets[:-1, None] + within, len(values) - 1).reshape(-1)
+        valid = None if a.valid is None else np.append(a.valid, True)[elements]
+        return Column(values[elements], valid, np.full(a.rows, length))
+
+    return apply

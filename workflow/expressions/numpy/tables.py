@@ -1,0 +1,78 @@
+"""What the verbs over tables are in numpy: `lookup`, `gather` and `bucketize`.
+
+Copied into exported models: numpy and the standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...schema.column import Array, Column
+from ...schema.dtypes import DTYPES
+from ..language.types import Type, promote, table_dtype
+from ..program.program import Step
+from ..tables.lookup import find_positions
+from .elementwise import Function, elementwise
+from .lists import gather_lists
+
+
+def lookup(step: Step, _: Sequence[Type]) -> Function:
+    """`lookup`."""
+    find = find_positions(
+        step.parameters["keys"], step.parameters["first"], step.parameters["missing"]
+    )
+    return elementwise(find, None)
+
+
+def gather(step: Step, _: Sequence[Type]) -> Function:
+    """`gather`."""
+    table: Column = step.parameters["table"]
+    if not table.is_list:
+        return _gather_scalars(table)
+    take, size = gather_lists(table), table.rows
+    rows_of = _rows(size)
+    return lambda positions: take(rows_of(positions))
+
+
+def _rows(size: int) -> Callable[[Column], Array]:
+    """A function from positions to rows of a table, `size` for what is nowhere in it."""
+    nowhere = np.array(size, np.uint64)
+
+    def apply(positions: Column) -> Array:
+        # Unsigned, what is negative is beyond any table.
+        bits = positions.array.astype(np.int64, copy=False).view(np.uint64)
+        rows = np.minimum(bits, nowhere).view(np.int64)
+        return rows if positions.valid is None else np.where(positions.valid, rows, size)
+
+    return apply
+
+
+def _gather_scalars(table: Column) -> Function:
+    # One more row, for positions that are nowhere, saves a branch and an empty table's trouble.
+    values, size = np.concatenate([table.array, np.zeros(1, table.array.dtype)]), table.rows
+    if values.dtype == object:
+        values[-1] = ""
+    valid = None if table.valid is None else np.append(table.valid, False)
+    rows_of = _rows(size)
+
+    def apply(positions: Column) -> Column:
+        rows = rows_of(positions)
+        present = rows < size if valid is None else valid[rows]
+        return Column(values[rows], None if present.all() else present, positions.lengths)
+
+    return apply
+
+
+def bucketize(step: Step, types: Sequence[Type]) -> Function:
+    """`bucketize`."""
+    boundaries: Column = step.parameters["boundaries"]
+    dtype = promote("bucketize", [types[0], Type(table_dtype(boundaries).name)])
+    edges = boundaries.array.astype(DTYPES[dtype].numpy)
+
+    def count(values: Array) -> Array:
+        reached = np.searchsorted(edges, values, side="right")
+        return np.where(values == values, reached, 0)  # noqa: PLR0124 - NaN reaches none
+
+    return elementwise(count, dtype)

@@ -1,0 +1,1 @@
+"""The Polars interpreter, for fit and transform."""

@@ -1,0 +1,241 @@
+"""The polars interpreter: fit and transform, streaming on the CPU or through cuDF on the GPU.
+
+Every step becomes a Polars expression; nothing is joined, so rows keep their order and a file
+of any size streams through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from workflow.expressions.language.types import Type, promote
+from workflow.expressions.numpy.verbs import bounds
+from workflow.expressions.program.program import Program, Step
+from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import ColumnSchema
+
+from .buckets import bucketize, hash_value
+from .lists import list_length, list_pad, list_slice
+from .series import microseconds, polars_dtype
+from .tables import gather, lookup
+
+Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
+
+
+def expressions(
+    program: Program,
+    verbs: Mapping[str, Compile] | None = None,
+    made_before: Collection[str] = (),
+) -> list[pl.Expr]:
+    """The program's outputs as Polars expressions over a frame of its inputs.
+
+    A step stands in the expressions as often as it is used: `stages.compile_stages` makes
+    columns of steps that are used more than once, and of what is made of the elements of lists.
+
+    Args:
+        program: what to make of each row; it computes nothing of the elements of lists.
+        verbs: what each verb is in Polars, where it is not what `VERBS` says.
+        made_before: inputs that such expressions have made, and are taken as they are: of data
+            NaN is null, of what was computed it is not.
+    """
+    verbs = VERBS if verbs is None else verbs
+    made: list[pl.Expr] = []
+    for step in program.steps:  # in order, so that depth costs no recursion
+        types = [program.steps[o].type for o in step.operands]
+        if step.verb == "source" and step.parameters["name"] in made_before:
+            made.append(pl.col(step.parameters["name"]))
+        else:
+            operands = [made[o] for o in step.operands]
+            made.append(step_expression(program, step, types, operands, verbs))
+    return [made[step].alias(column.name) for column, step in program.outputs]
+
+
+def step_expression(
+    program: Program,
+    step: Step,
+    types: Sequence[Type],
+    operands: list[pl.Expr],
+    verbs: Mapping[str, Compile],
+) -> pl.Expr:
+    """One step over the expressions of its operands, of whole rows or of elements."""
+    if step.verb == "source":
+        return _source(program.inputs[step.parameters["name"]])
+    if step.verb == "constant":
+        return pl.lit(step.parameters["value"], polars_dtype(step.type.dtype))
+    return verbs[step.verb](step, types, operands)
+
+
+def _source(column: ColumnSchema) -> pl.Expr:
+    expression = pl.col(column.name)
+    if column.is_time:
+        expression = microseconds(expression, is_list=column.is_list)
+    else:
+        expression = expression.cast(polars_dtype(column.dtype, is_list=column.is_list))
+    if column.is_list:
+        if column.info.kind == "float":
+            expression = expression.list.eval(pl.element().fill_nan(None))
+        return expression.fill_null([])
+    return expression.fill_nan(None) if column.info.kind == "float" else expression
+
+
+def _common(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> list[pl.Expr]:
+    dtype = polars_dtype(promote(step.verb, types))
+    return [
+        o if t.dtype == promote(step.verb, types) else o.cast(dtype)
+        for o, t in zip(operands, types, strict=True)
+    ]
+
+
+def _arithmetic(function: Callable[..., pl.Expr]) -> Compile:
+    return lambda step, types, operands: function(*_common(step, types, operands))
+
+
+def _real(function: Callable[..., pl.Expr]) -> Compile:
+    return lambda step, _, operands: function(
+        *(o.cast(polars_dtype(step.type.dtype)) for o in operands)
+    )
+
+
+def _divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    dtype = polars_dtype(step.type.dtype)
+    a, b = (operand.cast(dtype) for operand in operands)
+    # By one value Polars multiplies with its reciprocal, so that 49 / 49 is below 1. A column of
+    # ones (to Polars NaN equals NaN) makes many of the one.
+    return a / (b * (a == a).cast(dtype))  # noqa: PLR0124
+
+
+def _transcendental(function: Callable[..., pl.Expr]) -> Compile:
+    """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
+    return lambda step, _, operands: function(*(o.cast(pl.Float64) for o in operands)).cast(
+        polars_dtype(step.type.dtype)
+    )
+
+
+def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
+    """Polars ranks NaN above all and equal to itself; IEEE 754 says every such answer is False.
+
+    `guard` is the operand that must not be NaN for Polars' answer to be IEEE's.
+    """
+
+    def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+        operands = _common(step, types, operands)
+        answer = function(*operands)
+        if DTYPES[promote(step.verb, types)].kind != "float":
+            return answer
+        # Null and False would be False, so only answers that are there are corrected.
+        return pl.when(answer.is_not_null()).then(answer & operands[guard].is_not_nan())
+
+    return compile_
+
+
+def _negate(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    # Polars negates no unsigned integer; numpy wraps round.
+    return 0 - operands[0] if step.type.kind == "uint" else -operands[0]
+
+
+def _not_equal(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    return ~VERBS["equal"](step, types, operands)
+
+
+def _extreme(keep_left: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Compile:
+    def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+        a, b = _common(step, types, operands)
+        chosen = pl.when(keep_left(a, b)).then(a).otherwise(b)
+        if DTYPES[promote(step.verb, types)].kind == "float":
+            chosen = pl.when(a.is_nan()).then(a).when(b.is_nan()).then(b).otherwise(chosen)
+        return pl.when(a.is_not_null() & b.is_not_null()).then(chosen)
+
+    return compile_
+
+
+def _where(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    condition, a, b = operands
+    dtype = polars_dtype(step.type.dtype)
+    return pl.when(condition).then(a.cast(dtype)).when(condition.is_not_null()).then(b.cast(dtype))
+
+
+def _fill_null(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    a, b = _common(step, types, operands)
+    return a.fill_null(b)
+
+
+def _cast(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    value, have, want = operands[0], DTYPES[types[0].dtype], DTYPES[step.type.dtype]
+    target = polars_dtype(want.name)
+    if have is want:
+        return value
+    if want.kind == "bool":
+        return (value != 0) & value.is_not_nan() if have.kind == "float" else value != 0
+    if not want.is_integer or have.kind == "bool" or np.can_cast(have.numpy, want.numpy):
+        return value.cast(target)
+    limits = np.iinfo(want.numpy)
+    if have.is_integer:
+        own = np.iinfo(have.numpy)
+        return value.clip(max(limits.min, own.min), min(limits.max, own.max)).cast(target)
+    top = value >= float(limits.max)
+    inside = pl.when(top | value.is_nan()).then(0.0).otherwise(value).clip(float(limits.min), None)
+    whole = inside.cast(target, strict=False)
+    largest = pl.lit(int(limits.max), target)
+    return (
+        pl.when(value.is_null())
+        .then(None)
+        .when(top & value.is_not_nan())
+        .then(largest)
+        .otherwise(whole)
+    )
+
+
+def _clip(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    lower, upper = bounds(step)
+    # In two steps: bounds between two whole numbers cross, and Polars does not say which wins.
+    return operands[0].clip(lower, None).clip(None, upper)
+
+
+VERBS: Mapping[str, Compile] = {
+    "add": _arithmetic(lambda a, b: a + b),
+    "subtract": _arithmetic(lambda a, b: a - b),
+    "multiply": _arithmetic(lambda a, b: a * b),
+    "minimum": _extreme(lambda a, b: a < b),
+    "maximum": _extreme(lambda a, b: a > b),
+    "floor_divide": _arithmetic(lambda a, b: a // b),
+    "modulo": _arithmetic(lambda a, b: a % b),
+    "negate": _negate,
+    "absolute": _arithmetic(lambda a: a.abs()),
+    "divide": _divide,
+    "log1p": _transcendental(lambda a: a.log1p()),
+    "log": _transcendental(lambda a: a.log()),
+    "exp": _transcendental(lambda a: a.exp()),
+    "sin": _transcendental(lambda a: a.sin()),
+    "cos": _transcendental(lambda a: a.cos()),
+    "tanh": _transcendental(lambda a: a.tanh()),
+    "power": _transcendental(lambda a, b: a.pow(b)),
+    "sqrt": _real(lambda a: a.sqrt()),
+    "floor": _real(lambda a: a.floor()),
+    "ceil": _real(lambda a: a.ceil()),
+    "round": _real(lambda a: a.round(mode="half_to_even")),
+    "equal": _comparison(lambda a, b: a == b, 0),
+    "not_equal": _not_equal,
+    "less": _comparison(lambda a, b: a < b, 1),
+    "less_equal": _comparison(lambda a, b: a <= b, 1),
+    "greater": _comparison(lambda a, b: a > b, 0),
+    "greater_equal": _comparison(lambda a, b: a >= b, 0),
+    "logical_and": lambda _, __, o: o[0] & o[1],
+    "logical_or": lambda _, __, o: o[0] | o[1],
+    "logical_xor": lambda _, __, o: o[0] ^ o[1],
+    "logical_not": lambda _, __, o: ~o[0],
+    "is_null": lambda _, __, o: o[0].is_null(),
+    "fill_null": _fill_null,
+    "where": _where,
+    "cast": _cast,
+    "clip": _clip,
+    "hash": hash_value,
+    "lookup": lookup,
+    "gather": gather,
+    "bucketize": bucketize,
+    "list_length": list_length,
+    "list_slice": list_slice,
+    "list_pad": list_pad,
+}

@@ -1,0 +1,199 @@
+"""Polars series to numpy columns and back, and their types in our terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from workflow.schema.column import Array, Column, Strings
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Our names of Polars' types.
+_NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
+
+
+def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
+    """The Polars type of a column."""
+    inner: pl.DataType = getattr(pl, DTYPES[dtype].polars)()
+    return pl.List(inner) if is_list else inner
+
+
+def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
+    """What a Polars column is in our terms; categories are strings, dates and times int64.
+
+    Raises:
+        SchemaError: a type that the dtype table does not have.
+    """
+    inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
+    own = _NAMES.get(inner.base_type())
+    if own is not None:
+        return ColumnSchema(name, own, is_list=inner is not dtype)
+    if inner in (pl.Categorical, pl.Enum):
+        return ColumnSchema(name, "string", is_list=inner is not dtype)
+    if inner == pl.Date or isinstance(inner, pl.Datetime):
+        time = inner.time_zone or NAIVE if isinstance(inner, pl.Datetime) else DATE
+        return ColumnSchema(name, "int64", is_list=inner is not dtype, time=time)
+    raise SchemaError(
+        f"Expected column {name!r} as numbers, booleans, strings, dates, or lists of them. "
+        f"Received: {dtype}. Cast it before it enters the workflow."
+    )
+
+
+def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:
+    """Dates and times of any unit as microseconds since 1970-01-01, those with a zone since UTC's.
+
+    What is shorter than a microsecond is cut off, downwards. What is too far away to be counted in
+    int64 is null, as in `in_microseconds`. Integers stay what they are.
+    """
+    if is_list:
+        return values.cast(pl.List(pl.Datetime("us")), strict=False).cast(pl.List(pl.Int64))
+    # A strict cast panics at such a date, for its error would show it as year, month and day.
+    return values.cast(pl.Datetime("us"), strict=False).cast(pl.Int64)
+
+
+def as_times(values: pl.Expr, time: str, *, is_list: bool = False) -> pl.Expr:
+    """The dates or times that `microseconds` gives, of its result; numbers where there are none.
+
+    Args:
+        values: int64.
+        time: of which kind they are, as `ColumnSchema` has it.
+        is_list: whether they are lists of these.
+    """
+    if not time:
+        return values
+    dtype = pl.Datetime("us", None if time in (DATE, NAIVE) else time)
+    made = values.cast(pl.List(dtype) if is_list else dtype)
+    if time == DATE:
+        made = made.cast(pl.List(pl.Date) if is_list else pl.Date)
+    return made
+
+
+def to_series(column: Column, name: str = "") -> pl.Series:
+    """A numpy column as a Polars series."""
+    if isinstance(column.values, Strings):
+        series = _strings_to_series(column.values)
+    elif column.values.dtype == object:
+        series = pl.Series(column.values.tolist(), dtype=pl.String)
+    else:
+        series = pl.Series(column.values)
+    if column.valid is not None:
+        valid = pl.Series(column.valid)
+        series = pl.select(pl.when(valid).then(series)).to_series()
+    if column.lengths is not None:
+        series = to_lists(series, column.offsets())
+    return series.alias(name)
+
+
+def _strings_to_series(strings: Strings) -> pl.Series:
+    import pyarrow as pa  # noqa: PLC0415 - only large vocabularies need it
+
+    buffers = [
+        None,
+        pa.py_buffer(np.ascontiguousarray(strings.offsets)),
+        pa.py_buffer(np.ascontiguousarray(strings.data)),
+    ]
+    return _from_arrow(pa.Array.from_buffers(pa.large_string(), len(strings), buffers))
+
+
+def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
+    """Elements as lists, which begin and end at the offsets."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    # From a buffer, since of a numpy array pyarrow asks pandas what it is, and so imports it.
+    ends = pa.Array.from_buffers(pa.int64(), len(offsets), [None, pa.py_buffer(offsets)])
+    return _from_arrow(pa.LargeListArray.from_arrays(ends, elements.to_arrow()))
+
+
+def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
+    """Elements as lists of the lengths that other lists have, which are not null.
+
+    Example:
+        >>> relisted(pl.Series([1, 2, 3]), pl.Series([["a"], [], ["b", "c"]])).to_list()
+        [[1], [], [2, 3]]
+    """
+    return to_lists(elements, list_offsets(lists)).alias(elements.name)
+
+
+def list_elements(lists: pl.Series) -> pl.Series:
+    """The elements of lists, none of them null, one after another: a view where they are numbers.
+
+    Example:
+        >>> list_elements(pl.Series([[1, 2], [], [3]])).to_list()
+        [1, 2, 3]
+    """
+    if not isinstance(lists.dtype, pl.List) or lists.dtype.inner == pl.String:
+        return lists.explode(empty_as_null=False)
+    return _from_arrow(lists.rechunk().to_arrow().flatten())
+
+
+def list_offsets(lists: pl.Series) -> Array:
+    """Where each of some lists, none of them null, starts among the elements of all, and the end.
+
+    Example:
+        >>> list_offsets(pl.Series([["a"], [], ["b", "c"]])).tolist()
+        [0, 1, 1, 3]
+    """
+    lengths = lists.list.len().to_numpy()
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _from_arrow(array: pa.Array) -> pl.Series:
+    # In a record batch: for an array by itself Polars imports pyarrow.compute, which loads slowly.
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pl.DataFrame(pa.RecordBatch.from_arrays([array], [""])).to_series()
+
+
+def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
+    """A Polars series as a numpy column.
+
+    Args:
+        series: of a type that the dtype table has, or lists of it.
+        compact_strings: strings as `Strings`, for a program's constants, instead of objects.
+    """
+    if series.dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    elif series.dtype in (pl.Date, pl.Datetime):
+        series = pl.select(microseconds(pl.lit(series))).to_series()
+    if isinstance(series.dtype, pl.Array):
+        series = series.arr.to_list()
+    if isinstance(series.dtype, pl.List):
+        lengths = series.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        elements = series.filter(series.list.len() > 0).explode(empty_as_null=False)
+        inner = to_column(elements, compact_strings=compact_strings)
+        return Column(inner.values, inner.valid, lengths)
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    info = DTYPES[column_schema(series.name, series.dtype).dtype]
+    if info.kind == "string":
+        texts = series.fill_null("")
+        return Column(to_strings(texts) if compact_strings else _objects(texts.to_list()), valid)
+    values = series.fill_null(False if info.kind == "bool" else 0) if valid is not None else series
+    return Column(values.to_numpy().astype(info.numpy, copy=False), valid)
+
+
+def to_strings(series: pl.Series) -> Strings:
+    """A Polars series of strings without nulls as its bytes, which nothing takes apart."""
+    # Not as the views that Polars has: pyarrow, which would turn those into bytes, loads slowly.
+    array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    start, end = array.offset, array.offset + len(array) + 1
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int64)[start:end] if len(array) else np.zeros(1, np.int64)
+    raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Strings(raw[ends[0] : ends[-1]], ends - ends[0])
+
+
+def _objects(texts: list[str]) -> Array:
+    values = np.empty(len(texts), object)
+    values[:] = texts
+    return values
+
+
+def schema_of(frame: pl.LazyFrame) -> Schema:
+    """The schema of a frame."""
+    return Schema(column_schema(name, dtype) for name, dtype in frame.collect_schema().items())

@@ -1,0 +1,269 @@
+"""Programs in stages, so that each step is computed once, and lists by their elements.
+
+Polars computes an expression as often as it is named, or takes long to see that it is the same. So
+a step that is named more than once becomes a column, and expressions are over columns. What works on
+the elements of lists runs over all elements of a column at once, in rows of their own: in a
+`list.eval` Polars would copy a table for each list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from workflow.expressions.language.types import Root, element_root
+from workflow.expressions.program.count_by_table_row import part
+from workflow.expressions.program.program import Program, Step
+from workflow.schema.column import Column, Strings
+from workflow.schema.schema import ColumnSchema, Schema
+
+from .interpreter import VERBS, Compile, expressions, step_expression
+from .series import list_elements, polars_dtype, relisted
+
+# The expressions of each stage over a frame of a program's inputs and what the stages before added.
+Stages = Sequence[Sequence[pl.Expr]]
+
+# The root of scalar columns; that of elements is the number of the step that made their lists.
+ROWS = -1
+# The one input of a program over the elements of a list column.
+ELEMENT = "element"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Columns that are made at once, of a program's inputs and of what earlier stages have made.
+
+    Attributes:
+        program: makes the columns, of rows or of elements.
+        elements_of: the list column over whose elements the program is, which it reads as
+            `ELEMENT`: each of its outputs becomes a column of as long lists. None: of rows.
+    """
+
+    program: Program
+    elements_of: str | None = None
+
+
+def apply(frame: pl.LazyFrame, program: Program) -> pl.LazyFrame:
+    """A frame of the program's outputs, rows in the order of the given frame's."""
+    return run_stages(frame, compile_stages(program))
+
+
+def run_stages(frame: pl.LazyFrame, stages: Stages) -> pl.LazyFrame:
+    """A frame of the outputs of a program that `compile_stages` has made expressions of."""
+    *before, outputs = stages
+    for columns in before:
+        frame = frame.with_columns(columns)
+    return frame.select(outputs)
+
+
+def compile_stages(
+    program: Program,
+    verbs: Mapping[str, Compile] = VERBS,
+    made_before: Collection[str] = (),
+    beside: Collection[str] = (),
+) -> Stages:
+    """Polars expressions over a frame of a program's inputs: what to add to it, and the outputs.
+
+    Args:
+        program: what to make of each row.
+        verbs: what each verb is in Polars, as `expressions` takes it.
+        made_before: the inputs that are no data, as `expressions` takes them.
+        beside: the frame's columns, where those that are no inputs are to stay as they are.
+    """
+    made = set(made_before)
+    compiled: list[list[pl.Expr]] = []
+    for stage in stages(program, verbs, beside=beside):
+        if stage.elements_of is None:
+            compiled.append(expressions(stage.program, verbs, made))
+        else:
+            compiled += _over_elements(stage.program, stage.elements_of, verbs)
+        made |= set(stage.program.output_schema)
+    return compiled
+
+
+def _over_elements(
+    program: Program, lists: str, verbs: Mapping[str, Compile]
+) -> list[list[pl.Expr]]:
+    """The expressions of columns of lists, made of another column's by a program over elements."""
+    run = _elements_runner(compile_stages(program, verbs, {ELEMENT}))
+    columns = [column for column, _ in program.outputs]
+    dtypes = {column.name: polars_dtype(column.dtype, is_list=True) for column in columns}
+    if len(columns) == 1:
+        (name,) = dtypes
+        made = pl.col(lists).map_batches(run, return_dtype=dtypes[name], is_elementwise=True)
+        return [[made.alias(name)]]
+    all_of_them = pl.col(lists).map_batches(
+        run, return_dtype=pl.Struct(dtypes), is_elementwise=True
+    )
+    together = f"{columns[0].name} and others"
+    return [
+        [all_of_them.alias(together)],
+        [pl.col(together).struct.field(name) for name in dtypes],
+    ]
+
+
+def _elements_runner(stages: Stages) -> Callable[[pl.Series], pl.Series]:
+    def run(lists: pl.Series) -> pl.Series:
+        elements = list_elements(lists).alias(ELEMENT).to_frame().lazy()
+        made = run_stages(elements, stages).collect(engine="in-memory")
+        columns = [relisted(column, lists) for column in made]
+        return columns[0] if len(columns) == 1 else pl.DataFrame(columns).to_struct()
+
+    return run
+
+
+def stages(
+    program: Program,
+    verbs: Mapping[str, Compile] = VERBS,
+    kept: Collection[int] = (),
+    beside: Collection[str] = (),
+) -> list[Stage]:
+    """A program as programs of which each is over the inputs and what those before it made.
+
+    Args:
+        program: any program.
+        verbs: what each verb is in Polars, which says how often it names an operand.
+        kept: steps, none of elements, that become columns in any case.
+        beside: names that these columns must not have, beside those of the inputs.
+
+    Returns:
+        at least one; the last makes the program's outputs. Together they have as many steps as the
+        program, and for each column that is made on the way two more.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> rows = {"user": [7, 9], "city": ["a", "b"], "rating": [1.0, 2.0]}
+        >>> pairs = [["user", "city"]] >> ops.TargetEncoding("rating")
+        >>> [len(stage.program.outputs) for stage in stages(Workflow(pairs).fit(rows).program)]
+        [2, 1, 1, 1]
+    """
+    roots = roots_of(program)
+    program = _with_lengths_of_roots(program, roots)
+    columns = _columns(program, roots, verbs) | set(kept)
+    levels = _levels(program, roots, columns)
+    start = free_name("", [*program.inputs, *beside])
+    names = {number: f"{start}{number}" for number in levels}
+    made: list[Stage] = []
+    for level in sorted(set(levels.values())):
+        of: dict[Root, list[int]] = defaultdict(list)
+        for number in (n for n, own in levels.items() if own == level):
+            of[roots[number] if is_element(number, roots) else ROWS].append(number)
+        before = {n: names[n] for n in levels if levels[n] < level}
+        for root, numbers in of.items():
+            outputs = [(_named(names[n], program.steps[n]), n) for n in numbers]
+            if root == ROWS or root is None:
+                made.append(Stage(part(program, outputs, before)))
+            else:
+                elements = part(program, outputs, {root: ELEMENT})
+                made.append(Stage(_of_elements(elements), names[root]))
+    return [*made, Stage(part(program, program.outputs, names))]
+
+
+def roots_of(program: Program) -> list[Root]:
+    """What each step's values stand beside: `ROWS`, a step's number, or None for constants."""
+    roots: list[Root] = []
+    for number, step in enumerate(program.steps):
+        types = [program.steps[o].type for o in step.operands]
+        own = None if step.verb == "constant" else number if step.type.is_list else ROWS
+        roots.append(
+            element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own)
+        )
+    return roots
+
+
+def is_element(step: int, roots: Sequence[Root]) -> bool:
+    """Whether a step works on the elements of lists that another step has made."""
+    return roots[step] not in (None, ROWS, step)
+
+
+def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
+    """The same program, but that lengths are taken of lists as they were before their elements changed."""
+    steps = tuple(
+        replace(step, operands=tuple(root for o in step.operands if (root := roots[o]) is not None))
+        if step.verb == "list_length" and is_element(step.operands[0], roots)
+        else step
+        for step in program.steps
+    )
+    return replace(program, steps=steps)
+
+
+def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
+    """The steps that become columns: those named more than once, and lists where elements are made."""
+    named = Counter(step for _, step in program.outputs)
+    for number, step in enumerate(program.steps):
+        if not is_element(number, roots):
+            named.update(_names(program, step, verbs))
+    elements = {n for n in named if is_element(n, roots)}
+    lists = {root for n in elements if (root := roots[n]) is not None}
+    several = {n for n, count in named.items() if count > 1 and roots[n] is not None}
+    return elements | lists | several
+
+
+def _names(program: Program, step: Step, verbs: Mapping[str, Compile]) -> list[int]:
+    """The operands of a step, each as often as its expression names it."""
+    types = [program.steps[o].type for o in step.operands]
+    if not types:
+        return []
+    places = [pl.col(str(o)) for o in step.operands]
+    # How often does not depend on a table's size, and to compile a large one takes long.
+    tables = {n: _first_row(v) for n, v in step.parameters.items() if isinstance(v, Column)}
+    small = replace(step, parameters={**step.parameters, **tables})
+    made = step_expression(program, small, types, places, verbs)
+    return [int(name) for name in made.meta.root_names()]
+
+
+def _first_row(table: Column) -> Column:
+    if table.lengths is not None:
+        return table
+    values, valid = table.values, None if table.valid is None else table.valid[:1]
+    if isinstance(values, Strings):
+        return Column(Strings(values.data, values.offsets[:2]), valid)
+    return Column(values[:1], valid)
+
+
+def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -> dict[int, int]:
+    """Each of some steps with the length of the longest chain of them that ends in it."""
+    levels: dict[int, int] = {}
+    # The same for every step, which may not be one of them.
+    depths: list[int] = []
+    for number, step in enumerate(program.steps):
+        root = roots[number]
+        if root is not None and is_element(number, roots):
+            depth = depths[root]
+        else:
+            depth = max((depths[operand] for operand in step.operands), default=0)
+        if number in columns:
+            levels[number] = depth = depth + 1
+        depths.append(depth)
+    return levels
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name after signs that no other name begins with.
+
+    Example:
+        >>> free_name("row", ["row", "@2"])
+        '@@row'
+    """
+    start = "@"
+    while any(other.startswith(start) for other in taken):
+        start += "@"
+    return start + name
+
+
+def _named(name: str, step: Step) -> ColumnSchema:
+    return ColumnSchema(name, step.type.dtype, step.type.is_list, step.type.nullable)
+
+
+def _of_elements(program: Program) -> Program:
+    """A program over lists as the same over their elements, which are rows then."""
+    steps = tuple(
+        replace(step, type=replace(step.type, is_list=False)) if step.type.is_list else step
+        for step in program.steps
+    )
+    inputs = Schema(column.with_(is_list=False) for column in program.inputs.columns)
+    outputs = tuple((column.with_(is_list=False), step) for column, step in program.outputs)
+    return Program(inputs, steps, outputs)

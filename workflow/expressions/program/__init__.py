@@ -1,0 +1,1 @@
+"""Programs: lists of steps, their files, and transformations of them."""

@@ -1,0 +1,1 @@
+"""Lookup structures: positions of values among keys."""

@@ -1,0 +1,1 @@
+"""Files that survive a crash, and documents that carry their own checksum."""

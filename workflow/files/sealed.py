@@ -1,0 +1,49 @@
+"""JSON documents that carry the sum of their own bytes, so that no changed byte is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from workflow.expressions.program.safetensors_file import FormatError, parse_json
+
+_UNSET = "0" * 64
+
+
+def sealed(document: Mapping[str, Any]) -> bytes:
+    """The text of a document with a key `sum`: the sha256 of the text, with zeros for the sum.
+
+    Example:
+        >>> unsealed(sealed({"format": 1}), "a.json")
+        {'format': 1}
+    """
+    text = json.dumps({"sum": _UNSET, **document}, allow_nan=False, indent=1).encode()
+    return text.replace(_UNSET.encode(), _sum(text).encode(), 1)
+
+
+def unsealed(text: bytes, where: str) -> dict[str, Any]:
+    """The document of a text that `sealed` made.
+
+    Args:
+        text: the whole file.
+        where: its path, for errors.
+
+    Raises:
+        FormatError: it is no JSON object with a sum, or not the text that was summed.
+    """
+    document = parse_json(text, where)
+    told = document.pop("sum", None) if isinstance(document, dict) else None
+    if not isinstance(told, str) or len(told) != len(_UNSET) or not told.isascii():
+        raise FormatError(f"{where}: expected a JSON object with the sum of its own text.")
+    if (found := _sum(text.replace(told.encode(), _UNSET.encode(), 1))) != told:
+        raise FormatError(
+            f"{where}: expected the text of the sum {told[:16]}..., as it was written. Received: one "
+            f"of the sum {found[:16]}.... It is damaged or was edited: copy the original, or write it anew."
+        )
+    return dict(document)
+
+
+def _sum(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

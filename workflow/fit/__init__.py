@@ -1,0 +1,1 @@
+"""Fitting: operators learn in phases, each one pass over the data."""

@@ -1,0 +1,177 @@
+"""Fitting: the operators learn in phases, each phase one streaming pass over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+
+from workflow.data.sources import Source
+from workflow.engine.engine import is_gpu
+from workflow.errors import WorkflowError
+from workflow.expressions.polars.series import polars_dtype
+from workflow.graph.node import Node
+from workflow.graph.operator_node import Bound, OperatorNode
+from workflow.graph.resolution import Resolution
+from workflow.graph.row_set import schema_of
+from workflow.operator.feature import State
+from workflow.operator.operator import Operator
+from workflow.schema.schema import Schema
+
+from .learn_operators import (
+    WIDE,
+    Learning,
+    Tables,
+    by_operator,
+    learn_part,
+    learn_parts,
+    split_by_row,
+)
+
+# Polars reads up to 128 row groups ahead of the slowest query, so a pass is over no more than this.
+ROWS_OF_A_PASS = 8_000_000
+# A GPU has all columns of such a part in its memory: 5 GB of eight bytes a value.
+VALUES_OF_A_PASS_ON_GPU = 640_000_000
+ROWS_OF_A_PASS_ON_GPU = 64_000_000
+# What is held in memory of wide data: 512 MB of eight bytes a value.
+VALUES_OF_A_WIDE_PASS = 64_000_000
+
+Learn = Callable[[Learning], Tables]
+
+
+def rows_of_a_pass(engine: str, columns: int) -> int:
+    """How many rows operators learn from at once."""
+    if is_gpu(engine):
+        return min(ROWS_OF_A_PASS_ON_GPU, VALUES_OF_A_PASS_ON_GPU // max(1, columns))
+    return ROWS_OF_A_PASS if columns <= WIDE else VALUES_OF_A_WIDE_PASS // columns
+
+
+def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, State]:
+    """What each operator learns, by the number of its node.
+
+    Args:
+        nodes: parents before children.
+        inputs: the data's columns that the graph reads.
+        learn: what makes the operators' tables of the data.
+
+    Raises:
+        NeedsIntegersError: columns of the data are floats, and an operator takes no fractions.
+        WorkflowError: an operator cannot take its columns.
+    """
+    states: dict[int, State] = {}
+    resolution = Resolution(inputs)
+    while len(resolution.made) < len(nodes):
+        learning = _resolve_ready(nodes, states, resolution)
+        tables = by_operator(learn(learning)) if learning else {}
+        for number, (node, bound) in learning.items():
+            with node.errors(bound.columns):
+                states[number] = bound.operator.finish(tables[number], schema_of(bound.columns))
+    return states
+
+
+def learner(source: Source, engine: str) -> Learn:
+    """What makes operators' tables on this machine.
+
+    Args:
+        source: the columns of the data that the graph reads.
+        engine: "auto", "cpu" or "gpu".
+
+    Raises:
+        WorkflowError: the engine is unknown.
+    """
+    rows = rows_of_a_pass(engine, len(source.frame.collect_schema()))
+
+    def learn(learning: Learning) -> Tables:
+        if source.files is None:
+            return learn_part(learning, source.frame, engine, held=not source.is_query)
+        by_row, others = split_by_row(learning)
+        tables = learn_parts(by_row, source.pieces(rows), engine) if by_row else {}
+        return tables | (learn_part(others, source.sound().frame, engine) if others else {})
+
+    is_gpu(engine)
+    return learn
+
+
+class NeedsIntegersError(WorkflowError):
+    """Columns of the data are floats, and an operator takes no fractions.
+
+    Attributes:
+        names: the columns.
+    """
+
+    def __init__(self, label: str, names: Sequence[str]) -> None:
+        super().__init__(f"{label} needs integers. Received: floats in {', '.join(names)}.")
+        self.label, self.names = label, names
+
+
+class MustLearnError(WorkflowError):
+    """An operator learns from data, and there is none."""
+
+
+def learn_nothing(learning: Learning) -> Tables:
+    """The tables of operators that need no data to learn, as of one that brings its own table.
+
+    Raises:
+        MustLearnError: an operator needs data; names it.
+    """
+    for node, bound in learning.values():
+        columns = bound.program.output_schema
+        with node.errors(bound.columns):
+            asked = bound.operator.partial(_no_rows(columns), columns)
+        if asked:
+            raise MustLearnError(f"{node.label} must learn from data. Call fit(data) first.")
+    return {}
+
+
+def learn_of_no_rows(learning: Learning) -> Tables:
+    """What operators learn of columns without rows, by which their outputs' types are known."""
+    tables: dict[tuple[int, str], pl.DataFrame] = {}
+    for number, (node, bound) in learning.items():
+        columns = bound.program.output_schema
+        with node.errors(bound.columns):
+            asked = bound.operator.partial(_no_rows(columns), columns)
+            tables |= {(number, name): query.collect() for name, query in asked.items()}
+    return tables
+
+
+def _no_rows(columns: Schema) -> pl.LazyFrame:
+    return pl.LazyFrame(
+        schema={c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in columns.columns}
+    )
+
+
+def _resolve_ready(
+    nodes: Sequence[Node], states: Mapping[int, State], resolution: Resolution
+) -> dict[int, tuple[OperatorNode, Bound]]:
+    """Resolve every node that can be; return those that must learn first, bound."""
+    learning = {}
+    made = resolution.made
+    for number, node in enumerate(nodes):
+        if node in made or any(parent not in made for parent in node.parents):
+            continue
+        if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
+            bound = node.bind(resolution.inputs(node))
+            _expect_integers(bound)
+            learning[number] = node, bound
+        else:
+            if isinstance(node, OperatorNode) and _is_choosy(node.operator):
+                _expect_integers(node.bind(resolution.inputs(node)))
+            resolution.resolve(node, states.get(number, {}))
+    return learning
+
+
+def _is_choosy(operator: Operator) -> bool:
+    return type(operator).needs_integers is not Operator.needs_integers
+
+
+def _expect_integers(bound: Bound) -> None:
+    """Refuse columns of the data that are floats where an operator takes no fractions."""
+    if bound.rows.origin is not None:
+        return
+    wanted = bound.operator.needs_integers(schema_of(bound.columns))
+    columns = [
+        feature for name in wanted if (feature := bound.columns[name]).schema.info.kind == "float"
+    ]
+    sources = [f.expression.parameters["name"] for f in columns if f.expression.verb == "source"]
+    if sources:
+        raise NeedsIntegersError(bound.operator.label, sources)

@@ -1,0 +1,135 @@
+"""What operators learn from parts of the data, and how it becomes what they learn from the whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import polars as pl
+
+from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, is_gpu
+from workflow.graph.operator_node import Bound, OperatorNode
+from workflow.graph.row_set import schema_of
+from workflow.schema.schema import Schema
+
+from .learning_input import Reading, read
+
+# The operators that are ready to learn and what they learn from, by their nodes' numbers.
+Learning = Mapping[int, tuple[OperatorNode, Bound]]
+# What `Operator.partial` has asked for, by the operator's node and the query's name.
+Tables = dict[tuple[int, str], pl.DataFrame]
+
+# The parts' tables that wait to be merged: few enough for memory, enough that merging costs little.
+FAN_IN = 8
+# Rows of more columns than these are in memory while operators learn from them.
+WIDE = 200
+# Of such rows the columns of an operator, where it has more than these, are computed before it learns.
+_SOME = 20
+
+
+def learn_part(
+    learning: Learning, frame: pl.LazyFrame, engine: str, *, held: bool = False
+) -> Tables:
+    """The partial tables of all operators, of some rows, in one pass over them.
+
+    Args:
+        learning: the operators.
+        frame: the rows.
+        engine: of the queries.
+        held: whether what operators over many columns read of these rows fits into memory.
+    """
+    queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    on_host: dict[tuple[int, str], pl.LazyFrame] = {}
+    readings: dict[int, Reading] = {}
+    # Planning a query takes Polars as long as its frame is wide, and each column has one.
+    is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
+    rows = frame.collect() if is_wide else None
+    for number, (node, bound) in learning.items():
+        with node.errors(bound.columns):
+            reading = readings[number] = read(bound)
+            data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
+            own = bound.rows.select(data, reading.program, engine)
+            if is_wide and len(reading.columns) > _SOME:
+                own = own.collect().lazy()
+            grouped = bound.operator.groups_on_host(reading.columns)
+            if grouped:
+                own = brought_to_host(own, engine)
+            partials = reading.partial(own)
+        chosen = on_host if grouped else queries
+        chosen |= {(number, name): query for name, query in partials.items()}
+    tables = _collect(queries, engine) | _collect(on_host, "cpu")
+    return tables | _collect(_element_counts(readings, tables), "cpu")
+
+
+def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) -> Tables:
+    """The tables of the whole data, part by part, in memory that does not grow with their number."""
+    waiting: list[Tables] = []
+    names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
+    for part in parts:
+        own = part.select(n for n in part.collect_schema() if n in names)
+        # Under no name here: a GPU has the rows no longer than they are learnt from.
+        waiting.append(learn_part(learning, held_on_gpu(own, engine), engine, held=True))
+        if len(waiting) == FAN_IN:
+            waiting = [merge_tables(learning, waiting)]
+    return waiting[0] if len(waiting) == 1 else merge_tables(learning, waiting)
+
+
+def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
+    """The tables of several parts as those of one."""
+    queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    names = by_operator(parts[0])
+    for number, (_, bound) in learning.items():
+        # A count that was merged before may be wider than one that was not.
+        above = {
+            n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
+            for n in names[number]
+        }
+        merged = bound.operator.merge(above, schema_of(bound.columns))
+        queries |= {(number, name): query for name, query in merged.items()}
+    return _collect(queries, "cpu")
+
+
+def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
+    """Some columns of rows in memory; all of them where only the rows' number counts."""
+    return (rows.select(columns.names) if columns else rows).lazy()
+
+
+def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:
+    return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+
+
+def _element_counts(
+    readings: Mapping[int, Reading], tables: Tables
+) -> dict[tuple[int, str], pl.LazyFrame]:
+    """The tables of elements, in place of those that count positions of lists."""
+    queries: dict[tuple[int, str], pl.LazyFrame] = {}
+    own = by_operator(tables)
+    for number, reading in readings.items():
+        if not reading.cuts:
+            continue
+        made = reading.of_elements(own[number])
+        queries |= {(number, name): query for name, query in made.items()}
+    return queries
+
+
+def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
+    """The tables of each operator by their names; none of one that asked for nothing.
+
+    Example:
+        >>> by_operator({(3, "sum"): pl.DataFrame({"a": [1]})})[3]["sum"].item()
+        1
+    """
+    own: dict[int, dict[str, pl.DataFrame]] = defaultdict(dict)
+    for (number, name), table in tables.items():
+        own[number][name] = table
+    return own
+
+
+def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
+    """The operators that can learn from parts of the data, and those whose rows need all of it."""
+    by_row = {
+        number: (node, bound)
+        for number, (node, bound) in learning.items()
+        if bound.rows.is_row_by_row(bound.program)
+    }
+    return by_row, {n: item for n, item in learning.items() if n not in by_row}

@@ -1,0 +1,88 @@
+"""What an operator reads to learn: its columns, or for lists of a joined table the rows' positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from workflow.expressions.polars.series import polars_dtype
+from workflow.expressions.polars.stages import apply
+from workflow.expressions.program.count_by_table_row import POSITION, Cut, cut_lists, with_positions
+from workflow.expressions.program.program import Program
+from workflow.graph.operator_node import Bound
+from workflow.graph.row_set import schema_of
+from workflow.operator.operator import Operator
+from workflow.schema.schema import Schema
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an operator's columns are while it learns.
+
+    Attributes:
+        operator: at its place in the graph.
+        columns: their schema.
+        program: makes them, those that are cut as positions in a table.
+        cuts: by column.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> movies = pl.DataFrame({"movie": [1, 2], "genres": [["a", "b"], ["a"]]})
+        >>> node = ["movie"] >> ops.JoinExternal(movies, on="movie") >> ops.Categorify()
+        >>> made = Workflow(node).fit({"movie": [1, 2, 2]}).made
+        >>> reading = read(node.bind([made[parent] for parent in node.parents]))
+        >>> {column.name: str(column) for column, _ in reading.program.outputs}
+        {'movie': 'int64?', 'genres': 'int64?'}
+    """
+
+    operator: Operator
+    columns: Schema
+    program: Program
+    cuts: Mapping[str, Cut]
+
+    def partial(self, frame: pl.LazyFrame) -> dict[str, pl.LazyFrame]:
+        """The operator's tables of some rows, of which those of columns that are cut count positions.
+
+        Args:
+            frame: the outputs of `program`.
+
+        Raises:
+            WorkflowError: the operator does not take its columns.
+        """
+        if self.cuts:  # it has to refuse what the columns are, and not what they come as
+            dtypes = {
+                c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in self.columns.columns
+            }
+            self.operator.partial(pl.LazyFrame(schema=dtypes), self.columns)
+        return dict(self.operator.partial(frame, self.program.output_schema))
+
+    def of_elements(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.LazyFrame]:
+        """The tables that count positions, as tables that count elements.
+
+        Args:
+            tables: all tables of the operator.
+        """
+        counted = self.operator.counted_lists(self.columns)
+        whole = {name: table.lazy() for name, table in tables.items()}
+        for column, cut in self.cuts.items():
+            name, key = counted[column]
+            whole[name] = _elements(tables[name], key, cut.lists)
+        merged = self.operator.merge(whole, self.columns)
+        return {counted[column][0]: merged[counted[column][0]] for column in self.cuts}
+
+
+def read(bound: Bound) -> Reading:
+    """What an operator reads; the elements of lists that come from a table it counts by position."""
+    program, columns = bound.program, schema_of(bound.columns)
+    counted = bound.operator.counted_lists(columns)
+    cuts = {name: cut for name, cut in cut_lists(program).items() if name in counted}
+    made = with_positions(program, cuts) if cuts else program
+    return Reading(bound.operator, columns, made, cuts)
+
+
+def _elements(table: pl.DataFrame, key: str, lists: Program) -> pl.LazyFrame:
+    """A table with a row for each position, with one for each element of the list there."""
+    made = apply(table.lazy().select(pl.col(key).alias(POSITION)), lists).collect().to_series()
+    return table.with_columns(made.alias(key)).lazy().explode(key, empty_as_null=False)

@@ -1,0 +1,253 @@
+"""A graph of operators with what they have learnt, and the program that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Self
+
+from workflow.errors import WorkflowError
+from workflow.expressions.program.program import Program
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.operator import Operator
+from workflow.schema.dtypes import SchemaError, dtype_of
+from workflow.schema.exact_dtypes import inexact
+from workflow.schema.schema import ColumnSchema, Schema
+
+from .node import Node
+from .operator_node import OperatorNode
+from .resolution import resolve_graph
+from .row_set import Resolved, schema_of
+
+
+class FittedGraph:
+    """What a workflow is once its operators have learnt, however they did.
+
+    Args:
+        nodes: the graph, parents before children.
+
+    Attributes:
+        nodes: the same.
+        input_schema: the columns of the data that it reads.
+        output_dtypes: the dtype of each output, which the user may change.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["price"] >> ops.FillMissing(0)).fit({"price": [1.5, None]})
+        >>> [step.verb for step in workflow.program.steps]
+        ['constant', 'source', 'fill_null']
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = list(nodes)
+        self.input_schema = Schema()
+        self.output_dtypes = OutputDtypes(self)
+        self._states: dict[int, State] | None = None
+        self._made: dict[Node, Resolved] | None = None
+        self._program: Program | None = None
+        self._has_seen_data = False
+
+    def learn(
+        self, input_schema: Schema, states: dict[int, State], *, from_data: bool = True
+    ) -> None:
+        """Take what the operators have learnt of some columns, in place of what they had before.
+
+        Args:
+            input_schema: the columns.
+            states: by the number of the node.
+            from_data: whether they have learnt what they need; else the schemas alone are known.
+
+        Raises:
+            WorkflowError: an output is not what a dtype was assigned to; nothing has changed then.
+        """
+        before = self.input_schema, self._states, self._made, self._program, self._has_seen_data
+        self.input_schema, self._states, self._has_seen_data = input_schema, states, from_data
+        self._made = self._program = None
+        try:
+            self.output_dtypes.expect_possible()
+        except WorkflowError:
+            self.input_schema, self._states, self._made, self._program, self._has_seen_data = before
+            raise
+        for node in self.nodes:
+            node.fitted = self
+
+    def restore(
+        self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
+    ) -> Self:
+        """Take what a saved workflow had learnt."""
+        self.learn(input_schema, states)
+        self.output_dtypes.update(dtypes)
+        return self
+
+    def forget_program(self) -> None:
+        """Build the program anew at its next use, because an output's dtype changed."""
+        self._program = None
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators, in the order of the nodes."""
+        return [node.operator for node in self.nodes if isinstance(node, OperatorNode)]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the operators have learnt what they need."""
+        return self._states is not None and self._has_seen_data
+
+    @property
+    def states(self) -> dict[int, State]:
+        """What each node's operator has learnt, by the node's number.
+
+        Raises:
+            WorkflowError: the workflow is not fitted.
+        """
+        states = self._known_states()
+        if not self._has_seen_data:
+            learning = ", ".join(o.label for o in self.operators if o.learns)
+            raise WorkflowError(f"{learning} must learn from data. Call fit(data) first.")
+        return states
+
+    def _known_states(self) -> dict[int, State]:
+        if self._states is None:
+            raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
+        return self._states
+
+    @property
+    def made(self) -> dict[Node, Resolved]:
+        """What every node makes: its columns as expressions, and of which rows.
+
+        Raises:
+            WorkflowError: the workflow is not fitted.
+        """
+        _ = self.states
+        return self._resolved()
+
+    def _resolved(self) -> dict[Node, Resolved]:
+        if self._made is None:
+            self._made = resolve_graph(
+                self.nodes, self._known_states(), self.input_schema, learnt=self._has_seen_data
+            )
+        return self._made
+
+    def schema_of_node(self, node: Node) -> Schema:
+        """The columns that a node of the graph makes."""
+        return schema_of(self._resolved()[node].columns)
+
+    def features(self) -> dict[Node, Features]:
+        """The columns of every node, as expressions over those of the data (see `made`)."""
+        return {node: made.columns for node, made in self.made.items()}
+
+    def outputs(self) -> Features:
+        """The columns that the workflow makes, before an assigned dtype casts them."""
+        return self._resolved()[self.nodes[-1]].columns
+
+    def served(self, names: Iterable[str]) -> Features:
+        """Some of the outputs, which a server can make of one row at a time.
+
+        Raises:
+            WorkflowError: one of them needs more rows; names the operator and what to do.
+        """
+        chosen = {name: self.outputs()[name] for name in names}
+        rows = self.made[self.nodes[-1]].rows
+        rows.expect_row_by_row(rows.program(chosen.values()))
+        return chosen
+
+    @property
+    def program(self) -> Program:
+        """The whole workflow as steps over arrays: what every interpreter runs, row by row.
+
+        Raises:
+            WorkflowError: an output needs more than one row.
+        """
+        self.made[self.nodes[-1]].rows.expect_row_by_row(self.steps)
+        return self.steps
+
+    @property
+    def steps(self) -> Program:
+        """The outputs over the sources of their rows, which are not those of the data in any case."""
+        _ = self.states
+        return self._built()
+
+    def _built(self) -> Program:
+        if self._program is None:
+            self._program = self.steps_of(self._resolved()[self.nodes[-1]])
+        return self._program
+
+    def steps_of(self, output: Resolved) -> Program:
+        """The steps to what the last node makes, cast to the dtypes that are assigned."""
+        return output.rows.program(
+            Feature(f.expression, f.schema.with_(dtype=self.output_dtypes[name]))
+            for name, f in output.columns.items()
+        )
+
+    @property
+    def output_schema(self) -> Schema:
+        """The columns that the workflow makes, with tags, cardinalities and domains."""
+        return self._built().output_schema
+
+
+class OutputDtypes(MutableMapping[str, str]):
+    """The dtype of each output, for a list column that of its elements; assign one to change it.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["userId"] >> ops.Categorify()).fit({"userId": [7, 9]})
+        >>> workflow.output_dtypes["userId"] = "int32"
+        >>> workflow.transform({"userId": [7]}).collect().schema["userId"]
+        Int32
+    """
+
+    def __init__(self, graph: FittedGraph) -> None:
+        self._graph = graph
+        self.assigned: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        made = self._column(name).dtype
+        return self.assigned.get(name, made)
+
+    def _column(self, name: str) -> ColumnSchema:
+        outputs = self._graph.outputs()
+        if name not in outputs:
+            raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
+        return outputs[name].schema
+
+    def __setitem__(self, name: str, dtype: Any) -> None:
+        column = self._column(name)
+        try:
+            wanted = dtype_of(dtype)
+        except SchemaError as error:
+            raise WorkflowError(f"Output {name!r}: {error}") from error
+        if reason := inexact(column, wanted):
+            raise WorkflowError(f"Output {name!r} {reason}. Received: {wanted.name}.")
+        self.assigned[name] = wanted.name
+        self._graph.forget_program()
+
+    def expect_possible(self) -> None:
+        """Hold what is assigned to what the outputs are, after these have changed.
+
+        Raises:
+            WorkflowError: an output is gone, or has values that its dtype does not hold.
+        """
+        for name, dtype in self.assigned.items():
+            outputs = self._graph.outputs()
+            reason = "is no output any more"
+            if name in outputs:
+                reason = inexact(outputs[name].schema, dtype_of(dtype)) or ""
+            if reason:
+                raise WorkflowError(
+                    f"Output {name!r} {reason}. Received: workflow.output_dtypes[{name!r}] = {dtype!r}. "
+                    f"Assign another one, or `del workflow.output_dtypes[{name!r}]`, and fit again; "
+                    "what was learnt before stays."
+                )
+
+    def __delitem__(self, name: str) -> None:
+        self._column(name)
+        self.assigned.pop(name, None)
+        self._graph.forget_program()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._graph.outputs())
+
+    def __len__(self) -> int:
+        return len(self._graph.outputs())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -1,0 +1,261 @@
+"""The columns of the data that a workflow reads: what they are in fit, and held to it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workflow.data.frames import polars_errors
+from workflow.data.parquet import inner_type
+from workflow.data.sources import Source
+from workflow.errors import WorkflowError, listed
+from workflow.expressions.polars.series import column_schema
+from workflow.schema.dtypes import SchemaError
+from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
+from workflow.schema.times import remedy
+
+from .node import Node
+from .resolution import columns_read
+
+
+def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> Schema:
+    """The schema of the columns that a graph reads.
+
+    Args:
+        nodes: the graph's.
+        table: the data.
+        known: tags and properties of the data's columns.
+
+    Raises:
+        WorkflowError: the data cannot be read, or a column is missing, of a type that is none of
+            ours, or not the same in all files.
+    """
+    have = _columns(table)
+    facts = Schema() if known is None else expect_schema(known)
+    names = [*have, *table.conflicts]
+    tags = {name: facts[name].tags if name in facts else () for name in names}
+    wanted = columns_read(nodes, tags)
+    _expect_one_table(table, wanted)
+    try:
+        columns = [column_schema(name, have[name]) for name in wanted]
+    except SchemaError as error:
+        raise WorkflowError(f"The data cannot be fitted to: {error}") from error
+    own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
+    return Schema(
+        c.with_(tags=tags[c.name], properties={**own[c.name], **c.properties}) for c in columns
+    )
+
+
+def expect_schema(given: Any) -> Schema:
+    """A schema, and nothing else that a user may give for one.
+
+    Raises:
+        WorkflowError: it is none.
+    """
+    if isinstance(given, Schema):
+        return given
+    raise WorkflowError(
+        "Expected a workflow.Schema, such as Schema([ColumnSchema('userId', 'int64')]). "
+        f"Received: {given!r:.200}."
+    )
+
+
+def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
+    """Data held to what `fit` has seen: each column of the same kind, of any width.
+
+    Whole numbers may be floats, as pandas makes them of integers beside nulls, NaN being null;
+    and floats may be whole numbers. Dates are dates, times without a zone are such times of any
+    unit, and times with one have any zone: the moment counts.
+
+    Raises:
+        WorkflowError: a column is missing or of another kind, or a float of a column of integers
+            is not one; names the column, and the row.
+    """
+    have = _columns(table)
+    _expect_one_table(table, inputs)
+    missing = [name for name in inputs if name not in have]
+    if missing:
+        raise WorkflowError(
+            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}. "
+            "Where new data have none, as a label, transform them with "
+            f"workflow.remove_inputs([{', '.join(map(repr, missing))}])."
+        )
+    for column in inputs.columns:
+        _expect_kind(column, have[column.name])
+    frame = with_integers(table.frame, inputs)
+    _expect_in_range(frame, inputs)
+    return frame
+
+
+def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
+    """A frame in which columns of integers are integers, though they came as floats.
+
+    Args:
+        frame: of columns of numbers.
+        columns: what they are to be.
+
+    Returns:
+        the frame itself where there are no such floats.
+
+    Raises:
+        WorkflowError: a float is no integer; names the column and the row.
+
+    Example:
+        >>> ids = pl.LazyFrame({"userId": [7.0, float("nan")]})
+        >>> with_integers(ids, Schema([ColumnSchema("userId", "int64")])).collect()["userId"].to_list()
+        [7, None]
+    """
+    floats = _floats(frame, columns)
+    for column, value, row in _fractions(frame, columns):
+        most = next(most for other, most in floats if other is column)
+        raise WorkflowError(
+            f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
+            f"{most}. Received: {value} in row {row}."
+        )
+    return (
+        frame.with_columns(_as_integers(frame, column) for column, _ in floats) if floats else frame
+    )
+
+
+def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
+    """The columns of integers that are floats in a frame, and up to where these hold each integer."""
+    have = frame.collect_schema()
+    types = [(c, _element(have[c.name])) for c in columns.columns if c.info.is_integer]
+    return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
+
+
+def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSchema, Any, int]]:
+    """Floats that stand for no integer, the first one of each column that has some, and their rows.
+
+    These are fractions, and numbers whose digits a float has no room for.
+    """
+    for column, most in _floats(frame, columns):
+        element = _elements(column)
+        wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
+        wrong = wrong & element.is_not_nan()
+        for row, value in _first_row(frame, column, wrong):
+            yield column, value, row
+
+
+def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
+    """The columns of the data, some of which are int64 whatever they came as."""
+    return Schema(c.with_(dtype="int64") if c.name in names else c for c in inputs.columns)
+
+
+def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
+    """Data whose floats are taken for integers, as one query.
+
+    Args:
+        source: the data.
+        inputs: what its columns are to be.
+        label: the operator that takes no fractions.
+
+    Raises:
+        WorkflowError: a float is no whole number; names the operator, the column and the row.
+    """
+    have = source.frame.collect_schema()
+    with source.errors("The data cannot be fitted to"):
+        found = [*_fractions(source.frame, inputs)]
+    for column, value, row in found:
+        raise WorkflowError(
+            f"{label} needs integers, booleans or strings. Received: column {column.name!r}, "
+            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "
+            "or cast it with LambdaOp(lambda c: c.cast('int64'))."
+        )
+    frame = with_integers(source.frame, inputs)
+    is_query = source.is_query or source.files is not None
+    return replace(source, frame=frame, files=None, is_query=is_query)
+
+
+def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
+    """Refuse whole numbers beyond the dtype that `fit` has seen, before they are cast.
+
+    Polars' own cast refuses them when the frame is collected, cuDF's wraps them round.
+    """
+    have = frame.collect_schema()
+    for column in inputs.columns:
+        received = _element(have[column.name])
+        if not (column.info.is_integer and received.is_integer()):
+            continue
+        for row, value in _first_row(frame, column, _is_beyond(column, received)):
+            raise WorkflowError(
+                f"Expected column {column.name!r} as {column}, as in fit. Received: {value} in row {row}. "
+                "Fit to values as large as there are, or correct them."
+            )
+
+
+def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
+    """Which whole numbers of a type a column's dtype lacks; None where it has them all."""
+    own = np.iinfo(column_schema(column.name, received).info.numpy)
+    limits, element = np.iinfo(column.info.numpy), _elements(column)
+    # A limit that the type lacks would make floats of both.
+    wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
+    wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
+    return pl.any_horizontal(wrong) if wrong else None
+
+
+def _elements(column: ColumnSchema) -> pl.Expr:
+    return pl.element() if column.is_list else pl.col("value")
+
+
+def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
+    """A column, its arrays of one width as lists."""
+    values = pl.col(column.name)
+    is_array = isinstance(frame.collect_schema()[column.name], pl.Array)
+    return values.arr.to_list() if is_array else values
+
+
+def _first_row(
+    frame: pl.LazyFrame, column: ColumnSchema, wrong: pl.Expr | None
+) -> Iterator[tuple[int, Any]]:
+    """The first row, if any, in which a value, or an element of a list, is wrong; and what it holds."""
+    if wrong is None:
+        return
+    if column.is_list:
+        wrong = pl.col("value").list.eval(wrong).list.any()
+    rows = frame.select(value=_values(frame, column)).with_row_index("row").filter(wrong)
+    yield from rows.head(1).collect(engine="streaming").iter_rows()
+
+
+def _columns(table: Source) -> pl.Schema:
+    with polars_errors("The data cannot be read"):
+        return table.frame.collect_schema()
+
+
+def _expect_one_table(table: Source, names: Iterable[str]) -> None:
+    for name in names:
+        if name in table.conflicts:
+            raise WorkflowError(table.conflicts[name])
+
+
+def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
+    if received == pl.Null or (isinstance(received, pl.List) and received.inner == pl.Null):
+        return
+    try:
+        have = column_schema(column.name, received)
+    except SchemaError:
+        raise _unlike(column, str(received)) from None
+    same = {have.info.kind, column.info.kind} <= {"int", "uint", "float"}
+    same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
+    if not same or not are_alike_times(column.time, have.time):
+        of_times = have.time and str(have.with_(nullable=False))
+        raise _unlike(column, of_times or str(received), remedy(column.time, have.time, have.dtype))
+
+
+def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:
+    text = f"Expected column {column.name!r} as {column}, as in fit. Received: {received}. {advice}"
+    return WorkflowError(text.rstrip())
+
+
+def _as_integers(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
+    value = pl.element() if column.is_list else pl.col(column.name)
+    value = value.fill_nan(None).cast(pl.Int64)
+    return _values(frame, column).list.eval(value) if column.is_list else value
+
+
+def _element(dtype: pl.DataType) -> pl.DataType:
+    return inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype

@@ -1,0 +1,170 @@
+"""Whether an operator goes on with fewer columns, and with what of its state.
+
+Nothing is believed: what the operator makes of the columns that remain is held, step by step
+and table by table, to what it made of them before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from workflow.errors import WorkflowError
+from workflow.expressions.language.tree import source
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.program.program import Program, build
+from workflow.expressions.program.program_json import program_to_json
+from workflow.operator.feature import Feature, Features, State
+from workflow.operator.frame_operator import FrameOperator, ManyRowsOperator
+from workflow.operator.operator import Operator
+from workflow.schema.column import Array
+from workflow.schema.dtypes import SchemaError
+from workflow.schema.schema import Schema
+
+from .operator_node import Bound
+from .row_set import schema_of
+
+
+def without_settings(operator: Operator, columns: AbstractSet[str]) -> Operator:
+    """The operator without what is set for some columns: fitted again, it would refuse that.
+
+    Example:
+        >>> from workflow import ops
+        >>> without_settings(ops.Categorify(max_size={"a": 9, "b": 5}), {"b"}).max_size
+        {'a': 9}
+    """
+    changed: dict[str, Any] = {}
+    for name in operator.saved_fields():
+        value = getattr(operator, name)
+        if isinstance(value, Mapping) and not columns.isdisjoint(value):
+            changed[name] = {key: set_ for key, set_ in value.items() if key not in columns}
+    try:
+        return dataclasses.replace(operator, **changed) if changed else operator
+    except WorkflowError:
+        return operator  # It cannot be without, and is found not to go on.
+
+
+def states(old: Bound, state: State, names: Iterable[str]) -> Iterator[State]:
+    """What may remain of a state for some of the columns that it was learnt from.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["a", "b"] >> ops.Normalize()).fit({"a": [1, 3], "b": [5, 5]})
+        >>> bound = workflow.nodes[-1].bind([workflow.made[workflow.nodes[0]]])
+        >>> next(states(bound, workflow.states[1], ["a"]))["mean"].array.tolist()
+        [2.0]
+    """
+    if not old.operator.learns:
+        yield {}
+        return
+    restricted = old.operator.restrict(state, schema_of(old.columns), names)
+    if restricted is not None:
+        yield restricted
+    yield state  # It may not be about these columns at all, as a table to join is not.
+
+
+def goes_on(old: Bound, state: State, new: Bound, kept: State) -> bool:
+    """Whether an operator makes of fewer columns what it made of them among all.
+
+    Args:
+        old: the operator over all columns.
+        state: what it had learnt.
+        new: the operator over those that remain.
+        kept: what remains of the state.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> workflow = Workflow(["a", "b"] >> ops.FillMissing(0)).fit({"a": [1], "b": [5]})
+        >>> whole = workflow.nodes[-1].bind([workflow.made[workflow.nodes[0]]])
+        >>> part = dataclasses.replace(whole, columns={"a": whole.columns["a"]})
+        >>> goes_on(whole, {}, part, {})
+        True
+    """
+    try:
+        if isinstance(new.operator, ManyRowsOperator):
+            return _same_frame(old, new)
+        return _same_steps(old, state, new, kept)
+    except (WorkflowError, ExpressionError, SchemaError):
+        return False  # It says itself that it cannot.
+
+
+def passed_on(old: Bound, state: State) -> list[str]:
+    """The columns that an operator hands on as they are: they remain where it does not.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> table = {"movieId": [1], "year": [1999]}
+        >>> node = ["movieId", "price"] >> ops.JoinExternal(table, on="movieId")
+        >>> workflow = Workflow(node).fit({"movieId": [1], "price": [2.0]})
+        >>> bound = node.bind([workflow.made[node.parents[0]]])
+        >>> passed_on(bound, workflow.states[1])
+        ['movieId', 'price']
+    """
+    if not old.operator.row_by_row:
+        return []
+    sources = _sources(schema_of(old.columns))
+    made = old.operator.lower(sources, state)
+    return [
+        name
+        for name, feature in made.items()
+        if name in sources
+        and feature.expression is sources[name].expression
+        and feature.schema == sources[name].schema
+    ]
+
+
+def _same_frame(old: Bound, new: Bound) -> bool:
+    before, after = schema_of(old.columns), schema_of(new.columns)
+    needed = set(old.operator.dependency_names())
+    if isinstance(new.operator, FrameOperator):
+        needed |= new.operator.needs(before)
+    if not needed <= set(after):
+        return False
+    was, now = _frame_schema(old, before), _frame_schema(new, after)
+    return bool(now) and all(name in was and was[name] == now[name] for name in now)
+
+
+def _frame_schema(bound: Bound, columns: Schema) -> Schema:
+    if not isinstance(bound.operator, ManyRowsOperator):
+        raise TypeError(f"Expected an operator over frames. Received: {bound.operator}.")
+    return bound.operator.frame_schema(columns)
+
+
+def _same_steps(old: Bound, state: State, new: Bound, kept: State) -> bool:
+    before, after = schema_of(old.columns), schema_of(new.columns)
+    was = old.operator.lower(_sources(before), state)
+    now = new.operator.lower(_sources(after), kept)
+    whole = _program(was.values(), before)
+    places = {column.name: step for column, step in whole.outputs}
+    reads = {name: whole.sources_of_steps([places[f.schema.name]]) for name, f in was.items()}
+    remaining = {name for name, read in reads.items() if read and read <= set(after)}
+    if not now or not remaining <= set(now) <= set(was):
+        return False
+    return _equal(_program([was[name] for name in now], before), _program(now.values(), after))
+
+
+def _sources(columns: Schema) -> Features:
+    return {
+        c.name: Feature(source(c.name, Type(c.dtype, c.is_list, c.nullable)), c)
+        for c in columns.columns
+    }
+
+
+def _program(features: Iterable[Feature], columns: Schema) -> Program:
+    return build([(feature.schema, feature.expression) for feature in features], columns)
+
+
+def _equal(one: Program, other: Program) -> bool:
+    tables: dict[str, Array] = {}
+    others: dict[str, Array] = {}
+    same = program_to_json(one, tables) == program_to_json(other, others)
+    if not same or tables.keys() != others.keys():
+        return False
+    pairs = ((tables[name], others[name]) for name in tables)
+    return all(
+        a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs
+    )

@@ -1,0 +1,196 @@
+"""An operator in the graph: what `node >> operator` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from workflow.errors import WorkflowError, listed
+from workflow.expressions.language.types import ExpressionError
+from workflow.expressions.program.program import Program
+from workflow.operator.feature import Features, Groups, Inputs, State
+from workflow.operator.frame_operator import FrameOperator, WindowOperator
+from workflow.operator.operator import OPERATORS, Operator, OperatorMeta
+from workflow.schema.dtypes import SchemaError
+
+from .node import ColumnSelector, Node, as_columns, as_node
+from .node_columns import join
+from .row_set import Lost, Origin, Resolved, RowSet, rows_of, schema_of
+from .selection import Selection, names_of, one_or_several, regroup
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An operator at its place: what it works on, its dependencies among the columns.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> node = [["user", "city"]] >> ops.TargetEncoding("rating")
+        >>> data = {"user": [7], "city": ["a"], "rating": [3.0]}
+        >>> made = Workflow(node).fit(data).made
+        >>> bound = node.bind([made[parent] for parent in node.parents])
+        >>> bound.operator.inputs.groups, bound.operator.dependency_names()
+        ((('user', 'city'),), ('rating',))
+    """
+
+    operator: Operator
+    columns: Features
+    rows: RowSet
+
+    @cached_property
+    def program(self) -> Program:
+        """The steps to what it learns from, from the columns of their rows."""
+        return self.rows.program(self.operator.learns_from(self.columns).values())
+
+
+class OperatorNode(Node):
+    """What an operator makes of a node's columns.
+
+    Args:
+        parent: the node.
+        operator: an operator, an operator's class, or a function for LambdaOp.
+        dependencies: the nodes that the operator's setting names; None to take them from there.
+
+    Example:
+        >>> from workflow import ops
+        >>> OperatorNode(as_columns("price"), ops.FillMissing(0))
+        FillMissing
+    """
+
+    def __init__(
+        self,
+        parent: Node,
+        operator: Operator | type[Operator] | Callable[..., Any],
+        dependencies: Sequence[Node] | None = None,
+    ) -> None:
+        self.operator = as_operator(operator)
+        if dependencies is None:
+            dependencies = [*_dependencies(self.operator), *_completion(self.operator, parent)]
+        super().__init__(parent, *dependencies)
+
+    def bind(self, inputs: Sequence[Resolved]) -> Bound:
+        """The operator with its groups and dependencies.
+
+        Raises:
+            WorkflowError: the inputs have different rows, or columns of one name.
+        """
+        own, *others = inputs
+        if self.operator.takes_groups and own.lost:
+            group, label = own.lost[0]
+            raise WorkflowError(
+                f"{self.label}: the group {', '.join(group)} did not pass through {label}, which makes "
+                f"other columns of it. Group the columns that it makes: node[[['a', 'b'], 'c']] >> {self.label}."
+            )
+        if self.operator.completed_by:
+            others = [rest for other in others if (rest := _without(other, own.columns)).columns]
+            inputs = [own, *others]
+        labels = [parent.label for parent in self.parents[: len(inputs)]]
+        columns = join(labels, inputs)
+        inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
+        return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
+
+    def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
+        """The operator's output columns."""
+        bound = self.bind(inputs)
+        operator, rows = bound.operator, bound.rows
+        with self.errors(bound.columns):
+            if isinstance(operator, FrameOperator):
+                made = operator.frame_schema(schema_of(bound.columns))
+                rows = RowSet(made, Origin(operator, rows, bound.columns))
+                columns = rows.features()
+            elif isinstance(operator, WindowOperator):
+                columns = rows.windowed(operator, bound.columns)
+            else:
+                columns = operator.lower(bound.columns, state)
+        groups, lost = ((), ()) if operator.takes_groups else self._passed_on(inputs[0], columns)
+        return Resolved(columns, regroup(groups, columns), rows, lost)
+
+    def _passed_on(self, before: Resolved, columns: Features) -> tuple[Groups, Lost]:
+        """The groups of the input columns, by the names that these have now, and those that end here."""
+        if all(len(group) == 1 for group in before.groups):
+            return before.groups, before.lost
+        old_names = {id(feature.expression): name for name, feature in before.columns.items()}
+        names = {name: name for name in columns}
+        for name, feature in columns.items():
+            old = old_names.get(id(feature.expression), name)
+            if old not in columns or columns[old].expression is not feature.expression:
+                names[old] = name
+        whole = [group for group in before.groups if names.keys() >= set(group)]
+        ended = [(g, self.label) for g in before.groups if len(g) > 1 and g not in whole]
+        groups = tuple(tuple(names[name] for name in group) for group in whole)
+        return groups, (*before.lost, *ended)
+
+    @contextmanager
+    def errors(self, columns: Features) -> Iterator[None]:
+        """Say in an error which operator it is of, and over which columns.
+
+        Raises:
+            WorkflowError: in place of the errors of expressions and schemas.
+        """
+        try:
+            yield
+        except (ExpressionError, SchemaError, WorkflowError) as error:
+            raise WorkflowError(f"{self.label} over {listed(columns)}: {error}") from error
+
+    @property
+    def label(self) -> str:
+        """The operator's name."""
+        return self.operator.label
+
+
+def _node_of(left: Any, operator: Any) -> OperatorNode:
+    return OperatorNode(as_node(left), operator)
+
+
+OperatorMeta.node_of = staticmethod(_node_of)
+
+
+def as_operator(value: Any) -> Operator:
+    """The operator that stands right of `>>`: an instance, a class, or a function for LambdaOp.
+
+    Raises:
+        WorkflowError: anything else, or a class that needs settings.
+
+    Example:
+        >>> from workflow import ops
+        >>> as_operator(ops.FillMissing)
+        FillMissing(fill_val=0, add_binary_cols=False)
+    """
+    if isinstance(value, Operator):
+        return value
+    if isinstance(value, type) and issubclass(value, Operator):
+        try:
+            return value()
+        except TypeError as error:
+            raise WorkflowError(
+                f"Expected an operator after >>; {value.__name__} needs settings. Received: {value!r} ({error})."
+            ) from error
+    if callable(value) and not isinstance(value, type):
+        return OPERATORS["LambdaOp"](value)  # type: ignore[call-arg]
+    raise WorkflowError(
+        f"Expected an operator after >>, such as ops.Categorify(), or a function. Received: {value!r}."
+    )
+
+
+def _completion(operator: Operator, parent: Node) -> list[Node]:
+    """The columns of the data that an operator may need beside those of a node, as one node or none."""
+    fields = [one_or_several(getattr(operator, name)) for name in operator.completed_by]
+    names = dict.fromkeys(name for field in fields for name in field)
+    known = isinstance(parent, ColumnSelector) and not parent.selection.is_dynamic
+    if isinstance(parent, ColumnSelector) and known:
+        have = names_of(parent.selection.groups)
+        names = {name: None for name in names if name not in have}
+    groups = tuple((name,) for name in names)
+    return [ColumnSelector(Selection(groups, if_there=not known))] if groups else []
+
+
+def _without(made: Resolved, names: Collection[str]) -> Resolved:
+    return replace(made, columns={n: f for n, f in made.columns.items() if n not in names})
+
+
+def _dependencies(operator: Operator) -> list[Node]:
+    given = None if operator.depends_on is None else getattr(operator, operator.depends_on)
+    return [] if given is None or given == [] else [as_columns(given)]

@@ -1,0 +1,185 @@
+"""A fitted workflow without some columns of the data, and without what is made of them.
+
+The graph is rebuilt node by node over the columns that remain. An operator over several columns
+goes on with fewer where that is proven: what it makes of them is, step by step and table by
+table, what it made before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from workflow.errors import WorkflowError
+from workflow.operator.feature import Features, Groups, State
+from workflow.schema.schema import Schema
+
+from .fitted_graph import FittedGraph
+from .narrow_state import goes_on, passed_on, states, without_settings
+from .node import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
+from .node_columns import picked
+from .operator_node import Bound, OperatorNode
+from .resolution import Resolution
+from .selection import Selection, names_of, regroup
+from .subgraphs import inputs_read
+
+_Workflow = TypeVar("_Workflow", bound=FittedGraph)
+
+
+def remove_inputs(
+    workflow: _Workflow, names: Iterable[str], make: Callable[[Node], _Workflow]
+) -> _Workflow:
+    """A workflow without these columns of the data; see `Workflow.remove_inputs`.
+
+    Args:
+        workflow: fitted.
+        names: columns of its input.
+        make: the class `Workflow`, which stands above this module.
+
+    Example:
+        >>> from workflow import Workflow, ops
+        >>> data = {"userId": [7, 9], "rating": [3.0, 5.0]}
+        >>> workflow = Workflow(["userId"] >> ops.TargetEncoding("rating")).fit(data)
+        >>> remove_inputs(workflow, ["rating"], Workflow).input_schema.names
+        ['userId']
+    """
+    several = isinstance(names, Iterable) and not isinstance(names, str)
+    lost: list[Any] = list(names) if several else [names]
+    found, inputs = workflow.states, workflow.input_schema
+    unknown = [name for name in lost if not isinstance(name, str) or name not in inputs]
+    if unknown:
+        raise WorkflowError(
+            f"No input {', '.join(map(repr, unknown))} in the workflow. The inputs are: {', '.join(inputs)}."
+        )
+    removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
+    output = removal.replacement(workflow.nodes[-1])
+    if output is None:
+        raise WorkflowError(f"Nothing remains of the workflow without {', '.join(lost)}.")
+    smaller = make(output)
+    states = {
+        n: removal.states[node] for n, node in enumerate(smaller.nodes) if node in removal.states
+    }
+    read = inputs_read(smaller.nodes, removal.resolution.made, inputs)
+    smaller.restore(read, states, {})
+    smaller.output_dtypes.update(
+        {n: dtype for n, dtype in workflow.output_dtypes.assigned.items() if n in smaller.outputs()}
+    )
+    return smaller
+
+
+class _Removal:
+    """The nodes that take the places of others, found parents before children.
+
+    Args:
+        nodes: the graph, in order.
+        found: what its operators have learnt, by the number of the node.
+        inputs: the columns of the data.
+        remaining: those of them that remain.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        found: Mapping[int, State],
+        inputs: Schema,
+        remaining: Schema,
+    ) -> None:
+        self.resolution = Resolution(remaining)
+        self.states: dict[Node, State] = {}
+        self._before, self._remaining = Resolution(inputs), remaining
+        self._replaced: dict[Node, Node | None] = {}
+        for number, node in enumerate(nodes):
+            state = found.get(number, {})
+            self._before.resolve(node, state)
+            new = self._unchanged(node, state) or self._replacement(node, state)
+            if new is not None and new not in self.resolution.made:
+                self.resolution.resolve(new, self.states.get(new, {}))
+            self._replaced[node] = new
+
+    def replacement(self, node: Node) -> Node | None:
+        """What takes the place of a node; None where nothing remains of it."""
+        return self._replaced[node]
+
+    def _replacement(self, node: Node, state: State) -> Node | None:
+        if isinstance(node, ColumnSelector):
+            return self._selector(node)
+        if isinstance(node, OperatorNode):
+            return self._operator(node, state)
+        found = [self._replaced[parent] for parent in node.parents]
+        if isinstance(node, SubsetNode):
+            return None if found[0] is None else self._subset(node, found[0])
+        parents = [parent for parent in found if parent is not None]
+        if not parents:
+            return None
+        if isinstance(node, Subgraph):
+            return Subgraph(node.name, parents[0])
+        return ConcatNode(*parents) if len(parents) > 1 else parents[0]
+
+    def _unchanged(self, node: Node, state: State) -> Node | None:
+        """The node itself, where nothing changes on the way to it, and so nothing that it makes."""
+        if isinstance(node, ColumnSelector):
+            columns = self._before.made[node].columns
+            stays = not node.selection.is_dynamic and all(n in self._remaining for n in columns)
+        else:
+            stays = all(self._replaced[parent] is parent for parent in node.parents)
+        self.states |= {node: state} if stays and state else {}
+        return node if stays else None
+
+    def _columns(self, node: Node) -> Features:
+        return self.resolution.made[node].columns
+
+    def _groups(self, node: ColumnSelector | SubsetNode, have: Collection[str]) -> Groups:
+        """What a node chooses of the columns that remain, as it groups them."""
+        groups = picked(node.selection, self._before.inputs(node)[0], node.label)
+        return regroup(groups, [name for name in names_of(groups) if name in have])
+
+    def _selector(self, node: ColumnSelector) -> Node | None:
+        groups = self._groups(node, self._remaining)
+        return ColumnSelector(Selection(groups)) if groups else None
+
+    def _subset(self, node: SubsetNode, parent: Node) -> Node | None:
+        have, wanted = self._columns(parent), self._before.made[node].columns
+        names = [name for name in wanted if name in have]
+        if not names:
+            return None
+        if node.keep:
+            return SubsetNode(parent, Selection(self._groups(node, have)), keep=True)
+        others = tuple((name,) for name in have if name not in wanted)
+        return SubsetNode(parent, Selection(others), keep=False) if others else parent
+
+    def _operator(self, node: OperatorNode, state: State) -> Node | None:
+        """The operator over what remains, or, where it cannot go on, what it hands on."""
+        parent = self._replaced[node.parents[0]]
+        if parent is None:
+            return None
+        old = node.bind(self._before.inputs(node))
+        for candidate in self._candidates(node, old, parent):
+            new = candidate.bind(self.resolution.inputs(candidate))
+            for kept in states(old, state, list(new.columns)):
+                if goes_on(old, state, new, kept):
+                    self.states |= {candidate: kept} if node.operator.learns else {}
+                    return candidate
+        names = [name for name in passed_on(old, state) if name in self._columns(parent)]
+        choice = Selection(regroup((), names))
+        return SubsetNode(parent, choice, keep=True) if names else None
+
+    def _candidates(self, node: OperatorNode, old: Bound, parent: Node) -> Iterator[OperatorNode]:
+        """The operator over all that remains, and over the groups that remain whole."""
+        others = (self._replaced[p] for p in node.parents[1:])
+        remaining = [other for other in others if other is not None]
+        have = {name for p in (parent, *remaining) for name in self._columns(p)}
+        operator = without_settings(node.operator, old.columns.keys() - have)
+        names = list(old.operator.dependency_names())
+        if operator.learns and operator.depends_on is not None and not have.issuperset(names):
+            # What only learning needs is known by its names from now on.
+            named: dict[str, Any] = {operator.depends_on: names}
+            operator = dataclasses.replace(operator, **named)
+            remaining = []
+        yield OperatorNode(parent, operator, remaining)
+        groups = self.resolution.made[parent].groups
+        whole = tuple(group for group in groups if group in old.operator.groups(old.columns))
+        if operator.takes_groups and whole and whole != groups:
+            chosen = SubsetNode(parent, Selection(whole), keep=True)
+            self.resolution.resolve(chosen, {})
+            yield OperatorNode(chosen, operator, remaining)

@@ -1,0 +1,136 @@
+"""The order of a graph's nodes, and what each makes of the columns of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from workflow.errors import WorkflowError
+from workflow.operator.feature import State
+from workflow.schema.schema import Schema
+from workflow.schema.tags import FACTS
+
+from .domains import DomainNames
+from .node import ColumnSelector, Node
+from .operator_node import OperatorNode
+from .row_set import Resolved, RowSet
+from .selection import names_of, regroup
+
+
+def topological(output: Node) -> list[Node]:
+    """All nodes under one, parents before children.
+
+    Raises:
+        WorkflowError: a node is its own ancestor.
+
+    Example:
+        >>> from workflow.graph.node import as_node
+        >>> topological(as_node("a") + "b")
+        [[a], [b], +]
+    """
+    order: list[Node] = []
+    done: set[Node] = set()
+    # The nodes from the output down to the present one, with the parents still to visit.
+    path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
+    while path:
+        node, parents = next(reversed(path.items()))
+        parent = next((p for p in parents if p not in done), None)
+        if parent in path:
+            raise WorkflowError(f"{parent} is made of itself: the graph has a cycle.")
+        if parent is not None:
+            path[parent] = iter(parent.parents)
+            continue
+        del path[node]
+        done.add(node)
+        order.append(node)
+    return order
+
+
+def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> list[str]:
+    """The columns of the data that a graph chooses.
+
+    Args:
+        nodes: the graph.
+        tags: the columns that there are, with the tags of each.
+
+    Raises:
+        WorkflowError: a column is missing, or none carries a tag.
+
+    Example:
+        >>> from workflow import ColumnSelector
+        >>> columns_read([ColumnSelector(tags="user")], {"price": (), "userId": ("user",)})
+        ['userId']
+    """
+    choices = [node.selection for node in nodes if isinstance(node, ColumnSelector)]
+    wanted = dict.fromkeys(name for c in choices for name in names_of(c.pick(tags, "the data")))
+    if any(choice.is_dynamic for choice in choices):
+        # Where a workflow takes what there is, the order is that of the data.
+        return [name for name in tags if name in wanted]
+    return list(wanted)
+
+
+class Resolution:
+    """What the nodes of a graph make, found one by one, parents before children.
+
+    Args:
+        inputs: the columns of the data.
+
+    Example:
+        >>> from workflow import ColumnSchema
+        >>> from workflow.graph.node import as_node
+        >>> data = Schema([ColumnSchema("a", "int64"), ColumnSchema("b", "int64")])
+        >>> Resolution(data).resolve(as_node("b"), {}).groups
+        (('b',),)
+    """
+
+    def __init__(self, inputs: Schema) -> None:
+        rows = RowSet(inputs)
+        columns = rows.features()
+        self._data = Resolved(columns, regroup((), columns), rows)
+        self.made: dict[Node, Resolved] = {}
+
+    def inputs(self, node: Node) -> list[Resolved]:
+        """What a node works on: its parents' columns, or the data's."""
+        return [self.made[parent] for parent in node.parents] or [self._data]
+
+    def resolve(self, node: Node, state: State) -> Resolved:
+        """Find what a node makes, that of its parents being known."""
+        self.made[node] = node.resolve(self.inputs(node), state)
+        return self.made[node]
+
+
+def resolve_graph(
+    nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema, *, learnt: bool = True
+) -> dict[Node, Resolved]:
+    """What each node of a fitted graph makes, its vocabularies named apart.
+
+    Args:
+        nodes: parents before children.
+        states: what the operators have learnt, by the number of the node.
+        inputs: the columns of the data.
+        learnt: whether that is of data; else no facts are known about values that depend on it.
+
+    Example:
+        >>> from workflow import ColumnSchema, ops
+        >>> nodes = topological(["a"] >> ops.FillMissing(0))
+        >>> made = resolve_graph(nodes, {}, Schema([ColumnSchema("a", "int64")]))
+        >>> made[nodes[-1]].columns["a"].schema.nullable
+        False
+    """
+    resolution, names = Resolution(inputs), DomainNames(inputs)
+    for number, node in enumerate(nodes):
+        made = resolution.resolve(node, states.get(number, {}))
+        if isinstance(node, OperatorNode) and node.operator.learns and not learnt:
+            resolution.made[node] = _without_facts(made)
+        elif isinstance(node, OperatorNode) and node.operator.has_vocabularies:
+            resolution.made[node] = names.given(made)
+    return resolution.made
+
+
+def _without_facts(made: Resolved) -> Resolved:
+    unknown = FACTS | {"value_count"}
+    columns = {}
+    for name, feature in made.columns.items():
+        known = {k: v for k, v in feature.schema.properties.items() if k not in unknown}
+        columns[name] = replace(feature, schema=feature.schema.with_(properties=known))
+    return replace(made, columns=columns)

@@ -1,0 +1,253 @@
+"""Sets of rows: columns can stand side by side only where their rows are the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from workflow.engine.engine import brought_to_host, filter_rows, is_gpu, run_program, with_outputs
+from workflow.errors import WorkflowError
+from workflow.expressions.language.tree import Expression, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import Program, build
+from workflow.operator.feature import Feature, Features, Groups
+from workflow.operator.frame_operator import (
+    FrameOperator,
+    RowFilter,
+    WindowOperator,
+    not_row_by_row,
+)
+from workflow.operator.operator import Operator
+from workflow.schema.schema import ColumnSchema, Schema
+
+from .selection import regroup
+
+# Groups of columns, each with the operator that made other columns of its own.
+Lost = tuple[tuple[tuple[str, ...], str], ...]
+Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows come from that are not those of the data."""
+
+    operator: FrameOperator
+    rows: RowSet
+    columns: Features
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Columns that were computed over whole rows, as further sources beside the first ones."""
+
+    operator: Operator
+    columns: Features
+    sources: frozenset[str]
+    extend: Extend
+
+
+class RowSet:
+    """The rows of the data, or those that a frame-level operator makes of others.
+
+    Expressions over a row set read its sources: the columns of its origin, and what window
+    operators add to them.
+
+    Args:
+        columns: the sources.
+        origin: what makes the rows; None for those of the data.
+    """
+
+    def __init__(self, columns: Schema, origin: Origin | None = None) -> None:
+        self.columns = columns
+        self.origin = origin
+        self._extensions: list[Extension] = []
+        self._sources = columns
+
+    def features(self) -> Features:
+        """The sources that the rows began with."""
+        return {c.name: _source(c.name, c) for c in self.columns.columns}
+
+    def program(self, outputs: Iterable[Feature]) -> Program:
+        """The steps from the sources to some columns of these rows."""
+        pairs = [(f.schema, f.expression) for f in outputs]
+        return build(pairs, self._sources)
+
+    def windowed(self, operator: WindowOperator, columns: Features) -> Features:
+        """Add the columns of a window operator as sources."""
+        schema = schema_of(columns)
+        made = operator.frame_schema(schema)
+        keys = {name: self._free_key(name) for name in made}
+
+        def extend(frame: pl.LazyFrame, values: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+            exprs = operator.window(schema, values)
+            return frame.with_columns(exprs[name].alias(key) for name, key in keys.items())
+
+        return self._extended(operator, columns, made, keys, extend)
+
+    def numbered(self, operator: Operator, name: str) -> Feature:
+        """Add the number of each row, int64 from 0, which an operator needs."""
+        key = self._free_key(name)
+
+        def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+            return frame.with_row_index(key)
+
+        made = Schema([ColumnSchema(name, "int64", nullable=False)])
+        return self._extended(operator, {}, made, {name: key}, extend)[name]
+
+    def _free_key(self, name: str) -> str:
+        number = len(self._sources)
+        while (key := f"{name}@{number}") in self._sources:
+            number += 1
+        return key
+
+    def _extended(
+        self,
+        operator: Operator,
+        columns: Features,
+        made: Schema,
+        keys: Mapping[str, str],
+        extend: Extend,
+    ) -> Features:
+        further = [column.with_(name=keys[column.name]) for column in made.columns]
+        self._sources = Schema([*self._sources.columns, *further])
+        self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
+        return {name: _source(keys[name], made[name]) for name in made}
+
+    def select(self, data: pl.LazyFrame, program: Program, engine: str = "cpu") -> pl.LazyFrame:
+        """A program's outputs for data, lazily.
+
+        Args:
+            data: the columns of the data that `reads` names.
+            program: made by `program`.
+            engine: what the outputs are to be collected on: "auto", "cpu" or "gpu".
+
+        """
+        wanted, extensions = self._needed(program)
+        if self.origin is None:
+            names = self.columns.keep(wanted).names
+            frame = data.select(names) if names else data
+        else:
+            frame = self._rows_made(self.origin, data, engine)
+        for extension in extensions:
+            inner = self.program(extension.columns.values())
+            frame, names = with_outputs(frame, inner, engine)
+            values = dict(zip(extension.columns, map(pl.col, names), strict=True))
+            frame = extension.extend(frame, values).drop(names)
+        return run_program(frame, program, engine)
+
+    def _rows_made(self, origin: Origin, data: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+        program = origin.rows.program(origin.columns.values())
+        before, columns = origin.rows.select(data, program, engine), schema_of(origin.columns)
+        if isinstance(origin.operator, RowFilter):
+            return filter_rows(before, origin.operator.condition(columns), engine)
+        if not origin.operator.groups_on_host(columns):
+            return origin.operator.transform_frame(before, columns)
+        made = origin.operator.transform_frame(brought_to_host(before, engine), columns)
+        return made.collect().lazy() if is_gpu(engine) else made
+
+    def reads(self, program: Program) -> Schema:
+        """The columns of the data that a program over these rows needs."""
+        if self.origin is not None:
+            before = self.origin.rows
+            return before.reads(before.program(self.origin.columns.values()))
+        wanted, _ = self._needed(program)
+        return self.columns.keep(wanted)
+
+    def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
+        """The sources that a program reads, directly or through extensions, and these."""
+        wanted, extensions = set(program.inputs), []
+        for extension in reversed(self._extensions):
+            if extension.sources & wanted:
+                wanted |= set(self.program(extension.columns.values()).inputs)
+                extensions.append(extension)
+        return wanted, extensions[::-1]
+
+    def is_row_by_row(self, program: Program) -> bool:
+        """Whether a program can be computed from one row of the data."""
+        return self.origin is None and not self._needed(program)[1]
+
+    def expect_row_by_row(self, program: Program) -> None:
+        """Hold a program to what can be computed from one row of the data.
+
+        Raises:
+            WorkflowError: names the operator that needs more rows, and its columns.
+        """
+        if self.origin is not None:
+            raise not_row_by_row(self.origin.operator, self.origin.columns)
+        for extension in self._needed(program)[1]:
+            raise not_row_by_row(extension.operator, extension.columns)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a node of a graph makes.
+
+    Attributes:
+        columns: its columns, as expressions over the sources of their rows.
+        groups: how they are grouped, every column in one at least.
+        rows: the rows that the columns have values for.
+        lost: groups that ended on the way, with the operator that made other columns of theirs.
+    """
+
+    columns: Features
+    groups: Groups
+    rows: RowSet
+    lost: Lost = ()
+
+    def grouped(self, names: Collection[str]) -> Groups:
+        """Some of the columns as they are grouped here; a group that loses one falls apart."""
+        near = dict.fromkeys(group for name in names for group in self._groups_of[name])
+        return regroup(tuple(near), names)
+
+    @cached_property
+    def tags(self) -> Mapping[str, tuple[str, ...]]:
+        """The tags of each column."""
+        return {name: feature.schema.tags for name, feature in self.columns.items()}
+
+    @cached_property
+    def _groups_of(self) -> Mapping[str, list[tuple[str, ...]]]:
+        # Found once, since each of thousands of nodes may choose one column of the data.
+        groups: dict[str, list[tuple[str, ...]]] = {name: [] for name in self.columns}
+        for group in self.groups:
+            for name in group:
+                groups[name].append(group)
+        return groups
+
+
+def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:
+    """The row set that all inputs of a node share.
+
+    Raises:
+        WorkflowError: they do not.
+    """
+    first, *others = inputs
+    for other in others:
+        if other.rows is not first.rows:
+            raise WorkflowError(
+                f"{label}: the columns {', '.join(first.columns)} and {', '.join(other.columns)} have different rows, "
+                f"since {_changes(first.rows, other.rows)} on the way to one of them. Put all columns through it: "
+                "rows = all_columns >> Op(), and go on from rows['a'] and rows['b']."
+            )
+    return first.rows
+
+
+def _changes(*sets: RowSet) -> str:
+    labels = [rows.origin.operator.label for rows in sets if rows.origin is not None]
+    return f"{' and '.join(labels)} changed the rows"
+
+
+def schema_of(columns: Features) -> Schema:
+    """The schema of some features."""
+    return Schema(feature.schema for feature in columns.values())
+
+
+def sources_of(columns: Schema) -> dict[str, Expression]:
+    """Columns as expressions, by their names, for a program of which they are the inputs."""
+    return {c.name: _source(c.name, c).expression for c in columns.columns}
+
+
+def _source(key: str, column: ColumnSchema) -> Feature:
+    return Feature(source(key, Type(column.dtype, column.is_list, column.nullable)), column)

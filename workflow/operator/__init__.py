@@ -1,0 +1,1 @@
+"""The base classes of operators, and their settings."""

@@ -1,0 +1,94 @@
+"""From ids back to the values that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import polars as pl
+
+from .errors import WorkflowError
+from .expressions.language.tree import Expression
+from .graph.fitted_graph import FittedGraph
+from .graph.operator_node import Bound, OperatorNode
+from .graph.row_set import Resolved
+from .operator.feature import Feature, State
+from .ops.categorify import Categorify
+
+
+def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
+    """What each id of an output stands for; see `Workflow.reverse_mapping`.
+
+    Args:
+        workflow: fitted.
+        output: the name of an output that Categorify made; it may have been renamed, or cast.
+
+    Raises:
+        WorkflowError: there is no such output, or its values are no ids of Categorify.
+    """
+    last = workflow.made[workflow.nodes[-1]]
+    if output not in last.columns:
+        raise WorkflowError(f"No output {output!r}. The outputs are: {', '.join(last.columns)}.")
+    feature = last.columns[output]
+    same = list(_ways_back(feature.expression, last))
+    domain = feature.schema.properties.get("domain")
+    found = [ids for ids in _ids(workflow) if any(ids.expression is step for step in same)]
+    # Operators over frames, as Groupby, make new columns; the domain is that of the ids in them.
+    found = found or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
+    meanings = [ids.meanings() for ids in found]
+    if not meanings or not all(meanings[0].equals(other) for other in meanings[1:]):
+        raise WorkflowError(
+            f"Output {output!r} is not made by Categorify, or further operators changed the ids."
+        )
+    return meanings[0]
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """A column of ids where Categorify makes it."""
+
+    name: str
+    feature: Feature
+    bound: Bound
+    state: State
+
+    @property
+    def expression(self) -> Expression:
+        return _without_casts(self.feature.expression)
+
+    @property
+    def domain(self) -> Any:
+        return self.feature.schema.properties["domain"]
+
+    def meanings(self) -> pl.DataFrame:
+        operator = cast("Categorify", self.bound.operator)
+        return operator.meanings(self.name, self.bound.columns, self.state)
+
+
+def _ids(workflow: FittedGraph) -> Iterator[_Ids]:
+    made = workflow.made
+    for number, node in enumerate(workflow.nodes):
+        if isinstance(node, OperatorNode) and isinstance(node.operator, Categorify):
+            bound = node.bind([made[parent] for parent in node.parents])
+            for name, feature in made[node].columns.items():
+                yield _Ids(name, feature, bound, workflow.states[number])
+
+
+def _ways_back(expression: Expression, made: Resolved) -> Iterator[Expression]:
+    """An expression, and what it was before rows were chosen of which it is a column."""
+    rows = made.rows
+    while True:
+        expression = _without_casts(expression)
+        yield expression
+        origin = rows.origin
+        name = expression.parameters.get("name") if expression.verb == "source" else None
+        if origin is None or name not in origin.columns:
+            return
+        expression, rows = origin.columns[name].expression, origin.rows
+
+
+def _without_casts(expression: Expression) -> Expression:
+    while expression.verb == "cast":
+        expression = expression.operands[0]
+    return expression

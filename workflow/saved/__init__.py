@@ -1,0 +1,1 @@
+"""Saved workflows: writing, reading and validating their files."""

@@ -1,0 +1,179 @@
+"""The two files of a saved workflow, which are replaced by one rename and hold each other's sums.
+
+The state lies under a name of its own content, so that the old one and a new one can lie side by
+side; `workflow.json` names the one that counts, and is the one file that is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workflow.errors import WorkflowError, WorkflowFormatError, listed
+from workflow.expressions.program.safetensors_file import (
+    FormatError,
+    expect_file,
+    expect_json_size,
+    read_arrays,
+    write_arrays,
+)
+from workflow.files.durable import PARTIAL, exclusive, file_hash, partial_of, replace_file, sync
+from workflow.files.sealed import sealed, unsealed
+from workflow.schema.column import Array
+
+WORKFLOW_FILE = "workflow.json"
+NVTABULAR_FILE = "workflow.pkl"
+_STATE = re.compile(r"state-[0-9a-f]{16}\.safetensors")
+_SUM = re.compile("[0-9a-f]{64}")
+
+
+def write_files(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a workflow's files. Killed at any moment, the folder holds the old one or the new one.
+
+    What a killed save left is removed. A folder made here is removed if the save fails.
+
+    Args:
+        folder: of the workflow alone; made if missing.
+        document: what `read_document` is to return, but for the key `state`.
+        arrays: what `read_state` is to return.
+
+    Raises:
+        WorkflowError: the folder is a file, or holds other files.
+        OSError: the file system refused.
+        FormatError: the document or the header of the arrays is too large to be read again.
+    """
+    _expect_own(folder)
+    with exclusive(folder) as locked:
+        # Without a lock, leftovers cannot be told from what another save writes at this moment.
+        keep = set() if locked else {p.name for p in folder.iterdir()} - _counted_on(folder)
+        try:
+            _write(folder, document, arrays)
+        finally:
+            _remove_others(folder, keep)
+
+
+def _write(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    partial = partial_of(folder / "state")
+    write_arrays(partial, arrays)
+    sync(partial)
+    total = file_hash(partial)
+    text = sealed({**document, "state": total})
+    expect_json_size(folder / WORKFLOW_FILE, len(text))
+    partial.replace(folder / _state_file(total))
+    # Before the document that names it.
+    sync(folder)
+    replace_file(folder / WORKFLOW_FILE, text)
+
+
+def _state_file(total: str) -> str:
+    return f"state-{total[:16]}.safetensors"
+
+
+def _remove_others(folder: Path, keep: set[str]) -> None:
+    """Remove older states, and what was not written to its end."""
+    keep |= {WORKFLOW_FILE} | _counted_on(folder)
+    for path in folder.iterdir():
+        if _is_ours(path) and path.name not in keep:
+            path.unlink(missing_ok=True)
+
+
+def _counted_on(folder: Path) -> set[str]:
+    """The state that the document names; every one where it cannot be read."""
+    if not _has_document(folder):
+        return set()
+    try:
+        return {_state_name(read_document(folder))}
+    except (FormatError, OSError):
+        return {path.name for path in folder.iterdir() if _STATE.fullmatch(path.name)}
+
+
+def _has_document(folder: Path) -> bool:
+    return os.path.lexists(folder / WORKFLOW_FILE)
+
+
+def _is_ours(path: Path) -> bool:
+    written = path.name == WORKFLOW_FILE or _STATE.fullmatch(path.name)
+    # Not is_file: another save may have renamed the file since the folder was listed.
+    return bool(written or path.name.endswith(PARTIAL)) and not path.is_dir()
+
+
+def _expect_own(folder: Path) -> None:
+    """Refuse to put a workflow where something else is."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise WorkflowError(f"{folder} is a file. A workflow is saved into a folder of its own.")
+    others = [path.name for path in folder.iterdir() if not _is_ours(path)]
+    if others:
+        raise WorkflowError(
+            f"{folder} holds other files: {listed(sorted(others), most=5)}. "
+            "Save the workflow into a folder of its own."
+        )
+
+
+def expect_saved(folder: Path) -> None:
+    """Check that a folder is that of a saved workflow.
+
+    Raises:
+        WorkflowFormatError: there is none, it is NVTabular's, or it has no `workflow.json`.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise WorkflowFormatError(
+            f"Expected the folder of a saved workflow. Received: {str(folder)!r:.200}, which {what}."
+        )
+    if (folder / NVTABULAR_FILE).exists():
+        raise WorkflowFormatError(
+            f"{folder} holds a pickled workflow of NVTabular, which can run any code when it is read. "
+            "Write it anew with these operators, and fit it."
+        )
+    if not _has_document(folder):
+        _refuse_without(folder, WORKFLOW_FILE)
+
+
+def _refuse_without(folder: Path, name: str) -> None:
+    raise WorkflowFormatError(
+        f"{folder} is no saved workflow: it has no {name}. Copy the whole folder that save wrote."
+    )
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """Read `workflow.json`, every byte of it as it was written.
+
+    Raises:
+        FormatError: it is too large, no JSON, or not what its sum says.
+    """
+    path = folder / WORKFLOW_FILE
+    expect_file(path)
+    expect_json_size(path, path.stat().st_size)
+    return unsealed(path.read_bytes(), str(path))
+
+
+def read_state(folder: Path, document: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays that a document names, as views of the file's memory map.
+
+    Raises:
+        FormatError: the document names no sum, or the file is not the one that it names.
+        WorkflowFormatError: the file is missing.
+    """
+    path = folder / _state_name(document)
+    if not os.path.lexists(path):
+        _refuse_without(folder, path.name)
+    # The header first: it refuses a file that has no end before all of it is read.
+    arrays = read_arrays(path)
+    if (found := file_hash(path)) != document["state"]:
+        raise FormatError(
+            f"{path}: expected the state of the sum {document['state'][:16]}..., as it was saved. "
+            f"Received: {found[:16]}.... It is damaged: copy the folder again, or save it anew."
+        )
+    return arrays
+
+
+def _state_name(document: Mapping[str, Any]) -> str:
+    total = document.get("state")
+    if not isinstance(total, str) or not _SUM.fullmatch(total):
+        raise FormatError(f"expected the sum of the state. Received: {total!r:.100}.")
+    return _state_file(total)

@@ -1,0 +1,1 @@
+"""Columns described: dtypes, schemas, tags, and what is known of their values."""

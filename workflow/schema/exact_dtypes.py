@@ -1,0 +1,108 @@
+"""Which dtypes hold every value of a column as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from .dtypes import DTYPES, DType
+from .schema import ColumnSchema
+
+# What to advise, the narrowest first.
+_ADVISED = ("int8", "int16", "int32", "int64", "uint64")
+
+
+def inexact(column: ColumnSchema, wanted: DType) -> str | None:
+    """Say why values of a column would become others in a dtype.
+
+    Whole numbers are held to the range that the operators before them state, in the property
+    `domain`. Where none is stated, the values of each table are what decides, and `transform` looks
+    at them (transform/narrowed_outputs.py); those of a request are the client's to refuse where they are handed
+    on, and an export refuses what is computed of them. Fractions may lose digits, and nothing else:
+    `transform` refuses a finite one that would become infinite.
+
+    Args:
+        column: what is made.
+        wanted: the dtype that it is to have.
+
+    Returns:
+        the reason, to stand behind the column's name; None where every value stays what it is.
+
+    Example:
+        >>> ids = ColumnSchema("userId", "int64", properties={"domain": {"min": 0, "max": 302}})
+        >>> inexact(ids, DTYPES["int8"])
+        'has values from 0 to 302, which int8 does not hold exactly; int16 is the narrowest that does'
+        >>> inexact(ids, DTYPES["float32"]) is None
+        True
+    """
+    have = column.info
+    if (have.kind == "string") != (wanted.kind == "string"):
+        return f"is {have.name} and cannot become {wanted.name}"
+    if have.kind == "float" and wanted.kind != "float":
+        return (
+            f"is {have.name}, and {wanted.name} holds no fractions; cast it in the workflow where "
+            f"that is meant: LambdaOp(lambda c: c.cast({wanted.name!r}))"
+        )
+    stated = stated_range(column)
+    if stated is None:
+        if have.is_integer and wanted.kind == "bool":
+            return (
+                f"is {have.name}, of which bool holds two values; compare it in the workflow where "
+                "that is meant: LambdaOp(lambda c: c != 0)"
+            )
+        return None
+    if holds(wanted, *stated):
+        return None
+    reason = (
+        f"has values from {stated[0]} to {stated[1]}, which {wanted.name} does not hold exactly"
+    )
+    possible = [name for name in _ADVISED if holds(DTYPES[name], *stated)]
+    return f"{reason}; {possible[0]} is the narrowest that does" if possible else reason
+
+
+def stated_range(column: ColumnSchema) -> tuple[int, int] | None:
+    """The smallest and the largest whole number that a column can be; None where nothing says it.
+
+    Example:
+        >>> stated_range(ColumnSchema("clicked", "bool"))
+        (0, 1)
+    """
+    if column.dtype == "bool":
+        return 0, 1
+    domain = column.properties.get("domain")
+    if not column.info.is_integer or not isinstance(domain, Mapping):
+        return None  # Of the property's form only operators are sure; a user's may be anything.
+    low, high = domain.get("min"), domain.get("max")
+    return (low, high) if type(low) is int and type(high) is int else None
+
+
+def holds(dtype: DType, low: int, high: int) -> bool:
+    """Whether a dtype has a value of its own for each whole number from one to another.
+
+    Example:
+        >>> holds(DTYPES["float32"], 0, 2**24), holds(DTYPES["float32"], 0, 2**24 + 1)
+        (True, False)
+    """
+    if dtype.kind == "string":
+        return False
+    if dtype.kind == "bool":
+        least, most = 0, 1
+    elif dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        least, most = int(limits.min), int(limits.max)
+    else:
+        most = 2 ** (int(np.finfo(dtype.numpy).nmant) + 1)
+        least = -most
+    return least <= low and high <= most
+
+
+def holds_all(dtype: DType, have: DType) -> bool:
+    """Whether a dtype has a value of its own for each whole number of another one.
+
+    Example:
+        >>> holds_all(DTYPES["float32"], DTYPES["int16"]), holds_all(DTYPES["float64"], DTYPES["int64"])
+        (True, False)
+    """
+    limits = np.iinfo(have.numpy)
+    return holds(dtype, int(limits.min), int(limits.max))

@@ -1,0 +1,94 @@
+"""Dates and times of unlike kinds: nobody can tell what was meant, so the user is asked to say it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .column import Array
+from .schema import DATE, NAIVE, ColumnSchema, are_alike_times, time_name
+
+_NAIVE_AS_ZONE = (
+    "Say which zone its hours are of: .dt.replace_time_zone({zone!r}) in Polars, "
+    ".dt.tz_localize({zone!r}) in pandas."
+)
+_ZONE_AS_NAIVE = (
+    "Take the hours of the zone that was meant: .dt.convert_time_zone({zone!r})"
+    ".dt.replace_time_zone(None) in Polars, .dt.tz_convert({zone!r}).dt.tz_localize(None) in pandas."
+)
+_DATE_AS_TIME = "A date has no hour. Send the times, or .cast(pl.Datetime) where midnight is meant."
+_TIME_AS_DATE = "Cut the hours off: .dt.date() in Polars, .dt.date in pandas."
+_TIME_AS_NUMBER = 'Send what was fitted, such as .dt.epoch("s") in Polars.'
+_NUMBER_AS_TIME = (
+    'Say what it counts: pl.from_epoch(column, "s") in Polars, '
+    'pandas.to_datetime(column, unit="s") in pandas.'
+)
+_TEXT_AS_TIME = "Parse it: .str.to_datetime() in Polars, pandas.to_datetime(column) in pandas."
+
+
+def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
+    """How to make values ones that compare with others, where either are dates or times.
+
+    Args:
+        wanted: what is expected, as `ColumnSchema.time` has it.
+        received: what came, in the same way.
+        dtype: of what came, where these are no times.
+
+    Returns:
+        "" where neither are times, or they compare as they are.
+
+    Example:
+        >>> remedy("date", "naive")
+        'Cut the hours off: .dt.date() in Polars, .dt.date in pandas.'
+    """
+    if are_alike_times(wanted, received):
+        return ""
+    if not received:
+        return _TEXT_AS_TIME if dtype == "string" else _NUMBER_AS_TIME
+    by_kind = {
+        "": _TIME_AS_NUMBER,
+        DATE: _TIME_AS_DATE,
+        NAIVE: _DATE_AS_TIME if received == DATE else _ZONE_AS_NAIVE.format(zone=received),
+    }
+    other = _DATE_AS_TIME if received == DATE else _NAIVE_AS_ZONE.format(zone=wanted)
+    return by_kind.get(wanted, other)
+
+
+def unlike_times(what: str, wanted: ColumnSchema, received: ColumnSchema) -> str:
+    """Why values do not compare with a column, with what to do about it.
+
+    Args:
+        what: the values, for the text.
+        wanted: the column.
+        received: of the values.
+
+    Returns:
+        "" where they compare.
+    """
+    if are_alike_times(wanted.time, received.time):
+        return ""
+    have, want = (time_name(c.time) or c.dtype for c in (received, wanted))
+    return (
+        f"Expected {what} as {want}, like column {wanted.name!r}. Received: {have}. "
+        f"{remedy(wanted.time, received.time, received.dtype)}"
+    )
+
+
+def in_microseconds(values: Array) -> Array:
+    """An array of `datetime64` of any unit as microseconds.
+
+    Args:
+        values: shape (N,).
+
+    Returns:
+        Shape (N,), `datetime64[us]`; what is shorter is cut off, downwards, and what is too far away
+        is NaT, where numpy's own cast wraps round.
+
+    Example:
+        >>> in_microseconds(np.array([7, 2**60]).view("datetime64[s]"))
+        array(['1970-01-01T00:00:07.000000',                        'NaT'],
+              dtype='datetime64[us]')
+    """
+    made = values.astype("datetime64[us]")
+    if np.datetime_data(values.dtype)[0] not in ("us", "ns"):
+        made[made.astype(values.dtype) != values] = np.datetime64("NaT")
+    return made

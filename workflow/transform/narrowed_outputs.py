@@ -1,0 +1,92 @@
+"""Outputs whose assigned dtype may be too narrow for the data at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from workflow.engine.engine import collect_all
+from workflow.errors import WorkflowError
+from workflow.graph.row_set import Resolved
+from workflow.operator.feature import Feature
+from workflow.schema.dtypes import DTYPES, DType
+from workflow.schema.exact_dtypes import holds, holds_all, stated_range
+
+if TYPE_CHECKING:
+    from workflow.graph.fitted_graph import FittedGraph
+
+
+def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -> None:
+    """Refuse data with numbers that an assigned dtype does not hold.
+
+    These are outputs of which no operator states a range, as a column of the data that is handed
+    on: a cast would make another whole number of one that is too large, and infinity of a float.
+    Each takes a look at all values.
+
+    Args:
+        graph: fitted.
+        output: what its last node makes.
+        frame: the columns of the data that it reads.
+
+    Raises:
+        WorkflowError: names the output, its range and what to do.
+
+    Example:
+        >>> from workflow import Workflow
+        >>> workflow = Workflow(["userId"]).fit({"userId": [7, 300]})
+        >>> workflow.output_dtypes["userId"] = "int8"
+        >>> data = pl.LazyFrame({"userId": [7, 300]})
+        >>> expect_narrowed(workflow, workflow.made[workflow.nodes[-1]], data)
+        Traceback (most recent call last):
+            ...
+        workflow.errors.WorkflowError: Output 'userId' has values from 7 to 300, which int8 does not hold. ...
+    """
+    assigned = graph.output_dtypes.assigned
+    narrowed = {
+        n: f for n, f in output.columns.items() if n in assigned and _may_not_fit(f, assigned[n])
+    }
+    if not narrowed:
+        return
+    made = output.rows.select(frame, output.rows.program(narrowed.values()))
+    ends = (
+        getattr(_values(feature), end)().alias(f"{end} {name}")
+        for name, feature in narrowed.items()
+        for end in ("min", "max")
+    )
+    [found] = collect_all([made.select(ends)], "cpu")
+    row = found.row(0, named=True)
+    for name, feature in narrowed.items():
+        low, high = row[f"min {name}"], row[f"max {name}"]
+        if low is not None and not _fits(feature, DTYPES[assigned[name]], low, high):
+            raise WorkflowError(
+                f"Output {name!r} has values from {low} to {high}, which {assigned[name]} does not hold. "
+                f"Assign a wider dtype to workflow.output_dtypes[{name!r}], or clip the column before."
+            )
+
+
+def _values(feature: Feature) -> pl.Expr:
+    """The values of a column, or of all of its lists; of floats the finite ones, as others stay."""
+    values = pl.col(feature.schema.name)
+    if feature.schema.is_list:
+        values = values.explode(empty_as_null=False)
+    return values if feature.schema.info.is_integer else values.filter(values.is_finite())
+
+
+def _fits(feature: Feature, dtype: DType, low: Any, high: Any) -> bool:
+    if feature.schema.info.is_integer:
+        return holds(dtype, low, high)
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.array([low, high]).astype(dtype.numpy)).all())
+
+
+def _may_not_fit(feature: Feature, dtype: str) -> bool:
+    """Whether nothing but the values themselves can tell that they fit."""
+    have, want = feature.schema.info, DTYPES[dtype]
+    if have.kind == "float":
+        return want.numpy.itemsize < have.numpy.itemsize
+    if not have.is_integer or holds_all(want, have):
+        return False
+    # What the user says of a column of the data is no proof.
+    return stated_range(feature.schema) is None or feature.expression.verb == "source"

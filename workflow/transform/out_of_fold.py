@@ -1,0 +1,72 @@
+"""Training data for operators that must not learn a row's value from the row itself."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from workflow.data.sources import Source
+from workflow.engine.engine import collect_all
+from workflow.graph.fitted_graph import FittedGraph
+from workflow.graph.node import Node
+from workflow.graph.operator_node import OperatorNode
+from workflow.graph.resolution import Resolution
+from workflow.graph.row_set import Resolved, schema_of
+from workflow.graph.selection import regroup
+from workflow.operator.feature import Feature, State
+from workflow.operator.frame_operator import OutOfFoldOperator
+
+from .narrowed_outputs import expect_narrowed
+from .outputs import lazy_outputs
+
+ROW, FOLD = "row", "fold"
+
+
+def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFrame:
+    """The outputs of a fitted workflow for the data that it was fitted to.
+
+    Args:
+        graph: fitted.
+        source: the data.
+        engine: of the passes over the data that the folds need, one for each such operator.
+    """
+    nodes, states = graph.nodes, graph.states
+    if not any(_is_out_of_fold(node) for node in nodes):
+        return lazy_outputs(graph, source, engine)
+    resolution = Resolution(graph.input_schema)
+    with source.errors("The data cannot be transformed"):
+        frame = source.select(graph.input_schema.names).sound().frame
+        for number, node in enumerate(nodes):
+            state = states.get(number, {})
+            if isinstance(node, OperatorNode) and _is_out_of_fold(node):
+                inputs = resolution.inputs(node)
+                resolution.made[node] = _resolve_folds(node, inputs, state, frame, engine)
+            else:
+                resolution.resolve(node, state)
+        output = resolution.made[nodes[-1]]
+        expect_narrowed(graph, output, frame)
+        return output.rows.select(frame, graph.steps_of(output), engine)
+
+
+def _is_out_of_fold(node: Node) -> bool:
+    return isinstance(node, OperatorNode) and isinstance(node.operator, OutOfFoldOperator)
+
+
+def _resolve_folds(
+    node: OperatorNode, inputs: list[Resolved], state: State, frame: pl.LazyFrame, engine: str
+) -> Resolved:
+    bound = node.bind(inputs)
+    operator, rows, columns = bound.operator, bound.rows, bound.columns
+    if not isinstance(operator, OutOfFoldOperator):
+        raise TypeError(f"Expected an out-of-fold operator. Received: {node}.")
+    with node.errors(columns):
+        row = rows.numbered(operator, ROW)
+        name = FOLD
+        while name in columns:
+            name += "_"
+        fold = Feature.of(name, operator.fold(row.expression))
+        program = rows.program([*columns.values(), fold])
+        numbered = rows.select(frame, program, engine)
+        queries = operator.fold_partial(numbered, schema_of(columns), name)
+        tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+        made = operator.lower_out_of_fold(columns, state, tables, fold)
+    return Resolved(made, regroup((), made), rows)

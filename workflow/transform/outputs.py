@@ -1,0 +1,129 @@
+"""What a fitted graph makes of data: as one query, or in pieces that go into files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from workflow.data.sources import Source
+from workflow.engine.engine import is_gpu
+from workflow.graph.fitted_graph import FittedGraph
+from workflow.graph.input_schema import held_to
+
+from .cluster import expect_shared, write_on_cluster
+from .narrowed_outputs import expect_narrowed
+from .parquet_sink import ParquetSink
+from .pieces_in_order import rows_at_once, transform_on_gpu, transform_pieces, transform_stream
+
+
+def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFrame:
+    """What `Workflow.transform` returns, to be collected on an engine.
+
+    Args:
+        graph: fitted.
+        source: the data.
+        engine: "auto", "cpu" or "gpu".
+
+    Raises:
+        WorkflowError: the data is not what the graph was fitted to.
+    """
+    rows = graph.made[graph.nodes[-1]].rows
+    own, _ = _columns(graph, source)
+    with own.errors("The data cannot be transformed"):
+        return rows.select(own.sound().frame, graph.steps, engine)
+
+
+def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
+    """The columns that a graph reads, held to what it was fitted to, and whether they were so already.
+
+    Raises:
+        WorkflowError: they are not what it was fitted to, or an output's dtype does not hold them.
+    """
+    output = graph.made[graph.nodes[-1]]
+    inputs = output.rows.reads(graph.steps)
+    with source.errors("The data cannot be transformed"):
+        frame = held_to(source, inputs)
+        own = source.select(inputs.names or None)
+        as_fitted = frame is source.frame
+        if not as_fitted:
+            own = replace(own, frame=frame.select(inputs.names))
+        expect_narrowed(graph, output, own.frame)
+    return own, as_fitted
+
+
+def write_outputs(
+    graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any = None
+) -> list[Path]:
+    """Write what a graph makes of data, as `Workflow.transform_to_parquet` does.
+
+    Args:
+        graph: fitted.
+        sink: where the rows go.
+        source: the data.
+        engine: "auto", "cpu" or "gpu".
+        client: of a cluster, to write on where each row is made of one.
+
+    Raises:
+        WorkflowError: the data is not what the graph was fitted to, or cannot be read.
+    """
+    if client is not None:
+        expect_shared(source, client)
+        if _is_row_by_row(graph):
+            return _write_on_cluster(graph, sink, source, engine, client)
+    if is_gpu(engine) and source.files is not None and source.is_empty():
+        engine = "cpu"  # there is nothing to compute, and cuDF makes no empty column of lists
+    queries = _queries(graph, sink, source, engine)
+    frames = _frames(graph, source, engine) if queries is None else iter(())
+    with source.errors("The data cannot be transformed"):
+        if queries is not None:
+            return sink.write_on_gpu(queries, graph.output_schema)
+        return sink.write(frames, graph.output_schema)
+
+
+def _write_on_cluster(
+    graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any
+) -> list[Path]:
+    # What cannot be is refused before the workers have anything to do.
+    is_gpu(engine)
+    own, _ = _columns(graph, source)
+    files = expect_shared(own, client)
+
+    def write(scratch: Path) -> list[Path]:
+        return write_on_cluster(graph.program, files, sink, scratch, engine, client)
+
+    with own.errors("The data cannot be transformed"):
+        return sink.write_with(write, graph.output_schema)
+
+
+def _is_row_by_row(graph: FittedGraph) -> bool:
+    return all(operator.row_by_row for operator in graph.operators)
+
+
+def _queries(
+    graph: FittedGraph, sink: ParquetSink, source: Source, engine: str
+) -> Iterator[pl.LazyFrame] | None:
+    """Queries that make the outputs of whole files, where the GPU can run and write them."""
+    if source.files is None or not (
+        is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu
+    ):
+        return None
+    own, as_fitted = _columns(graph, source)
+    if not as_fitted or own.files is None:
+        return None
+    return transform_on_gpu(graph.program, own.files, sink.rows_per_query)
+
+
+def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.DataFrame]:
+    """The outputs in frames of bounded size, rows in order."""
+    rows = graph.made[graph.nodes[-1]].rows
+    own, as_fitted = _columns(graph, source)
+    # What was read as other types is one query, which cannot be cut between row groups.
+    can_be_cut = as_fitted if own.files else not own.is_query
+    if _is_row_by_row(graph) and can_be_cut:
+        return transform_pieces(graph.program, own.pieces(rows_at_once(engine)), engine)
+    with own.errors("The data cannot be transformed"):
+        return transform_stream(rows.select(own.sound().frame, graph.steps, engine), engine)

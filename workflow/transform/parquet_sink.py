@@ -1,0 +1,196 @@
+"""Transformed data as parquet files and the schema that travels with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import polars as pl
+
+from workflow.data.checksums import add_checksums
+from workflow.engine.cudf import RowsOnGpu
+from workflow.engine.engine import rows_on_gpu
+from workflow.errors import WorkflowError
+from workflow.schema.schema import Schema
+
+from .dataset_run import run_into
+from .pieces_in_order import in_order
+from .shuffle import shuffled
+
+# Small enough that a shuffle mixes well, large enough that decoding is not all overhead.
+ROW_GROUP_ROWS = 250_000
+# Rows of a query for the GPU: two of them, with what is computed on the way, take some 4 GB there.
+ROWS_ON_GPU = 4_000_000
+
+Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
+
+
+@dataclass(frozen=True)
+class ParquetSink:
+    """How transformed rows are written.
+
+    Attributes:
+        folder: where the files go; made if missing, and it must hold no parquet yet.
+        rows_per_file: the rows of a file; the last one may have fewer.
+        compression: "snappy", "zstd", "lz4" or "uncompressed".
+        seed: of the shuffle; None keeps the rows in order.
+
+    Raises:
+        WorkflowError: a setting makes no sense.
+    """
+
+    folder: Path
+    rows_per_file: int
+    compression: str
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.rows_per_file) is not int or self.rows_per_file < 1:
+            raise WorkflowError(f"Expected rows_per_file from 1. Received: {self.rows_per_file!r}.")
+        if self.compression not in ("snappy", "zstd", "lz4", "uncompressed"):
+            raise WorkflowError(
+                'Expected the compression "snappy", "zstd", "lz4" or "uncompressed". '
+                f"Received: {self.compression!r}."
+            )
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise WorkflowError(f"Expected a seed from 0. Received: {self.seed!r}.")
+
+    def expect_outside(self, data: Any) -> None:
+        """Refuse a folder inside the data, which would then be read with the data.
+
+        Args:
+            data: what `Workflow.fit` takes.
+
+        Raises:
+            WorkflowError: it lies inside a folder that the data names.
+        """
+        for path in data if isinstance(data, list | tuple) else [data]:
+            if not isinstance(path, str | os.PathLike) or not Path(path).is_dir():
+                continue
+            if self.folder.resolve().is_relative_to(Path(path).resolve()):
+                raise WorkflowError(
+                    f"Expected a folder outside of the data, which is {str(path)!r} with all folders "
+                    f"inside. Received: {self.folder}. Write beside it, or name the data by a "
+                    "pattern such as folder/*.parquet."
+                )
+
+    def write(self, frames: Iterable[pl.DataFrame], schema: Schema) -> list[Path]:
+        """Write `part-00000.parquet` and so on, and `_schema.json`.
+
+        Args:
+            frames: one at least, rows in order; two files' rows are in memory at a time.
+            schema: of the frames.
+
+        Raises:
+            WorkflowError: the folder holds parquet already, or another run writes to it.
+        """
+        with run_into(self.folder) as run:
+            return run.publish(self._write_frames(frames, run.scratch), schema)
+
+    def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
+        """Write the same of files that the workers of a cluster have written, rows in order.
+
+        Args:
+            write: writes files of `rows_per_file` rows into a folder, as `write_file` does.
+            schema: of the files.
+
+        Raises:
+            WorkflowError: the folder holds parquet already, or another run writes to it.
+        """
+        with run_into(self.folder) as run:
+            written = write(run.scratch)
+            if self.seed is not None:
+                # The same rows in the same frames as on one machine, so the same order.
+                ordered = run.scratch / "ordered"
+                ordered.mkdir()
+                written = [path.rename(ordered / path.name) for path in written]
+                written = self._write_frames(map(pl.read_parquet, written), run.scratch)
+            return run.publish(written, schema)
+
+    def write_file(self, frame: pl.DataFrame, scratch: Path, number: int) -> Path:
+        """Write the rows of the file of a number into a folder."""
+        path = scratch / f"part-{number:05}.parquet"
+        compression = cast("Compression", self.compression)
+        frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
+        add_checksums(path)
+        return path
+
+    def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
+        """Write the same of queries for the GPU, which encodes the files.
+
+        Args:
+            queries: one at least, in order; each makes `rows_per_query` rows, the last what is left.
+            schema: of the queries.
+
+        Raises:
+            WorkflowError: the folder holds parquet already, or another run writes to it.
+        """
+        with run_into(self.folder) as run, rows_on_gpu() as make:
+            write = partial(self._write_query, run.scratch, make)
+            # One query's files are written while the next one is computed.
+            written = in_order(write, enumerate(queries), 2)
+            return run.publish([path for paths in written for path in paths], schema)
+
+    @property
+    def may_write_on_gpu(self) -> bool:
+        """Whether `write_on_gpu` can write it: rows in order, and not as zstd.
+
+        Several threads that had cuDF 26.10 encode zstd ended once in a launch failure, after which
+        a process cannot use its GPU any more.
+        """
+        return self.seed is None and self.compression != "zstd"
+
+    @property
+    def rows_per_query(self) -> int:
+        """The rows of several whole files, so that what a query takes to begin counts little."""
+        return max(1, ROWS_ON_GPU // self.rows_per_file) * self.rows_per_file
+
+    def _write_frames(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
+        files = cut(frames, self.rows_per_file)
+        if self.seed is not None:
+            files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
+        # One file is written while the rows of the next are computed.
+        return list(in_order(partial(self._write_numbered, scratch), enumerate(files), 1))
+
+    def _write_numbered(self, scratch: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
+        number, frame = numbered
+        return self.write_file(frame, scratch, number)
+
+    def _write_query(
+        self,
+        scratch: Path,
+        make: Callable[[pl.LazyFrame], RowsOnGpu],
+        numbered: tuple[int, pl.LazyFrame],
+    ) -> list[Path]:
+        number, query = numbered
+        rows = make(query)
+        first = number * (self.rows_per_query // self.rows_per_file)
+        count = max(1, -(-rows.height // self.rows_per_file))
+        paths = [scratch / f"part-{first + n:05}.parquet" for n in range(count)]
+        rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
+        for path in paths:
+            add_checksums(path)
+        return paths
+
+
+def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of exactly so many, the last one of what is left.
+
+    Example:
+        >>> [frame.height for frame in cut([pl.DataFrame({"a": range(5)})], rows=2)]
+        [2, 2, 1]
+    """
+    waiting: list[pl.DataFrame] = []
+    count = 0
+    for frame in frames:
+        waiting.append(frame)
+        count += frame.height
+        while count > rows:
+            whole = pl.concat(waiting)
+            yield whole[:rows]
+            waiting, count = [whole[rows:]], count - rows
+    yield pl.concat(waiting)

@@ -1,0 +1,131 @@
+"""A program over data of any size: piece by piece, in memory that does not grow with the data."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import polars as pl
+
+from workflow.data.parquet import ParquetTable
+from workflow.engine.engine import collect_all, gpu_runner, is_gpu
+from workflow.expressions.cudf.exceptions import VERBS_ON_GPU, is_one_query
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.polars.stages import compile_stages, run_stages
+from workflow.expressions.program.program import Program
+
+# Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and
+# the overhead of a query is below a hundredth of its time.
+CPU_ROWS = 250_000
+# A GPU wants more at once, and each query takes the vocabularies there anew.
+GPU_ROWS = 4_000_000
+# What is written from there, without a way through the host, may be more.
+MOST_GPU_ROWS = 32_000_000
+# Beyond this many pieces in flight the memory grows and the speed does not.
+MOST_WORKERS = 8
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def transform_pieces(
+    program: Program, pieces: Iterable[pl.LazyFrame], engine: str
+) -> Iterator[pl.DataFrame]:
+    """The outputs of a program for data of any size, rows in order.
+
+    Each thread has one piece in memory; results wait for their turn, at most one a thread.
+
+    Args:
+        program: what to make of each row.
+        pieces: the rows, cut.
+        engine: "auto", "cpu" or "gpu".
+    """
+    # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
+    workers = 1 if is_gpu(engine) else min(MOST_WORKERS, os.cpu_count() or 1)
+    return in_order(row_runner(program, engine), pieces, workers)
+
+
+def rows_at_once(engine: str) -> int:
+    """The rows of a piece that an engine is quick with."""
+    return GPU_ROWS if is_gpu(engine) else CPU_ROWS
+
+
+def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.DataFrame]:
+    """A function from rows that fit into memory to what a program makes of them.
+
+    Args:
+        program: what to make of each row.
+        engine: "auto", "cpu" or "gpu".
+    """
+    program = fold_tables(program)
+    if is_gpu(engine):
+        return gpu_runner(program)
+    stages = compile_stages(program)
+
+    def run(piece: pl.LazyFrame) -> pl.DataFrame:
+        # A row group may be much longer than a piece: it is read at once and computed in parts.
+        read = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
+        starts = range(0, max(read.height, 1), CPU_ROWS)
+        parts = (read[start : start + CPU_ROWS].lazy() for start in starts)
+        return pl.concat([run_stages(part, stages).collect(engine="in-memory") for part in parts])
+
+    return run
+
+
+def transform_on_gpu(
+    program: Program, files: ParquetTable, rows: int
+) -> Iterator[pl.LazyFrame] | None:
+    """Queries for the GPU that make the outputs, each of so many rows.
+
+    Args:
+        program: what to make of each row.
+        files: what to read.
+        rows: of what a query makes.
+
+    Returns:
+        the queries, in order; None where rows must pass through the host, since one query cannot
+        make them, or they are too many for the GPU's memory.
+    """
+    program = fold_tables(program)
+    if not is_one_query(program) or rows > MOST_GPU_ROWS:
+        return None
+    stages = compile_stages(program, VERBS_ON_GPU)
+    return (run_stages(part, stages) for part in files.slices(rows))
+
+
+def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:
+    """The rows of a query that cannot be cut into pieces, in frames of bounded size.
+
+    Polars streams it, reading up to a hundred row groups ahead; a GPU makes all of it at once.
+    """
+    if is_gpu(engine):
+        yield collect_all([query], engine)[0]
+        return
+    yield pl.DataFrame(schema=query.collect_schema())
+    yield from query.collect_batches(chunk_size=CPU_ROWS, lazy=True, engine="streaming")
+
+
+def in_order(
+    function: Callable[[Item], Made], items: Iterable[Item], workers: int
+) -> Iterator[Made]:
+    """`map` in threads: results in the order of the items, no more than one a thread ahead.
+
+    Example:
+        >>> list(in_order(abs, [-1, -2, -3], workers=2))
+        [1, 2, 3]
+    """
+    waiting: deque[Future[Made]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,1 @@
+"""The wire format: how columns travel to and from a server."""

@@ -1,0 +1,297 @@
+"""How a column travels to and from the server: tensor names, shapes and the code for null.
+
+The exporter writes these descriptions into the ensemble's config, the client reads them there,
+and the preprocessing model obeys them. Copied into exported models: numpy and the standard
+library only, Python 3.10.
+
+    scalar   `name`                            [N, 1]
+    flat     `name__values` and `name__nnzs`   [sum of nnzs, 1] and [N, 1]; nnzs are row lengths
+    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; what stands behind a row is ignored,
+                                               and where L is the `width`, longer rows are cut
+    fixed    `name`                            [N, width]; rows are cut, or filled with 0 or ""
+
+A server joins requests where every tensor has one row for each row, so for that lists are padded;
+their lengths go along, since no value could tell the end of a row from a null or a real value.
+
+Null is a value of the column's own dtype, so that no further tensor is needed: NaN for
+floats, the smallest value for signed and the largest for unsigned integers, and for strings
+the single byte 0xFF, which no UTF-8 text contains. A column has a code for null only where the
+workflow says what becomes of a null; elsewhere every value stands for itself. A null list is
+an empty list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..schema.column import Array, Column
+from ..schema.dtypes import DTYPES, SchemaError, dtype_of
+from ..schema.schema import ColumnSchema, time_name
+
+NULL_STRING = b"\xff"
+VALUES, NNZS = "__values", "__nnzs"
+LAYOUTS = ("scalar", "flat", "padded", "fixed")
+# Widths are rounded up to a power of two from here, so that most requests are of one shape.
+SMALLEST_WIDTH = 8
+
+
+@dataclass(frozen=True)
+class WireColumn:
+    """One column of a model's input or output.
+
+    Attributes:
+        name: the column's name.
+        dtype: the element type, a name of the dtype table.
+        layout: "scalar", or of a list "flat", "padded" or "fixed".
+        nullable: whether null can be sent, in the encoding that `null_code` names.
+        nnzs_dtype: for "flat" and "padded", the dtype of the row lengths.
+        width: the columns of a "fixed" list; of a "padded" one None where each request chooses.
+        time: of which kind the dates or times are, whose microseconds since 1970-01-01 the values
+            count: "date", "naive" or the name of a time zone, see `ColumnSchema`. "" for none.
+
+    Example:
+        >>> WireColumn("genres", "int64", "flat").tensors
+        {'genres__values': 'int64', 'genres__nnzs': 'int64'}
+    """
+
+    name: str
+    dtype: str
+    layout: str = "scalar"
+    nullable: bool = False
+    nnzs_dtype: str = "int64"
+    width: int | None = None
+    time: str = ""
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise SchemaError(
+                f"Expected a layout among {', '.join(LAYOUTS)} for {self.name!r}. "
+                f"Received: {self.layout!r}."
+            )
+        if not _is_width(self.width, self.layout):
+            raise SchemaError(
+                f"Expected a width from 1 for the {self.layout} list {self.name!r}, and none for "
+                f"other columns. Received: {self.width!r}."
+            )
+        if self.dtype not in DTYPES or not dtype_of(self.nnzs_dtype).is_integer:
+            raise SchemaError(
+                f"Expected a dtype among {', '.join(DTYPES)}, and integers as row lengths. "
+                f"Received: {self.dtype!r} and {self.nnzs_dtype!r} for {self.name!r}."
+            )
+        if self.nullable and DTYPES[self.dtype].kind == "bool":
+            raise SchemaError(
+                f"Column {self.name!r} is bool, which has no code for null. Cast it to int8."
+            )
+
+    @property
+    def element(self) -> str:
+        """The type of the elements as people write it: a dtype, or "datetime[us]" and the like."""
+        return time_name(self.time) or self.dtype
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        """The tensor names that carry the column, with their dtypes."""
+        values = {self.values_name: self.dtype}
+        if self.layout in ("scalar", "fixed"):
+            return values
+        return values | {self.name + NNZS: self.nnzs_dtype}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """The shapes of the tensors; -1 is a dimension that a request chooses."""
+        columns = 1 if self.layout in ("scalar", "flat") else self.width or -1
+        return {name: (-1, 1 if name.endswith(NNZS) else columns) for name in self.tensors}
+
+    @property
+    def values_name(self) -> str:
+        """The tensor that carries the values."""
+        return self.name + (VALUES if self.layout == "flat" else "")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether each row holds a list."""
+        return self.layout != "scalar"
+
+    @cached_property
+    def null_code(self) -> Any:
+        """The value that stands for null, or None when the column takes no nulls."""
+        return null_code(self.dtype) if self.nullable else None
+
+
+def _is_width(width: Any, layout: str) -> bool:
+    if width is None:
+        return layout != "fixed"
+    return type(width) is int and width > 0 and layout in ("padded", "fixed")
+
+
+def wire_column(column: ColumnSchema, nullable: bool) -> WireColumn:
+    """The wire form of a schema's column."""
+    layout = "flat" if column.is_list else "scalar"
+    return WireColumn(column.name, column.dtype, layout, nullable, time=column.time)
+
+
+def null_code(dtype: str) -> Any:
+    """The value of a dtype that stands for null on the wire.
+
+    Example:
+        >>> null_code("int32")
+        -2147483648
+    """
+    info = DTYPES[dtype]
+    if info.kind == "string":
+        return NULL_STRING
+    if info.kind == "float":
+        return float("nan")
+    if info.kind == "bool":
+        raise SchemaError("bool has no code for null. Cast the column to int8.")
+    limits = np.iinfo(info.numpy)
+    return int(limits.min if info.kind == "int" else limits.max)
+
+
+def encode(column: WireColumn, data: Column) -> dict[str, Array]:
+    """The tensors that carry a column, nulls replaced by their code. Strings become bytes.
+
+    Raises:
+        SchemaError: a null where none can be sent, or a value that is the code for null.
+    """
+    if data.is_list != column.is_list:
+        raise SchemaError(
+            f"Column {column.name!r} is sent as {column.layout}. "
+            f"Received: a {'list' if data.is_list else 'scalar'} column."
+        )
+    if column.dtype == "string":
+        values = _encode_strings(column, data.array)
+    else:
+        values = np.asarray(data.array, DTYPES[column.dtype].numpy)
+    values = _encode_nulls(column, values, data.valid)
+    if data.lengths is None:
+        return {column.name: values.reshape(-1, 1)}
+    lengths = data.lengths
+    if column.layout == "flat":
+        values = values.reshape(-1, 1)
+    else:
+        values, lengths = _pad(column, values, lengths)
+    tensors = {column.values_name: values}
+    if column.layout != "fixed":
+        nnzs = lengths.astype(DTYPES[column.nnzs_dtype].numpy, copy=False)
+        tensors[column.name + NNZS] = nnzs.reshape(-1, 1)
+    return tensors
+
+
+def _pad(column: WireColumn, values: Array, lengths: Array) -> tuple[Array, Array]:
+    """The rows of a list column side by side, filled up, or cut at the width; and their lengths."""
+    longest = int(lengths.max(initial=0))
+    width = column.width or max(SMALLEST_WIDTH, 1 << (longest - 1).bit_length())
+    if longest > width:
+        begins = np.cumsum(lengths) - lengths
+        values = values[np.arange(len(values)) - np.repeat(begins, lengths) < width]
+        lengths = np.minimum(lengths, width)
+    padded = np.zeros((len(lengths), width), values.dtype)
+    if values.dtype == object:
+        padded[:] = b""
+    padded[np.arange(width) < lengths[:, np.newaxis]] = values
+    return padded, lengths
+
+
+def _encode_strings(column: WireColumn, texts: Array) -> Array:
+    values = np.empty(len(texts), object)
+    try:
+        values[:] = [text.encode() if isinstance(text, str) else text for text in texts]
+    except UnicodeEncodeError:
+        raise SchemaError(
+            f"Column {column.name!r} holds text that UTF-8 cannot encode. Mend its surrogates."
+        ) from None
+    return values
+
+
+def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Array:
+    code = column.null_code
+    if code is not None and code == code:  # NaN stands for itself  # noqa: PLR0124
+        real = values if valid is None else values[valid]
+        if (real == code).any():
+            raise SchemaError(
+                f"Column {column.name!r} holds {code!r}, which is the code for null in {column.dtype}."
+            )
+    if valid is None or valid.all():
+        return values
+    if code is None:
+        raise SchemaError(
+            f"Column {column.name!r} holds a null, and the workflow does not say what becomes of it. "
+            "Fill it before sending, or add FillMissing or Categorify to the workflow."
+        )
+    values = values.copy()
+    values[~valid] = code
+    return values
+
+
+def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
+    """The column that tensors carry. Bytes become strings, the code for null becomes null.
+
+    Raises:
+        SchemaError: row lengths that are negative or do not add up to the number of values,
+            or bytes that are not UTF-8.
+    """
+    values, lengths = _read_rows(column, tensors)
+    code = column.null_code
+    valid = None
+    if code is not None:
+        valid = values == values if DTYPES[column.dtype].kind == "float" else values != code  # noqa: PLR0124
+        valid = None if valid.all() else valid
+    if DTYPES[column.dtype].kind == "string":
+        values = _decode_strings(column, values, valid)
+    return Column(values, valid, lengths)
+
+
+def _read_rows(column: WireColumn, tensors: dict[str, Array]) -> tuple[Array, Array | None]:
+    """The values one after another, and of a list column the row lengths."""
+    values = tensors[column.values_name]
+    if column.layout == "scalar":
+        return values.reshape(-1), None
+    if column.layout == "fixed":
+        return values.reshape(-1), np.full(len(values), values.shape[1], np.int64)
+    lengths = tensors[column.name + NNZS].reshape(-1).astype(np.int64)
+    if column.layout == "padded":
+        if len(lengths) != len(values) or np.any((lengths < 0) | (lengths > values.shape[1])):
+            raise SchemaError(f"The row lengths of {column.name!r} do not fit into its rows.")
+        return values[np.arange(values.shape[1]) < lengths[:, np.newaxis]], lengths
+    values = values.reshape(-1)
+    # A sum could wrap round to the right total, so each length is held to the total first.
+    if np.any(lengths < 0) or np.any(lengths > len(values)) or lengths.sum() != len(values):
+        raise SchemaError(f"The row lengths of {column.name!r} do not add up to its values.")
+    return values, lengths
+
+
+def _decode_strings(column: WireColumn, values: Array, valid: Array | None) -> Array:
+    texts = np.empty(len(values), object)
+    try:
+        for row, value in enumerate(values):
+            text = "" if valid is not None and not valid[row] else value
+            texts[row] = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError:
+        raise SchemaError(f"Column {column.name!r} holds bytes that are not UTF-8.") from None
+    return texts
+
+
+def dump_columns(columns: Iterable[WireColumn]) -> str:
+    """The descriptions as one JSON text, for a config parameter."""
+    return json.dumps([asdict(column) for column in columns], separators=(",", ":"))
+
+
+def parse_columns(text: str) -> list[WireColumn]:
+    """The descriptions that `dump_columns` wrote.
+
+    Raises:
+        SchemaError: the text describes no columns.
+    """
+    try:
+        return [WireColumn(**column) for column in json.loads(text)]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"Expected descriptions of columns. Received: {text:.200}.") from error
