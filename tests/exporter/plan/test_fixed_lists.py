@@ -43,8 +43,7 @@ def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export,
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("batch", [0, 64])
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 64, 64, 0], strict=True)))
 def test_a_list_of_width_one_is_a_fixed_one(runtime, batch, export):
     pipeline = Workflow(["genres"] >> ops.Categorify() >> ops.ListSlice(1, pad=True)).fit(rows())
     options = ServingOptions(runtime=runtime, max_batch_size=batch)

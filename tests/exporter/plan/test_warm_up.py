@@ -28,8 +28,7 @@ def sent(report, model, number):
     return tensors
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("batch", [0, 8])
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 8, 8, 0], strict=True)))
 def test_every_model_that_computes_is_asked_for_each_golden_row(runtime, batch, export):
     options = ServingOptions(runtime=runtime, max_batch_size=batch, golden_rows=rows())
     report = export(serving=options)

@@ -204,9 +204,17 @@ def node_each(columns: int) -> Node:
     return ConcatNode(*([f"c{n}"] >> ops.Categorify() for n in range(0, columns, 2)), *numbers)
 
 
-@pytest.mark.parametrize("graph", [one_node, node_each])
+QUICK = ["fit", "transform", "save"]
+OTHERS = ["transform_to_parquet", "load", "remove_inputs", "show"]
+
+
 @pytest.mark.parametrize(
-    "verb", ["fit", "transform", "transform_to_parquet", "save", "load", "remove_inputs", "show"]
+    ("verb", "graph"),
+    [
+        *((verb, node_each) for verb in QUICK + OTHERS),
+        *((verb, one_node) for verb in QUICK),
+        *(pytest.param(verb, one_node, marks=pytest.mark.long) for verb in OTHERS),
+    ],
 )
 def test_work_grows_as_columns_and_nodes_do(verb, graph, tmp_path):
     def work_of(columns: int) -> Callable[[], Any]:
