@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loader import KerasSequenceLoader
 from loader.epochs import Epochs, Settings
 from loader.order.plan import Piece, Share
+from loader.read import chunks
 
 
 class Source:
@@ -117,3 +120,39 @@ def test_small_row_groups_are_shuffled_as_they_were(small_groups):
         rows = pl.Series(range(number * 10, number * 10 + 10))
         expected += rows.shuffle(seed=int(draw)).to_list()
     assert made == expected
+
+
+@pytest.mark.parametrize("rows", [7, 1_000, chunks._JOINED_ROWS + 1])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_row_groups_of_any_size_are_read_whole(rows, shuffle, tmp_path):
+    """Polars reads small ones with another engine than large ones."""
+    count = 3 * rows
+    numbers = np.arange(count)
+    table = pa.table(
+        {
+            "n": numbers,
+            "text": pa.array([f"a{n % 13}" for n in numbers]),
+            "tags": pa.array([list(range(n % 4)) for n in numbers]),
+            "price": pa.array([None if n % 5 == 0 else n / 2 for n in numbers], pa.float32()),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows)
+    loader = KerasSequenceLoader(
+        tmp_path / "a.parquet",
+        rows,
+        cat_names=["n", "text", "tags"],
+        cont_names=["price"],
+        shuffle=shuffle,
+        device="cpu",
+    )
+    found = []
+    for batch in loader:
+        n, text, price = (np.ravel(batch[name]) for name in ("n", "text", "price"))
+        values, nnzs = (np.ravel(part) for part in batch["tags"])
+        found += n.tolist()
+        assert text.tolist() == [f"a{i % 13}".encode() for i in n]
+        assert nnzs.tolist() == (n % 4).tolist()
+        assert values.tolist() == [tag for i in n for tag in range(i % 4)]
+        np.testing.assert_array_equal(price, np.where(n % 5, n / 2, np.nan).astype(np.float32))
+    assert sorted(found) == numbers.tolist()
+    assert (found == numbers.tolist()) is not shuffle
