@@ -9,6 +9,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.quiet import import_tensorflow
+from exporter.plan.options import RUNTIMES
 from workflow.files.durable import replacing
 
 NAME = "movielens"
@@ -20,9 +21,7 @@ def demo(
         "ensemble_demo"
     ),
     rows: Annotated[int, typer.Option(min=1_000, help="How many ratings to make up.")] = 200_000,
-    runtime: Annotated[
-        str, typer.Option(help="tensorflow, onnx, fused_onnx or fused_tensorflow.")
-    ] = "tensorflow",
+    runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
 ) -> None:
     """Do all of it with made-up ratings: fit, train, export, serve, and prove the answers.
 

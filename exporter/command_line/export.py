@@ -13,6 +13,7 @@ import typer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
+from exporter.plan.options import RUNTIMES
 
 
 def export(
@@ -29,9 +30,7 @@ def export(
         typer.Option(help="A column that a request has not; by default those tagged as target."),
     ] = None,
     version: Annotated[int, typer.Option(min=1)] = 1,
-    runtime: Annotated[
-        str, typer.Option(help="tensorflow, onnx, fused_onnx or fused_tensorflow.")
-    ] = "tensorflow",
+    runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
     max_batch_size: Annotated[
         int, typer.Option(min=0, help="Join requests up to so many rows; 0 takes each alone.")
     ] = 0,

@@ -9,7 +9,13 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
 
-RUNTIMES = ("tensorflow", "onnx", "fused_onnx", "fused_tensorflow")
+# Whether a runtime serves preprocessing and network as one model.
+RUNTIMES: Mapping[str, bool] = {
+    "tensorflow": False,
+    "onnx": False,
+    "fused_onnx": True,
+    "fused_tensorflow": True,
+}
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
@@ -133,7 +139,7 @@ class ServingOptions:
     @property
     def is_fused(self) -> bool:
         """Whether preprocessing and network are one model."""
-        return self.runtime.startswith("fused")
+        return RUNTIMES[self.runtime]
 
     @property
     def limits(self) -> dict[str, int]:

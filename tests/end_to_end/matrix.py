@@ -13,6 +13,7 @@ from pipelines import everything
 
 from exporter import ServingOptions
 from exporter.network.network import KerasNetwork
+from exporter.plan.options import RUNTIMES
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.served_columns import select_features
 
@@ -86,7 +87,7 @@ def layouts():
         options = ServingOptions(runtime=runtime, max_batch_size=int(batch))
         planned = Pipeline(case, 1, features, network.signature, options)
         sent = {column.layout for column in planned.client_columns}
-        inside = set() if runtime.startswith("fused") else planned.step_columns
+        inside = set() if RUNTIMES[runtime] else planned.step_columns
         yield runtime, int(batch), sorted(sent), sorted({column.layout for column in inside})
 
 

@@ -20,9 +20,6 @@ from .language.verbs import ELEMENTWISE, VERBS
 from .numpy.verbs import PREPARE
 from .program.program import Program, Step
 
-# Verbs that make something else of a null than null. Only in a table of lists may they be folded:
-# there a row which the table does not have is empty, and no null.
-_LENIENT = {"is_null", "fill_null", "where", "logical_and", "logical_or"}
 # A part of an empty list is empty, too, which what is padded is not.
 _FOLDED = ELEMENTWISE | {"list_slice"}
 
@@ -99,7 +96,8 @@ def _may_fold(step: Step, takes: Sequence[_Taken]) -> bool:
         and t.table.lengths is first.table.lengths
         for t in takes
     )
-    return together and (first.table.is_list or step.verb not in _LENIENT)
+    # A row that a table of lists does not have is empty, and no null.
+    return together and (first.table.is_list or not VERBS[step.verb].lenient)
 
 
 def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column | None:

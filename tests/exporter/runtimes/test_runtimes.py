@@ -21,7 +21,7 @@ ONNX = ["onnx", "fused_onnx"]
 def test_requests_are_joined_where_a_batch_size_is_given(runtime, export):
     by_name = configs(export(serving=BATCHED[runtime]))
     published = by_name["movies"]
-    assert len(by_name) == (1 if runtime.startswith("fused") else 3)
+    assert len(by_name) == (1 if RUNTIMES[runtime] else 3)
     for config in by_name.values():
         assert config.max_batch_size == 64
         assert config.HasField("dynamic_batching") == (config.platform != "ensemble")

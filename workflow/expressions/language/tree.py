@@ -13,8 +13,8 @@ from workflow.schema.dtypes import DTYPES
 
 from ...schema.column import Column
 from .methods import Methods, Operand, vocabulary
-from .types import ExpressionError, Root, Type, element_root
-from .verbs import VERBS
+from .types import ExpressionError, Root, Type
+from .verbs import VERBS, element_root
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +37,7 @@ class Expression(Methods):
 
     @cached_property
     def root(self) -> Root:
-        """Which list the elements stand beside; see `types.element_root`."""
+        """Which list the elements stand beside; see `verbs.element_root`."""
         if self.verb == "constant":
             return None
         types, roots = [o.type for o in self.operands], [o.root for o in self.operands]

@@ -69,38 +69,6 @@ class Type:
 Root = int | None
 
 
-# What makes other lists of a list.
-RESHAPING = {"list_slice", "list_pad"}
-
-
-def element_root(
-    verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
-) -> Root:
-    """Which list the elements of a result stand beside.
-
-    Args:
-        verb: for the message.
-        result: the result's type.
-        types: the operands' types.
-        roots: the operands' roots.
-        own: the root of a result that begins anew: a source, a table's lists, a scalar, a slice.
-
-    Raises:
-        ExpressionError: elements of a list would meet a scalar column or another list.
-    """
-    if types and all(root is None for root in roots):
-        return None
-    if not (result.is_list and any(t.is_list for t in types)) or verb in RESHAPING:
-        return own
-    shared = {root for root in roots if root is not None}
-    if len(shared) > 1:
-        raise ExpressionError(
-            f"{verb} over a list works on its elements, which can meet constants and what is made of "
-            f"the same elements. Received: {', '.join(map(str, types))}."
-        )
-    return shared.pop()
-
-
 def check_constant(value: Any, dtype: str) -> None:
     """Hold a constant to its dtype.
 

@@ -18,19 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...schema.column import Column
 from ...schema.dtypes import DTYPES, dtype_of
-from .types import ExpressionError, Type, promote, table_dtype
+from .types import ExpressionError, Root, Type, promote, table_dtype
 
 # A saved program may be hostile, and a padded batch takes this times its rows.
 LONGEST_PADDING = 100_000
 # By how much, in units of the last place of float64, libraries differ in a verb that is not exact.
 MOST_ULPS = 4
 
+Entry = TypeVar("Entry")
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
 
 
@@ -53,6 +54,9 @@ class Verb:
             x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
         hands_on: whether each value is one of the first operand's, as it is, or a filling.
         keeps_time: whether the result is a time where one operand is; a difference of two is not.
+        lenient: whether the result may be a value where an operand is null.
+        elementwise: whether it works on each value of a list by itself.
+        reshapes: whether it makes other lists of a list.
     """
 
     name: str
@@ -64,6 +68,9 @@ class Verb:
     signed_zero: bool = True
     hands_on: bool = False
     keeps_time: bool = False
+    lenient: bool = False
+    elementwise: bool = True
+    reshapes: bool = False
 
 
 def _joint(types: Sequence[Type], dtype: str) -> Type:
@@ -245,6 +252,10 @@ def _list_pad(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     return replace(types[0], dtype=promote("list_pad", types))
 
 
+def _is_null(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    return replace(types[0], dtype="bool", nullable=False)
+
+
 def _table() -> dict[str, Verb]:
     number = (int, float, type(None))
     verbs = [
@@ -267,14 +278,24 @@ def _table() -> dict[str, Verb]:
             Verb(n, 2, {}, _comparison(n))
             for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
         ),
-        *(Verb(n, 2, {}, _logic(n)) for n in ("logical_and", "logical_or", "logical_xor")),
+        *(Verb(n, 2, {}, _logic(n), lenient=True) for n in ("logical_and", "logical_or")),
+        Verb("logical_xor", 2, {}, _logic("logical_xor")),
         Verb("logical_not", 1, {}, _logic("logical_not")),
         # True where the operand is null; never null itself.
-        Verb("is_null", 1, {}, lambda types, _: replace(types[0], dtype="bool", nullable=False)),
+        Verb("is_null", 1, {}, _is_null, lenient=True),
         # The first operand, or the second where the first is null.
-        Verb("fill_null", 2, {}, _fill_null, signed_zero=False, hands_on=True, keeps_time=True),
+        Verb(
+            "fill_null",
+            2,
+            {},
+            _fill_null,
+            signed_zero=False,
+            hands_on=True,
+            keeps_time=True,
+            lenient=True,
+        ),
         # The second operand where the first is true, else the third; null where the first is null.
-        Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True),
+        Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True, lenient=True),
         Verb("cast", 1, {"dtype": str}, _cast),
         Verb(
             "clip",
@@ -293,7 +314,7 @@ def _table() -> dict[str, Verb]:
         # How many of the boundaries, which ascend, are less than or equal to the value.
         Verb("bucketize", 1, {"boundaries": Column}, _bucketize),
         # How many elements each row holds.
-        Verb("list_length", 1, {}, _list_length),
+        Verb("list_length", 1, {}, _list_length, elementwise=False),
         # The elements that Python's row[start:end] would take.
         Verb(
             "list_slice",
@@ -302,16 +323,75 @@ def _table() -> dict[str, Verb]:
             _list_slice,
             hands_on=True,
             keeps_time=True,
+            elementwise=False,
+            reshapes=True,
         ),
         # As many elements as `length` says: a longer row is cut, a shorter one filled up at its end.
-        Verb("list_pad", 2, {"length": int}, _list_pad, hands_on=True, keeps_time=True),
+        Verb(
+            "list_pad",
+            2,
+            {"length": int},
+            _list_pad,
+            hands_on=True,
+            keeps_time=True,
+            elementwise=False,
+            reshapes=True,
+        ),
     ]
     return {verb.name: verb for verb in verbs}
 
 
 VERBS: Mapping[str, Verb] = _table()
-# Verbs that work on each value by itself: all but those that see a list as a whole.
-ELEMENTWISE = VERBS.keys() - {"list_length", "list_slice", "list_pad"}
+ELEMENTWISE = {name for name, verb in VERBS.items() if verb.elementwise}
 # Verbs in which interpreters may differ in the last places, and in the sign of a zero.
 INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
 UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}
+
+
+def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """The table of an interpreter, which has an entry for each verb and no other.
+
+    Raises:
+        NotImplementedError: names the interpreter, and the verbs.
+
+    Example:
+        >>> of_every_verb("mine", {name: None for name in VERBS if name != "tanh"})
+        Traceback (most recent call last):
+            ...
+        NotImplementedError: The interpreter mine has no entry for tanh.
+    """
+    if missing := VERBS.keys() - entries.keys():
+        names = ", ".join(sorted(missing))
+        raise NotImplementedError(f"The interpreter {interpreter} has no entry for {names}.")
+    if unknown := entries.keys() - VERBS.keys():
+        names = ", ".join(sorted(unknown))
+        raise NotImplementedError(f"The interpreter {interpreter} has {names}, which is no verb.")
+    return entries
+
+
+def element_root(
+    verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
+) -> Root:
+    """Which list the elements of a result stand beside.
+
+    Args:
+        verb: for the message.
+        result: the result's type.
+        types: the operands' types.
+        roots: the operands' roots.
+        own: the root of a result that begins anew: a source, a table's lists, a scalar, a slice.
+
+    Raises:
+        ExpressionError: elements of a list would meet a scalar column or another list.
+    """
+    if types and all(root is None for root in roots):
+        return None
+    if not (result.is_list and any(t.is_list for t in types)) or VERBS[verb].reshapes:
+        return own
+    shared = {root for root in roots if root is not None}
+    if len(shared) > 1:
+        raise ExpressionError(
+            f"{verb} over a list works on its elements, which can meet constants and what is made of "
+            f"the same elements. Received: {', '.join(map(str, types))}."
+        )
+    return shared.pop()

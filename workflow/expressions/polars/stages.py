@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from workflow.expressions.language.types import Root, element_root
+from workflow.expressions.language.types import Root
+from workflow.expressions.language.verbs import element_root
 from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program, Step
 from workflow.schema.column import Column, Strings

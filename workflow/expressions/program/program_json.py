@@ -15,8 +15,8 @@ import numpy as np
 from ...schema.column import Array, Column, Strings
 from ...schema.dtypes import DTYPES, SchemaError
 from ...schema.schema import ColumnSchema, Schema
-from ..language.types import ExpressionError, Root, Type, check_constant, element_root, table_dtype
-from ..language.verbs import VERBS
+from ..language.types import ExpressionError, Root, Type, check_constant, table_dtype
+from ..language.verbs import VERBS, element_root
 from .program import Program, Step
 from .safetensors_file import (
     FormatError,
