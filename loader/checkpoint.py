@@ -209,7 +209,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
-    """What dropout draws from, which Keras leaves out of a model's weights."""
+    """Seeds of the model's dropout layers, which Keras leaves out of its weights."""
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
 
 

@@ -1,4 +1,4 @@
-"""Where a loader decodes its data and leaves its batches: the CPU, or a GPU."""
+"""Devices on which a loader decodes its data and leaves its batches: the CPU, or a GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GPU_FIXED = 190_000_000
 
 @dataclass(frozen=True)
 class Device:
-    """What depends on the device.
+    """Parts of a loader that depend on the device.
 
     Attributes:
         name: "cpu" or "gpu:0".

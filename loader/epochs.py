@@ -38,7 +38,7 @@ _LEAST_ROWS = 16384
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the content and the order of batches.
+    """Settings that decide the content and the order of batches.
 
     Attributes:
         batch_size: rows in a batch.
@@ -181,7 +181,7 @@ class Epochs:
             return self._state(self._after(begun, batches))
 
     def _after(self, begun: Sequence[Position], batches: int) -> Position:
-        """Where one is after some batches of epochs that were begun one after another."""
+        """The position after some batches of epochs that were begun one after another."""
         for position in begun:
             left = self._steps(position.legs, self.settings.share.size) - position.batch
             if batches < left:

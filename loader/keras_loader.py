@@ -233,7 +233,7 @@ class KerasSequenceLoader(EpochDataset):
         return self._epochs.get_state()
 
     def follow(self) -> Trail:
-        """What tells the state after any number of batches from here on, whoever reads ahead.
+        """Trail that tells the state after any number of batches from here on, whoever reads ahead.
 
         Example:
             >>> state_after = train.follow()  # doctest: +SKIP

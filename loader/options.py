@@ -1,4 +1,4 @@
-"""What the constructor's arguments mean, apart from columns."""
+"""Arguments of the constructor, apart from columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_choices(engine: Any, on_bad_files: Any) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a device's memory has to hold.
+    """Budget of a device's memory.
 
     Attributes:
         memory: its bytes: all of them, so that the same machine cuts the same.

@@ -1,4 +1,4 @@
-"""How TensorFlow and the data loader share a GPU's memory."""
+"""Share of a GPU's memory that TensorFlow takes, beside the data loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the server's owner may ask of it: which models are loaded."""
+"""Requests that only the server's owner may make: which models are loaded."""
 
 from __future__ import annotations
 

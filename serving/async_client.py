@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Open(NamedTuple):
-    """What an entered client has."""
+    """Parts of an entered client."""
 
     connection: AsyncGrpcConnection | AsyncHttpConnection
     contract: Contract
@@ -30,7 +30,7 @@ class _Open(NamedTuple):
 
 
 class AsyncEnsembleClient:
-    """What `EnsembleClient` is, for asyncio: many requests under way in one thread.
+    """`EnsembleClient` for asyncio: many requests under way in one thread.
 
     It connects when it is entered, and belongs to the event loop that it was entered in.
 
@@ -168,7 +168,7 @@ class AsyncEnsembleClient:
 
 
 def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpConnection]:
-    """What connects to an address.
+    """Function that connects to an address.
 
     Raises:
         ClientError: aiohttp is not installed.

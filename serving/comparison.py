@@ -1,4 +1,4 @@
-"""When an answer of the server's counts as the offline one."""
+"""Comparison of the server's answers with the offline ones."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _values_and_nulls(column: Column) -> tuple[Array, Array]:
 
 
 def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, float]:
-    """Which values differ, and by how much at most."""
+    """Mask of the values that differ, and the largest difference."""
     if offline.dtype == object:
         return _as_bytes(offline) != _as_bytes(served), 0.0
     if offline.dtype.kind in "iub" and served.dtype.kind in "iub":
@@ -119,7 +119,7 @@ def _as_bytes(texts: Array) -> Array:
 
 
 def _summary(name: str, kind: str, differs: Array, largest: float) -> OutputParity:
-    """Of which rows differ, how many and the first."""
+    """Parity of an output: how many rows differ, and the first of them."""
     wrong = np.flatnonzero(differs)
     first = int(wrong[0]) if len(wrong) else None
     return OutputParity(name, kind, len(differs), len(wrong), largest, first)

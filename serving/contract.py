@@ -1,4 +1,4 @@
-"""What a model takes and gives, as its config on the server says."""
+"""Inputs and outputs of a model, as its config on the server says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
 @dataclass(frozen=True)
 class Contract:
-    """What a model takes and gives.
+    """Inputs and outputs of a model.
 
     Attributes:
         inputs: the columns to send.
@@ -61,12 +61,12 @@ class Contract:
 
     @cached_property
     def row(self) -> RowReader:
-        """What reads tables of one row."""
+        """Encoder of tables of one row."""
         return RowReader(self.inputs)
 
     @cached_property
     def few_values(self) -> FewValues:
-        """What reads the inputs of small frames."""
+        """Encoder of small frames."""
         return FewValues(self.inputs)
 
     @property

@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and a server."""
+"""Errors between a caller and a server."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def refusal(code: str, message: str, url: str) -> ClientError:
 
 
 def _advice(code: str, text: str, url: str) -> str:
-    """How to mend it; "" where the text says so itself."""
+    """Advice on an error; "" where the text says so itself."""
     for said, option in _BUSY.items():
         if code == "UNAVAILABLE" and said in text:
             return (

@@ -14,7 +14,7 @@ GRPC_ADMIN_HEADER = f"triton-grpc-protocol-{ADMIN_HEADER}"
 
 @dataclass(frozen=True)
 class ServerFlags:
-    """What a server is to serve, and where it listens.
+    """Models that a server serves, and where it listens.
 
     Attributes:
         model_repository: the folder with the models.

@@ -1,4 +1,4 @@
-"""What a parity check found, as text and as HTML."""
+"""The findings of a parity check, as text and as HTML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RULE = f"of floats: |served - offline| / max(1, |offline|), of features up to {F
 
 @dataclass(frozen=True)
 class OutputParity:
-    """How one column of the server's compares with the same column offline.
+    """Comparison of one column of the server's with the same column offline.
 
     Attributes:
         name: the column.

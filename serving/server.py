@@ -80,7 +80,7 @@ class TritonServer:
 
     @property
     def grpc_url(self) -> str:
-        """Where the client connects, for example "127.0.0.1:8001"."""
+        """Address to which the client connects, for example "127.0.0.1:8001"."""
         return self._started().grpc_url
 
     @property
@@ -90,7 +90,7 @@ class TritonServer:
 
     @property
     def admin_headers(self) -> dict[str, str]:
-        """What lets a client use shared memory, load models and change the log: for few eyes."""
+        """Headers with which a client may use shared memory, load models and change the log. Secret."""
         return dict.fromkeys((ADMIN_HEADER, GRPC_ADMIN_HEADER), self._started().flags.admin_key)
 
     @property

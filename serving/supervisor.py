@@ -27,7 +27,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 
 @dataclass(frozen=True)
 class Job:
-    """What to supervise.
+    """The process to supervise.
 
     Attributes:
         command: the server's command line.

@@ -76,7 +76,7 @@ class _Axis:
         self.ticks = [number * self.step for number in range(first, max(last, first + 1) + 1)]
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
+        """Position of a value, from 0 to 1."""
         return (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
 
     def label(self, value: float) -> str:

@@ -1,4 +1,4 @@
-"""What a training run did."""
+"""The report of a training run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPOCHS = 6  # with their metrics' names they fit into 80 columns
 
 @dataclass(frozen=True, repr=False)
 class TrainingReport:
-    """What a training run did; printed, a table of its metrics, and in a notebook its curves.
+    """Report of a training run; printed, a table of its metrics, and in a notebook its curves.
 
     Attributes:
         samples: rows trained on, over all epochs; of a run that went on from a checkpoint, those

@@ -109,7 +109,7 @@ def concrete_function(function: Callable[..., Any], signature: ModelSignature) -
 
 
 def network_state(model: keras.Model) -> tf.Module:
-    """What a SavedModel of the model must hold: each of its variables once, and its tables."""
+    """Resources that a SavedModel of the model must hold: each of its variables once, and its tables."""
     module = tf.Module()
     # Plain tf.Variables, each tracked by one name: a checkpoint holds a variable as often
     # as it is reachable, and C++ loaders do not find a Keras variable's value.

@@ -1,4 +1,4 @@
-"""What a model takes and gives, as its SavedModel's signature and the server will name it."""
+"""Signature of a model: its inputs and outputs as the SavedModel and the server will name them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .ops.categorify import Categorify
 
 
 def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
-    """What each id of an output stands for; see `Workflow.reverse_mapping`.
+    """Meaning of each id of an output; see `Workflow.reverse_mapping`.
 
     Args:
         workflow: fitted.

@@ -367,7 +367,7 @@ class Workflow(FittedGraph, Drawn):
         return remove_inputs(self, names, Workflow)
 
     def reverse_mapping(self, output: str) -> pl.DataFrame:
-        """What each id of an output of Categorify stands for.
+        """Meaning of each id of an output of Categorify.
 
         Args:
             output: its name among the outputs, whether or not it was renamed or cast since.
@@ -409,7 +409,7 @@ class Workflow(FittedGraph, Drawn):
         return load_workflow(as_path(folder), Workflow)
 
     def diagram(self) -> Diagram:
-        """What `print(workflow)`, `show()`, `to_svg()` and a notebook draw."""
+        """The diagram that `print(workflow)`, `show()`, `to_svg()` and a notebook draw."""
         return diagram_of(self)
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ def _with_context(command: Callable[..., None]) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """What an error says: ours in full, any other one in a line with its kind."""
+    """Text of an error: ours in full, any other one in a line with its kind."""
     text = str(error).strip()
     if type(error).__module__.split(".")[0] in PACKAGES:
         return text

@@ -15,7 +15,7 @@ WIDEST = 64
 
 @dataclass(frozen=True)
 class Network:
-    """What the options say of the network.
+    """Options that describe the network.
 
     Attributes:
         model: one of KINDS, or the place of the user's function: see `load_object`.

@@ -1,4 +1,4 @@
-"""Where a command is to write a file, checked before its work is done."""
+"""Output files of a command, checked before its work is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's Python file or module defines."""
+"""Definitions in a user's Python file or module."""
 
 from __future__ import annotations
 

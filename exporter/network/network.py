@@ -28,7 +28,7 @@ ENSEMBLE_SIGNATURE = "ensemble"
 
 
 class Network(Protocol):
-    """What an export needs of a network.
+    """A network, as an export needs it.
 
     Attributes:
         signature: its named inputs and outputs; inputs under the names of the columns.
@@ -44,7 +44,7 @@ class Network(Protocol):
         """The outputs, by name, in inference mode. Can be traced."""
 
     def state(self) -> Any:
-        """What a SavedModel that calls it has to hold."""
+        """Objects that a SavedModel which calls the network has to hold."""
 
 
 class KerasNetwork:
@@ -143,7 +143,7 @@ class SavedNetwork:
         return dict(self._own(**{name: tensors[column] for name, column in names.items()}))
 
     def state(self) -> Any:
-        """What was loaded."""
+        """The loaded model."""
         module = tf.Module()
         module.loaded = self._loaded
         return module

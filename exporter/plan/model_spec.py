@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Queue:
-    """How requests wait to be joined.
+    """The queue in which requests wait to be joined.
 
     Attributes:
         delay_us: how long the first one waits for others, in microseconds.

@@ -1,4 +1,4 @@
-"""Which inputs of a program may be null without an output of it becoming null."""
+"""Inputs of a program that may be null without an output of it becoming null."""
 
 from __future__ import annotations
 

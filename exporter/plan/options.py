@@ -1,4 +1,4 @@
-"""How a model is to be served, as far as the model itself does not decide."""
+"""Options of serving a model, as far as the model itself does not decide."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class ServingOptions:
 
     @property
     def queue(self) -> Queue:
-        """How requests wait."""
+        """The queue in which requests wait."""
         return Queue(self.max_queue_delay_us, self.max_queue_size, self.queue_timeout_us)
 
     @property
@@ -149,7 +149,7 @@ class ServingOptions:
 
 
 def _contradictions(options: ServingOptions) -> Iterator[str]:
-    """What options say of each other that cannot be so."""
+    """Contradictions between options."""
     rows = options.max_batch_size
     needless = [name for name in _BATCHED if getattr(options, name)]
     if needless and not rows:

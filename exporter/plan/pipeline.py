@@ -1,4 +1,4 @@
-"""What is exported: the preprocessing, the network, and how they are to be served."""
+"""The subject of an export: the preprocessing, the network, and how they are to be served."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflow.wire.format import WireColumn
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What is exported, and under which name.
+    """The subject of an export, and its name.
 
     Attributes:
         name: the published model's name.
@@ -35,7 +35,7 @@ class Pipeline:
 
     @property
     def client_columns(self) -> tuple[WireColumn, ...]:
-        """What a client sends: lists padded where the server joins requests."""
+        """Columns that a client sends: lists padded where the server joins requests."""
         if not self.options.max_batch_size:
             return self.features.inputs
         cuts = self.features.cuts
@@ -48,7 +48,7 @@ class Pipeline:
 
     @property
     def step_columns(self) -> tuple[WireColumn, ...]:
-        """What preprocessing hands to a network that is a model of its own."""
+        """Columns that preprocessing hands to a network that is a model of its own."""
         batched = self.options.max_batch_size > 0
         return tuple(
             replace(column, layout="padded") if batched and column.layout == "flat" else column

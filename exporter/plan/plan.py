@@ -21,7 +21,7 @@ _MOST_VERSION = 2**63 - 1  # versions are int64 to the server
 
 @dataclass(frozen=True)
 class Plan:
-    """What an export writes.
+    """The models that an export writes.
 
     Attributes:
         pipeline: the preprocessing, the network and the options.

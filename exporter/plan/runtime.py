@@ -1,4 +1,4 @@
-"""What a runtime is: which models it serves a pipeline with, and how their files are made."""
+"""Runtimes: which models serve a pipeline, and how their files are made."""
 
 from __future__ import annotations
 

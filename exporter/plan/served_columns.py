@@ -1,4 +1,4 @@
-"""What the network takes of the workflow: columns, casts, and which inputs may be null."""
+"""Columns of the workflow that the network takes: their casts, and which inputs may be null."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def even(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[str, str]:
-    """What a client reads in the published model's config.
+    """Parameters of the published model's config that a client reads.
 
     Args:
         pipeline: what is exported.

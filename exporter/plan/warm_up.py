@@ -45,7 +45,7 @@ def with_warm_up(
 def _network_requests(
     pipeline: Pipeline, preprocess: ModelSpec, requests: Sequence[Tensors]
 ) -> tuple[Tensors, ...]:
-    """What preprocessing hands on to the network."""
+    """Tensors that preprocessing hands on to the network."""
     run = NumpyInterpreter(pipeline.features.program)
     made: list[Tensors] = []
     for tensors in requests:

@@ -186,7 +186,7 @@ class OfflineAnswers:
                 raise ExportError(too_small(name, last + 1, reason))
 
     def _reason(self, features: pl.DataFrame) -> str | None:
-        """Why the network has no answer, None where it has one."""
+        """The reason for which the network has no answer, None where it has one."""
         try:
             self._attempt(features)
         except _RefusedError as error:
@@ -229,7 +229,7 @@ def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
 
 
 def _exceeds(column: Column, large: float) -> Array:
-    """Which rows hold a number beyond what a network can compute with."""
+    """Mask of rows that hold a number beyond what a network can compute with."""
     values = column.array
     if values.dtype.kind not in "iuf":
         return np.zeros(column.rows, bool)

@@ -154,7 +154,7 @@ def _compare_output(
 
 
 def _gaps(expected: Any, served: Any) -> Any:
-    """How far apart two answers are: 0 for what is alike, infinite for what is not comparable."""
+    """Distance of two answers: 0 for what is alike, infinite for what is not comparable."""
     if expected.dtype.kind == "f":
         here, there = expected.astype(np.float64), served.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):

@@ -137,7 +137,7 @@ def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
 
 
 def _notes(config: Any, kind: str) -> dict[str, str]:
-    """What the exporter's parameters say of tensors beyond dtype and shape."""
+    """Properties of tensors in the exporter's parameters, beyond dtype and shape."""
     text = config.parameters[kind].string_value if kind in config.parameters else "[]"
     return {
         column.values_name: "; ".join(

@@ -1,4 +1,4 @@
-"""What an export did, for people."""
+"""The report of an export, for people."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ExportReport:
 
     @property
     def title(self) -> str:
-        """What was exported, in a line."""
+        """The subject of the export, in a line."""
         published = self.plan.published
         kind = "Ensemble" if self.plan.steps else "Model"
         return f"{kind} {published.name}, version {published.version}, generation {self.generation}"
@@ -87,7 +87,7 @@ class ExportReport:
 
     @property
     def remarks(self) -> list[str]:
-        """What the models and the options need of the server, in sentences."""
+        """Requirements of the models and the options on the server, in sentences."""
         options = self.plan.pipeline.options
         taken = (f"{amount} for {name}" for name, amount in self.memory.items())
         remarks = [f"Memory of each instance, estimated: {', '.join(taken)}."]
@@ -229,7 +229,7 @@ def _options(report: ExportReport) -> str:
 
 
 def _models(report: ExportReport) -> str:
-    """What clients ask, and its steps to fold out."""
+    """The model that clients ask, and its steps to fold out."""
     plan, sizes = report.plan, report.sizes
     steps = "".join(
         f"<details><summary>{_named(step, sizes)}</summary>{_tensor_rows(step)}</details>"

@@ -1,4 +1,4 @@
-"""What folders hold, as hashes: the manifest and the name of a generation are made of them."""
+"""Contents of folders, as hashes: the manifest and the name of a generation are made of them."""
 
 from __future__ import annotations
 

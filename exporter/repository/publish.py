@@ -118,7 +118,7 @@ def recover(repository: Path, name: str) -> None:
 
 
 def _write_journal(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
-    """What going back needs, so that it writes nothing: the disk may be full."""
+    """Write what going back needs beforehand, so that it needs no room: the disk may be full."""
     # What decides, after a kill, whether the new version counts.
     shutil.copyfile(stage / models[-1] / CONFIG, stage / AFTER)
     (stage / BEFORE).mkdir()

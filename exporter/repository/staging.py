@@ -1,4 +1,4 @@
-"""Where an export is prepared: beside the repository, one export at a time."""
+"""Staging folders of exports: beside the repository, one export at a time."""
 
 from __future__ import annotations
 

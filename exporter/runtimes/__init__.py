@@ -1,1 +1,1 @@
-"""How the network is served: one file for each runtime."""
+"""Runtimes that serve the network: one file each."""

@@ -90,7 +90,7 @@ class Block:
 
 
 class BlockSource(Protocol):
-    """What gives an epoch's rows in blocks of whole batches; each device has one.
+    """Source of an epoch's rows in blocks of whole batches; each device has one.
 
     Attributes:
         chunks_per_read: how many chunks are read at once, where the buffer allows it.

@@ -25,7 +25,7 @@ def wait_without_limit(done: Callable[[float | None], bool]) -> None:
 
 
 class _Channel(Generic[T]):
-    """What reader and consumer share. Neither holds the other, so either can be dropped."""
+    """State shared by reader and consumer. Neither holds the other, so either can be dropped."""
 
     def __init__(self, ahead: int) -> None:
         self.changed = threading.Condition()

@@ -1,4 +1,4 @@
-"""What a batch looks like: which columns, in which order, in which form."""
+"""Layout of a batch: its columns, their order and their form."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def resolve_names(
     feature_columns: Sequence[Any] | None,
     schema: Schema | None,
 ) -> Names:
-    """Who is categorical, continuous or a label: as named, or else as the schema tags it.
+    """Roles of columns: categorical, continuous or label, as named, or else as the schema tags them.
 
     Tags are asked for features only when neither names nor feature columns are given, and for
     labels only when `label_names` is None; `label_names=[]` means no labels.

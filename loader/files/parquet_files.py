@@ -1,4 +1,4 @@
-"""Which parquet files to read, and what their footers promise."""
+"""Parquet files to read, and what their footers promise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RowGroup:
 
 @dataclass
 class Skipped:
-    """What could not be read and was passed over.
+    """Record of data that could not be read and was passed over.
 
     Attributes:
         files: those of which nothing, or not everything, was read.
@@ -91,7 +91,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Source:
-    """What can be read.
+    """The files that can be read.
 
     Attributes:
         types: of the wanted columns.

@@ -36,7 +36,7 @@ class DeviceBatch(NamedTuple):
     number: int
 
     def columns(self) -> list[Array]:
-        """Those of the matrices, as views of their memory; empty where that is not aligned."""
+        """Columns of the matrices, as views of their memory; empty where that is not aligned."""
         return [column[self.number] for column in self.block]
 
 

@@ -1,4 +1,4 @@
-"""How the columns of a batch travel together on the GPU.
+"""Matrices in which the columns of a batch travel together on the GPU.
 
 Forty tensors a batch cost more than reading them. So all scalars of one width travel as one
 matrix, and are taken apart where they are used: by an eager operation, or inside the compiled
@@ -46,7 +46,7 @@ def carrier(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column stands in a batch, and how it gets its own dtype again.
+    """Place of a column in a batch, and how it gets its own dtype again.
 
     Attributes:
         number: counted in the batch's flat tensors.
@@ -107,7 +107,7 @@ class Member:
 
 
 class Packing:
-    """Which column of a layout travels where.
+    """Assignment of a layout's columns to matrices.
 
     Args:
         layout: the columns of a batch.
@@ -144,7 +144,7 @@ class Packing:
 
     @cached_property
     def _places(self) -> tuple[list[list[Place]], list[Place]]:
-        """Where columns stand in a batch: those of each matrix, and the other parts."""
+        """Places of columns in a batch: for each matrix, and for the other parts."""
         numbers = itertools.count()
         values, lengths = {}, {}
         for column in self.layout.columns:
@@ -177,7 +177,7 @@ class Packing:
     def tensors_of(
         self, columns: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """What `tensors` gives, made of columns that `columns` has cut out of the matrices."""
+        """The result of `tensors`, made of columns that `columns` has cut out of the matrices."""
         places = itertools.chain(*self._places[0])
         narrowed = [place.narrow(column) for column, place in zip(columns, places, strict=True)]
         return self._arranged(narrowed, parts)

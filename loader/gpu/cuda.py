@@ -113,7 +113,7 @@ def is_busy(stream: Any) -> bool:
 
 
 def _status(stream: int) -> str:
-    """What the runtime says of a stream, and through it of the GPU."""
+    """Status that the runtime reports for a stream, and through it for the GPU."""
     from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
 
     (status,) = runtime.cudaStreamQuery(stream)

@@ -121,7 +121,7 @@ class Cutter:
 
 
 def _specs(packing: Packing) -> tuple[tuple[tf.TensorSpec, ...], ...]:
-    """Those of `Rows.groups()`."""
+    """Specs of the tensors of `Rows.groups()`."""
     matrices = [tf.TensorSpec((None, len(m)), name) for name, m in packing.matrices.items()]
     padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in packing.padded]
     values = [tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in packing.ragged]

@@ -54,7 +54,7 @@ def as_array(tensor: tf.Tensor) -> Array:
 
 
 def device_number(name: str) -> int:
-    """What DLPack's capsules call a device of TensorFlow.
+    """DLPack's name for a device of TensorFlow.
 
     Args:
         name: as "/gpu:0".

@@ -165,7 +165,7 @@ class DeviceReader:
 
 
 def compiled_arrange(packing: Packing, device: str) -> Any:
-    """What gives borrowed memory the shapes of `Rows`.
+    """Function that gives borrowed memory the shapes of `Rows`.
 
     One compiled function, for the reader thread must not run eager operations with arguments on
     the host (bounds, shapes, axes): on a GPU, TensorFlow passes those of all threads through one

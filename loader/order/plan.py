@@ -1,4 +1,4 @@
-"""Who reads which rows, in which order: pure arithmetic on row counts, no data.
+"""Assignment of rows to workers and steps: pure arithmetic on row counts, no data.
 
 An epoch is one long stream of rows: the row groups of all files, in an order drawn from the
 seed and the epoch number, a few at a time mixed with each other. The stream is the same for any
@@ -159,7 +159,7 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> list[Chunk]:
 
 
 def rest_of(chunks: Sequence[Chunk], legs: Sequence[Leg], batch_size: int) -> list[Chunk]:
-    """What earlier legs of an epoch left of its stream, to be shared anew by any number."""
+    """Rest of an epoch that earlier legs left of its stream, to be shared anew by any number."""
     for leg in legs:
         total = sum(chunk.wanted for chunk in chunks)
         left = []

@@ -32,7 +32,7 @@ class Position:
 
 @dataclass
 class Progress:
-    """Where an iterator is.
+    """Position of an iterator.
 
     Attributes:
         start: where it began; None when it has not.
@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def position(self) -> Position | None:
-        """Where it is now; None when it has not begun, or has given its last batch."""
+        """The current position; None when it has not begun, or has given its last batch."""
         if self.start is None or not self.left:
             return None
         return replace(self.start, batch=self.start.batch + self.taken)
@@ -70,7 +70,7 @@ class Pass:
 
 @dataclass
 class Trail:
-    """Where the batches of the iterator end that begins first from now on.
+    """Positions after the batches of the iterator that begins first from now on.
 
     The iterator itself may be ahead, as read by who has not used it yet.
 

@@ -22,7 +22,7 @@ class PieceReader(Protocol[T_co]):
     """Reads pieces, all at once; raises `DamagedError` at the first that is damaged."""
 
     def read(self, pieces: Sequence[Piece]) -> T_co:
-        """What the pieces hold."""
+        """Read the pieces' rows."""
 
 
 class SkippingReader(Generic[T]):

@@ -44,7 +44,7 @@ class ParquetData:
     def reader(
         self, layout: Layout, options: Mapping[str, Any] | None, source: Source
     ) -> ChunkReader:
-        """What reads the files; raises `LoaderError` at options that it does not take."""
+        """Reader of the files; raises `LoaderError` at options that it does not take."""
         reader = ParquetReader(layout, check_reader_options(options), source)
         return _skipping(UnchangedReader(reader, source), source)
 
@@ -69,7 +69,7 @@ class FrameData:
     def reader(
         self, layout: Layout, options: Mapping[str, Any] | None, source: Source
     ) -> ChunkReader:
-        """What cuts the frame; raises `LoaderError` at options, for there are none."""
+        """Reader of the frame; raises `LoaderError` at options, for there are none."""
         if options:
             raise LoaderError(
                 f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."

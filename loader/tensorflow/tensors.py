@@ -51,7 +51,7 @@ def borrow(array: Array) -> tf.Tensor:
 
 
 class Transport(Protocol):
-    """How batches come from a stream into TensorFlow; each device has one.
+    """Transport of batches from a stream into TensorFlow; each device has one.
 
     Attributes:
         device: where a dataset's elements are, as TensorFlow names it.
@@ -67,13 +67,13 @@ class Transport(Protocol):
         """An operation that calls Python for what a stream gives, in the order of `specs`."""
 
     def arrange(self, batch: Any) -> list[Any]:
-        """What a stream gives as a batch, in the order of `specs`."""
+        """A batch of the stream, in the order of `specs`."""
 
     def to_batch(self, batch: Any) -> Any:
-        """What a stream gives as a batch, as eager tensors in the batch's structure."""
+        """A batch of the stream, as eager tensors in the batch's structure."""
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """What is left to do to the elements of a dataset of `element_spec`."""
+        """Do what is left to do to the elements of a dataset of `element_spec`."""
 
 
 class HostTransport:

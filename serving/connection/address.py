@@ -1,4 +1,4 @@
-"""Where a server is, and how the way there is secured."""
+"""Addresses of servers, and how the way there is secured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tls:
     certificate_chain: str | Path | None = None
 
     def contents(self) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """What the three files hold.
+        """Contents of the three files.
 
         Raises:
             ClientError: a file that cannot be read.

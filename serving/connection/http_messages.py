@@ -42,7 +42,7 @@ _CODES = {
 
 
 class Request(NamedTuple):
-    """What is sent.
+    """A request.
 
     Attributes:
         method: "GET" or "POST".
@@ -58,7 +58,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back.
+    """A response.
 
     Attributes:
         status: the HTTP status.
@@ -167,7 +167,7 @@ def _message(answer: Answer) -> str:
 
 
 class Attempts:
-    """How often and how long one request is tried.
+    """Limits of the attempts at one request: how many, and for how long.
 
     Args:
         retries: how often it is repeated at most.
@@ -199,7 +199,7 @@ class Attempts:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """What secures a connection.
+    """Context that secures a connection.
 
     Raises:
         ClientError: a certificate that cannot be read.

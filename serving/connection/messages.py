@@ -97,7 +97,7 @@ def _input_field(name: str, datatype: str, shape: tuple[int, ...], place: Place 
 
 @lru_cache(maxsize=1024)
 def _content_head(length: int) -> bytes:
-    """What stands before a tensor's bytes: the field `raw_input_contents`, and how many."""
+    """Bytes before a tensor's own: the tag of `raw_input_contents`, and the length."""
     head = bytearray([_REQUEST.RAW_INPUT_CONTENTS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
     while length >= 128:
         head.append(length & 127 | 128)

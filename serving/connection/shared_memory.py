@@ -103,7 +103,7 @@ class Regions:
 
 
 class AsyncRegions:
-    """What `Regions` is, for asyncio.
+    """`Regions` for asyncio.
 
     Args:
         registry: the connection to the server.
@@ -175,7 +175,7 @@ async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
 
 
 class _Layout:
-    """Where in a region the tensors of a request lie."""
+    """Places of a request's tensors in a region."""
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
         self._tensors = tensors

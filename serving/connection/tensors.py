@@ -32,7 +32,7 @@ _FORMATS = {"bool": "?", "float32": "f", "float64": "d"} | {
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a shared-memory region a tensor lies, in bytes."""
+    """Place of a tensor in a shared-memory region, in bytes."""
 
     region: str
     offset: int
@@ -75,7 +75,7 @@ class RowLayout:
 
     @cached_property
     def numbers(self) -> Struct:
-        """What makes bytes of the numbers."""
+        """Function that makes bytes of the numbers."""
         return Struct("<" + "".join(self.formats))
 
 

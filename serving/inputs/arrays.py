@@ -51,7 +51,7 @@ def from_array(column: WireColumn, data: Array) -> Column:
 
 
 def _both(one: Array | None, other: Array | None) -> Array | None:
-    """Where values are present, by two masks; None where all are."""
+    """Mask of the values present by both of two masks; None where all are."""
     if one is None or other is None:
         return one if other is None else other
     return one & other

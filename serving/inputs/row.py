@@ -140,7 +140,7 @@ class RowReader:
         return None if pick is None else pick(data.to_numpy(dtype=object)[0].tolist())
 
     def _pick(self, names: Sequence[Any]) -> Pick | None:
-        """What takes the model's columns out of a row of so named ones; None where some are missing."""
+        """Function that takes the model's columns out of a row of so named ones; None where some are missing."""
         seen, pick = self._seen
         # The rows of one service come one after another, and have the same columns.
         if names != seen:
@@ -177,7 +177,7 @@ def _parts(columns: Iterable[WireColumn]) -> list[_Part]:
 
 
 def _picker(names: Sequence[Any], wanted: Sequence[str]) -> Pick | None:
-    """What takes the wanted columns out of a row; None where one is missing, or pandas has it twice."""
+    """Function that takes the wanted columns out of a row; None where one is missing, or pandas has it twice."""
     places = {name: place for place, name in enumerate(names)}
     if len(places) < len(names) or not places.keys() >= set(wanted):
         return None

@@ -1,10 +1,14 @@
-"""CONTRIBUTING.md names places that exist, and every folder of the way of the data."""
+"""CONTRIBUTING.md names places that exist, and docstrings open as it says."""
 
+import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
+# "Whether" and "How many" ask for an answer that the function returns.
+HEADLESS = re.compile(r"(What|Those|That of|Of|Which|Who|How(?! many)|Where|When|Why)\b")
 PLACE = re.compile(
     r"\b(?:(?:workflow|loader|training|exporter|serving|triton_models|tests|docs)/[\w/.-]*\w)"
 )
@@ -14,6 +18,25 @@ def test_every_file_and_folder_that_it_names_is_there():
     named = set(PLACE.findall(TEXT))
     assert len(named) > 40
     assert not [place for place in sorted(named) if not (ROOT / place).exists()]
+
+
+def docstrings(file):
+    """Each docstring of a file, with the line at which it stands."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+
+
+def test_a_docstring_opens_with_a_noun_phrase_or_an_imperative():
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    assert len(files) > 300
+    assert not [
+        f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for file in files
+        for line, text in docstrings(file)
+        if HEADLESS.match(text)
+    ]
 
 
 def test_every_folder_has_a_docstring_that_says_what_belongs_there():

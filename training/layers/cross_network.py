@@ -85,7 +85,7 @@ class CrossNetwork(keras.layers.Layer):
         return crossed
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """That of the input."""
+        """Shape of the output, which is that of the input."""
         return input_shape
 
     def get_config(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from training.layers.ids import check_lengths, check_range, flat_integers
 def count_ids(
     column: str, given: Any, cardinality: int, dtype: str, *, validate: bool = False
 ) -> tf.Tensor:
-    """How often each id occurs in each row: (N, cardinality).
+    """Count of each id in each row: (N, cardinality).
 
     Ids out of range are not counted.
 

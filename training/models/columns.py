@@ -1,4 +1,4 @@
-"""What a model is built from: the columns it takes, and the inputs that the loader feeds."""
+"""Columns that a model takes, and the inputs that the loader feeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the optimizers of this package share: gradients that are rows of a table."""
+"""Gradients that are rows of a table, as the optimizers of this package share them."""
 
 from __future__ import annotations
 

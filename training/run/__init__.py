@@ -1,1 +1,1 @@
-"""What `train` puts around `model.fit`: checks before it, watching during it."""
+"""Parts of `train` around `model.fit`: checks before it, watching during it."""

@@ -57,7 +57,7 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
 
 
 def columns_with_nan(data: Any) -> list[str]:
-    """Of the first batch, the columns that hold NaN or infinity, and "the label" if it does.
+    """Columns of the first batch that hold NaN or infinity, and "the label" if it does.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"age": [[31.0], [float("nan")]]}, [[0], [1]]))
@@ -81,7 +81,7 @@ def _has_nan(value: Any) -> bool:
 
 
 def _first_batch(data: Any, argument: str) -> Any:
-    """What a batch holds, as arrays or as symbols; None where that cannot be told beforehand."""
+    """First batch, as arrays or as symbols; None where it cannot be told beforehand."""
     if isinstance(data, tf.data.Dataset):
         return _symbols(data)
     if isinstance(data, keras.utils.PyDataset):

@@ -1,4 +1,4 @@
-"""What goes wrong inside of TensorFlow's steps, told as what a user can mend."""
+"""Failures inside of TensorFlow's steps, told as what a user can mend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks on while Keras trains."""
+"""Callbacks that look on while Keras trains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGE = 1 << 24  # values: a table, which would take long to read
 
 @dataclass(frozen=True)
 class _Call:
-    """What Keras tells after one or more steps: the mean loss since the epoch began."""
+    """Keras' record of one or more steps: the mean loss since the epoch began."""
 
     epoch: int
     first: int

@@ -49,7 +49,7 @@ def _carried(structure: Any) -> list[Any]:
 
 
 def _restored(structure: Any, carried: Sequence[Any]) -> Any:
-    """What was carried, in the structure and with the dtypes that it had."""
+    """The carried values, in the structure and with the dtypes that they had."""
     parts = tf.nest.flatten(structure, expand_composites=True)
     restored = [
         tf.bitcast(new, tf.int32) if _is_int32(old) else new

@@ -57,7 +57,7 @@ class HostDense(keras.layers.Dense):
 
 
 def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
-    """What the graph put a matrix together from, side by side; or the tensor itself.
+    """The parts of which the graph put a matrix together, side by side; or the tensor itself.
 
     No gradient then goes through the matrix. Who wants one with respect to it has to give it to a
     function of its own, in the graph of which it is an input.

@@ -32,7 +32,7 @@ def uninstall(model: keras.Model) -> None:
 
 
 class _TrainFunction:
-    """What Keras calls for `steps_per_execution` steps, or those that there are batches for.
+    """The function that Keras calls for `steps_per_execution` steps, or for those that there are batches for.
 
     Keras reads the metrics after each call, and waits for the GPU with that.
     """

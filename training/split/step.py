@@ -20,7 +20,7 @@ _HOST = "/cpu:0"
 
 
 class _Result(NamedTuple):
-    """What the tower's part of a step gives back; nothing is assigned in it."""
+    """Result of the tower's part of a step; nothing is assigned in it."""
 
     outputs: Any
     lookup_gradients: list[Any]
@@ -96,7 +96,7 @@ class SplitStep:
         return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
 
     def _look_up(self, x: Any) -> list[tf.Tensor]:
-        """What the tower takes."""
+        """Inputs of the tower."""
         border = keras.tree.flatten(self.parts.lookup(x, training=True))
         if self.parts.lookup.losses:
             raise TrainingError(
@@ -136,7 +136,7 @@ class SplitStep:
         return _Result(outputs, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
-        """What the variables are while the tower runs, those of the layers' copies too."""
+        """Values of the variables while the tower runs, those of the layers' copies too."""
         tower = self.parts.tower
         state = [tf.convert_to_tensor(v.value) for v in tower.non_trainable_variables]
         # The model's own as well: its regularizers look at them.
@@ -165,7 +165,7 @@ class SplitStep:
         return outputs, loss
 
     def _state(self, tower: keras.Model) -> list[keras.Variable]:
-        """What a step may change besides weights: moving averages, seeds, metrics of losses."""
+        """Variables that a step may change besides weights: moving averages, seeds, metrics of losses."""
         return [*tower.non_trainable_variables, *self.model.metrics_variables]
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
@@ -205,7 +205,7 @@ def cut_for_training(model: keras.Model) -> Cut:
 
 
 def _taken(model: keras.Model, x: Any) -> Any:
-    """Of the features those that a model takes: others may be lists, or text, not for XLA."""
+    """The features that a model takes: others may be lists, or text, not for XLA."""
     if isinstance(x, dict) and isinstance(model.input, dict):
         return {name: tensor for name, tensor in x.items() if name in model.input}
     return x

@@ -131,7 +131,7 @@ def _is_list_values(name: str, tensors: Tensors) -> bool:
 
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
-    """What requests must have in common to share a call."""
+    """Properties that requests must have in common to share a call."""
     # The hash of a dtype takes longer than all the rest.
     return tuple(
         [

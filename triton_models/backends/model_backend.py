@@ -1,4 +1,4 @@
-"""What the backends share: reading requests, answering them, and refusing a wrong config.
+"""Common parts of the backends: reading requests, answering them, and refusing a wrong config.
 
 Runs inside the server: numpy and the standard library only, Python 3.10.
 """

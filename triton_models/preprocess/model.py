@@ -44,7 +44,7 @@ class RequestError(ValueError):
 
 
 class TritonPythonModel:
-    """What Triton's python backend calls."""
+    """The interface that Triton's python backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the program that lies beside this file, and hold it to the config.
@@ -97,7 +97,7 @@ class TritonPythonModel:
         return answers
 
     def _attempt(self, function: Any, argument: Any) -> Any:
-        """What a function gives, or the response that says why it cannot."""
+        """The result of a function, or the response that says why there is none."""
         try:
             return function(argument)
         except LimitError as error:

@@ -165,7 +165,7 @@ def _read_end(file: BinaryIO | io.FileIO) -> bytes:
 
 
 def _places(metadata: Any) -> list[list[Chunk]]:
-    """Where the column chunks of each row group are."""
+    """Places of the column chunks of each row group."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [[_place(group.column(n)) for n in range(group.num_columns)] for group in groups]
 

@@ -185,7 +185,7 @@ def _of_arrow(data: Any) -> Frame:
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:
-    """Why columns of extension types are not read, by their names.
+    """Reasons for which columns of extension types are not read, by their names.
 
     Polars would read the type's storage in its place: a pandas period as the number of days,
     months or years since 1970.
@@ -219,7 +219,7 @@ def extension_error(name: str, type_: str) -> str:
 
 
 def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
-    """Why columns are not read, of those with types that Polars would misread or call by no name."""
+    """Reasons for which columns are not read, of those with types that Polars would misread or call by no name."""
     return {
         n: extension_error(n, type_) for n, type_ in types.items() if type_.startswith(_REFUSED)
     }

@@ -155,7 +155,7 @@ class ParquetFile(NamedTuple):
 
 
 def _reason(file: Path, error: BaseException) -> str:
-    """What is wrong with a file whose schema cannot be read."""
+    """Diagnosis of a file whose schema cannot be read."""
     if isinstance(error, pa.ArrowNotImplementedError):
         return f"{first_line(error)}. Cast the column before it is written."
     try:

@@ -24,7 +24,7 @@ IO_THREADS = 8
 
 
 class RowsOnGpu:
-    """What a query makes, in the GPU's memory.
+    """Result of a query, in the GPU's memory.
 
     Args:
         query: what cuDF can run.
@@ -112,7 +112,7 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
 
 @cache
 def device_memory() -> Any:
-    """Where cuDF takes memory from: the driver's pool, whose unused memory it keeps for later."""
+    """The memory pool of cuDF: the driver's, whose unused memory it keeps for later."""
     import rmm.mr  # noqa: PLC0415
 
     return rmm.mr.CudaAsyncMemoryResource()
@@ -120,7 +120,7 @@ def device_memory() -> Any:
 
 @contextmanager
 def gpu_settings(resource: Any) -> Iterator[None]:
-    """How cuDF takes memory and writes files within, in every thread.
+    """Set how cuDF takes memory and writes files within, in every thread.
 
     Args:
         resource: of rmm, for what is allocated.

@@ -1,4 +1,4 @@
-"""Where programs and queries run: on the CPU, or on the GPU through cuDF."""
+"""Engines on which programs and queries run: the CPU, or the GPU through cuDF."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:
 
 
 def brought_to_host(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-    """What a query makes, for the CPU to go on with: in memory, where the GPU has made it."""
+    """Result of a query, for the CPU to go on with: in memory, where the GPU has made it."""
     return collect_on_gpu(query).lazy() if is_gpu(engine) else query
 
 
@@ -80,7 +80,7 @@ def rows_on_gpu() -> Iterator[Callable[[pl.LazyFrame], RowsOnGpu]]:
 
 
 def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-    """What a query makes, for many queries: in the GPU's memory, where they run there."""
+    """Result of a query, for many queries: in the GPU's memory, where they run there."""
     if not is_gpu(engine):
         return query
     with rows_on_gpu() as make:

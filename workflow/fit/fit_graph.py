@@ -47,7 +47,7 @@ def rows_of_a_pass(engine: str, columns: int) -> int:
 
 
 def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, State]:
-    """What each operator learns, by the number of its node.
+    """State of each operator, by the number of its node.
 
     Args:
         nodes: parents before children.
@@ -70,7 +70,7 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
 
 
 def learner(source: Source, engine: str) -> Learn:
-    """What makes operators' tables on this machine.
+    """Function that makes operators' tables on this machine.
 
     Args:
         source: the columns of the data that the graph reads.
@@ -124,7 +124,7 @@ def learn_nothing(learning: Learning) -> Tables:
 
 
 def learn_of_no_rows(learning: Learning) -> Tables:
-    """What operators learn of columns without rows, by which their outputs' types are known."""
+    """States that operators learn of columns without rows, by which their outputs' types are known."""
     tables: dict[tuple[int, str], pl.DataFrame] = {}
     for number, (node, bound) in learning.items():
         columns = bound.program.output_schema

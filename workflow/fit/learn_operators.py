@@ -1,4 +1,4 @@
-"""What operators learn from parts of the data, and how it becomes what they learn from the whole."""
+"""Learning of operators from parts of the data, and how that becomes what they learn from the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator reads to learn: its columns, or for lists of a joined table the rows' positions."""
+"""Input of an operator that learns: its columns, or for lists of a joined table the rows' positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workflow.schema.schema import Schema
 
 @dataclass(frozen=True)
 class Reading:
-    """What an operator's columns are while it learns.
+    """An operator's columns while it learns.
 
     Attributes:
         operator: at its place in the graph.
@@ -74,7 +74,7 @@ class Reading:
 
 
 def read(bound: Bound) -> Reading:
-    """What an operator reads; the elements of lists that come from a table it counts by position."""
+    """Columns that an operator reads; the elements of lists that come from a table it counts by position."""
     program, columns = bound.program, schema_of(bound.columns)
     counted = bound.operator.counted_lists(columns)
     cuts = {name: cut for name, cut in cut_lists(program).items() if name in counted}

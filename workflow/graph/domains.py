@@ -33,7 +33,7 @@ class DomainNames:
         self._taken = {name for c in inputs.columns if (name := _name(c.properties)) is not None}
 
     def given(self, made: Resolved) -> Resolved:
-        """What an operator makes that has vocabularies of its own, these named anew."""
+        """The columns of an operator that has vocabularies of its own, these named anew."""
         named = {_name(feature.schema.properties) for feature in made.columns.values()}
         names = {name: self._free(name) for name in sorted(named - {None}, key=str)}
         columns = {key: _renamed(feature, names) for key, feature in made.columns.items()}

@@ -20,7 +20,7 @@ from .row_set import Resolved, schema_of
 
 
 class FittedGraph:
-    """What a workflow is once its operators have learnt, however they did.
+    """A graph whose operators have learnt, however they did.
 
     Args:
         nodes: the graph, parents before children.
@@ -94,7 +94,7 @@ class FittedGraph:
 
     @property
     def states(self) -> dict[int, State]:
-        """What each node's operator has learnt, by the node's number.
+        """State of each node's operator, by the node's number.
 
         Raises:
             WorkflowError: the workflow is not fitted.
@@ -112,7 +112,7 @@ class FittedGraph:
 
     @property
     def made(self) -> dict[Node, Resolved]:
-        """What every node makes: its columns as expressions, and of which rows.
+        """Columns of every node, as expressions, and of which rows they are.
 
         Raises:
             WorkflowError: the workflow is not fitted.

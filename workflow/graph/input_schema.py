@@ -189,7 +189,7 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
 
 
 def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
-    """Which whole numbers of a type a column's dtype lacks; None where it has them all."""
+    """Whole numbers of a type that a column's dtype lacks; None where it has them all."""
     own = np.iinfo(column_schema(column.name, received).info.numpy)
     limits, element = np.iinfo(column.info.numpy), _elements(column)
     # A limit that the type lacks would make floats of both.

@@ -49,7 +49,7 @@ def without_settings(operator: Operator, columns: AbstractSet[str]) -> Operator:
 
 
 def states(old: Bound, state: State, names: Iterable[str]) -> Iterator[State]:
-    """What may remain of a state for some of the columns that it was learnt from.
+    """Rest of a state for some of the columns that it was learnt from.
 
     Example:
         >>> from workflow import Workflow, ops

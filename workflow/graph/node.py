@@ -375,7 +375,7 @@ def _nested(item: Any) -> WorkflowError:
 
 
 def _choices(value: Any) -> Any:
-    """What a user gives a selector, with the choices of other selectors in place of these."""
+    """Choice of a selector, with the choices of other selectors in place of these."""
     if isinstance(value, ColumnSelector):
         return value.selection
     if isinstance(value, Node):

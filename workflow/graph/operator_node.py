@@ -47,7 +47,7 @@ class Bound:
 
 
 class OperatorNode(Node):
-    """What an operator makes of a node's columns.
+    """Columns that an operator makes of a node's columns.
 
     Args:
         parent: the node.

@@ -98,7 +98,7 @@ class _Removal:
             self._replaced[node] = new
 
     def replacement(self, node: Node) -> Node | None:
-        """What takes the place of a node; None where nothing remains of it."""
+        """Replacement of a node; None where nothing remains of it."""
         return self._replaced[node]
 
     def _replacement(self, node: Node, state: State) -> Node | None:
@@ -130,7 +130,7 @@ class _Removal:
         return self.resolution.made[node].columns
 
     def _groups(self, node: ColumnSelector | SubsetNode, have: Collection[str]) -> Groups:
-        """What a node chooses of the columns that remain, as it groups them."""
+        """Choice of a node among the columns that remain, as it groups them."""
         groups = picked(node.selection, self._before.inputs(node)[0], node.label)
         return regroup(groups, [name for name in names_of(groups) if name in have])
 

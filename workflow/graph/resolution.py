@@ -70,7 +70,7 @@ def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> 
 
 
 class Resolution:
-    """What the nodes of a graph make, found one by one, parents before children.
+    """Columns that the nodes of a graph make, found one by one, parents before children.
 
     Args:
         inputs: the columns of the data.
@@ -90,7 +90,7 @@ class Resolution:
         self.made: dict[Node, Resolved] = {}
 
     def inputs(self, node: Node) -> list[Resolved]:
-        """What a node works on: its parents' columns, or the data's."""
+        """Input of a node: its parents' columns, or the data's."""
         return [self.made[parent] for parent in node.parents] or [self._data]
 
     def resolve(self, node: Node, state: State) -> Resolved:
@@ -102,7 +102,7 @@ class Resolution:
 def resolve_graph(
     nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema, *, learnt: bool = True
 ) -> dict[Node, Resolved]:
-    """What each node of a fitted graph makes, its vocabularies named apart.
+    """Columns of each node of a fitted graph, its vocabularies named apart.
 
     Args:
         nodes: parents before children.

@@ -32,7 +32,7 @@ Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows come from that are not those of the data."""
+    """Origin of rows that are not those of the data."""
 
     operator: FrameOperator
     rows: RowSet
@@ -183,7 +183,7 @@ class RowSet:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a node of a graph makes.
+    """Columns that a node of a graph makes.
 
     Attributes:
         columns: its columns, as expressions over the sources of their rows.

@@ -1,4 +1,4 @@
-"""Which columns are meant: by name, by tag or all, and in which groups."""
+"""Choices of columns: by name, by tag or all, and in which groups."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _is_every(item: Any) -> bool:
 
 
 def _flat(item: Any) -> Selection:
-    """What a user wrote of one group: a choice without groups of its own."""
+    """One group as a user wrote it: a choice without groups of its own."""
     if isinstance(item, Selection):
         parts = [item]
     elif isinstance(item, list | tuple):

@@ -1,4 +1,4 @@
-"""What operators say where settings, columns or states do not go together."""
+"""Checks of settings, columns and states that do not go together."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ Groups = tuple[tuple[str, ...], ...]
 
 
 class Selectable:
-    """What stands for columns in an operator's setting beside their names: a node of the graph."""
+    """Stand-in for columns in an operator's setting beside their names: a node of the graph."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the graph tells an operator of the columns that it is given.
+    """Facts that the graph tells an operator about its columns.
 
     Attributes:
         groups: the columns on the left of `>>` as they are grouped there, one outside of any

@@ -117,7 +117,7 @@ class OutOfFoldOperator(Operator, abstract=True):
     def fold_partial(
         self, frame: pl.LazyFrame, columns: Schema, fold: str
     ) -> dict[str, pl.LazyFrame]:
-        """What `partial` makes, for each fold; the column `fold` of the frame says which."""
+        """Partials for each fold; the column `fold` of the frame says which."""
 
     @abstractmethod
     def lower_out_of_fold(

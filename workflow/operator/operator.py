@@ -1,4 +1,4 @@
-"""What an operator is: a configuration, what it learns from data, and what it lowers to."""
+"""Operators: a configuration, what it learns from data, and what it lowers to."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Operator(ABC, metaclass=OperatorMeta):
         """
 
     def learns_from(self, columns: Features) -> Features:
-        """What `partial` is given: the input columns, or what is computed from them row by row."""
+        """Columns that `partial` is given: the input columns, or what is computed from them row by row."""
         return columns
 
     def needs_integers(self, columns: Schema) -> Iterable[str]:  # noqa: ARG002
@@ -171,7 +171,7 @@ class Operator(ABC, metaclass=OperatorMeta):
         return False
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """What is to be learnt from a part of the data: small tables, as lazy queries.
+        """Tables to learn from a part of the data: small ones, as lazy queries.
 
         Args:
             frame: what `learns_from` says of the operator's input columns, in some of the rows.
@@ -196,11 +196,11 @@ class Operator(ABC, metaclass=OperatorMeta):
         return {}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
-        """What `lower` needs, from the tables of the whole data."""
+        """State that `lower` needs, from the tables of the whole data."""
         raise NotImplementedError
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """What remains of a state when only some of its input columns do: for `remove_inputs`.
+        """Rest of a state when only some of its input columns remain: for `remove_inputs`.
 
         A state with one entry for each input column, by its name, or with one number for each in
         their order, needs no method of its own. What is returned is tried, not trusted: an

@@ -251,7 +251,7 @@ def _dtype_name(value: Any, kinds: Sequence[str]) -> str:
 
 
 def _described(hint: Any, *, several: bool = False) -> str:
-    """What an annotation allows, in words."""
+    """Values that an annotation allows, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):
         # A finite number may be a whole one, and programs are only in files.

@@ -1,4 +1,4 @@
-"""What the operators that fill in for missing values have in common."""
+"""Common parts of the operators that fill in for missing values."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from workflow.operator.settings import settled
 
 
 def of_name(label: str, setting: str, function: Callable[[str], Any], name: str, hint: Any) -> Any:
-    """What a user's function gives for a column, held to an annotation.
+    """Result of a user's function for a column, held to an annotation.
 
     Args:
         label: the operator's name, for messages.

@@ -52,7 +52,7 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
 
 
 def key_names(group: Sequence[str]) -> list[str]:
-    """What the columns of a group are called in its tables, whatever their own names are."""
+    """Names of a group's columns in its tables, whatever their own names are."""
     return [f"key{number}" for number in range(len(group))]
 
 
@@ -64,7 +64,7 @@ def key_columns(group: Sequence[str]) -> list[pl.Expr]:
 def keys_state(
     prefix: str, group: Sequence[str], table: pl.DataFrame
 ) -> tuple[State, pl.DataFrame]:
-    """What finds the rows of a table.
+    """State by which the rows of a table are found.
 
     Args:
         prefix: of the names in the state.
@@ -92,7 +92,7 @@ def keys_state(
 
 
 def key_rows(prefix: str, group: Sequence[str], state: State) -> list[Array]:
-    """Which of its distinct values each key has in the rows of a table: `keys_state` undone.
+    """Numbers of each key's distinct values in the rows of a table: `keys_state` undone.
 
     Args:
         prefix: of the names in the state.

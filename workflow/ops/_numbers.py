@@ -1,4 +1,4 @@
-"""What operators over numbers have in common."""
+"""Common parts of operators over numbers."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def similarity(first: Expression, second: Expression, left: Sparse, right: Spars
 def _term(
     row: Expression, base: Expression, place: int, left: Sparse, right: Sparse, numbers: Array
 ) -> Expression:
-    """What the features of one place add: weight times weight, 0 where the other row has none."""
+    """Products that the features of one place add: weight times weight, 0 where the other row has none."""
     here = left.place == place
     feature = np.zeros(len(left.ids), np.int64)
     feature[left.row[here]] = numbers[left.feature[here]]

@@ -1,4 +1,4 @@
-"""What operators that learn numbers for each column have in common."""
+"""Common parts of operators that learn numbers for each column."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Categorify(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """How often each value occurs."""
+        """Counts of each value."""
         vocabularies = self._vocabularies(columns)
         self._expect_settings(vocabularies, columns)
         return {
@@ -151,7 +151,7 @@ class Categorify(Operator):
         }
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
-        """Those that have a vocabulary for themselves."""
+        """Columns that have a vocabulary for themselves."""
         return {
             v.name: (v.name, "key0")
             for v in self._vocabularies(columns)
@@ -223,7 +223,7 @@ class Categorify(Operator):
         return cls(vocabs=vocabs, **config)
 
     def meanings(self, output: str, columns: Features, state: State) -> pl.DataFrame:
-        """What each id of an output column stands for; see `Workflow.reverse_mapping`."""
+        """Meaning of each id of an output column; see `Workflow.reverse_mapping`."""
         vocabularies = self._vocabularies(columns, state)
         vocabulary = next(v for v in vocabularies if output in v.outputs)
         times = {name: columns[name].schema.time for name in vocabulary.columns}
@@ -254,7 +254,7 @@ class Categorify(Operator):
                 )
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
-        """Where it counts in parts, one query after the other."""
+        """Whether it counts in parts, one query after the other."""
         given = self.split_out
         return any(n > 1 for n in (given.values() if isinstance(given, Mapping) else [given]))
 

@@ -24,7 +24,7 @@ RANGE, MOMENTS = "range.", "moments."
 
 @dataclass(frozen=True)
 class Statistics:
-    """What DataStats has learnt of a column; of a list column, of the elements of its rows.
+    """Statistics of a column; of a list column, of the elements of its rows.
 
     Attributes:
         dtype: the column's dtype, "date" or "datetime[us]" and the like where it holds times.
@@ -82,7 +82,7 @@ class DataStats(Operator):
 
     @staticmethod
     def read(workflow: FittedGraph) -> dict[str, Statistics]:
-        """What was learnt of each column, by name.
+        """Statistics of each column, by name.
 
         Args:
             workflow: fitted.
@@ -112,7 +112,7 @@ class DataStats(Operator):
         return partials
 
     def groups_on_host(self, columns: Schema) -> bool:
-        """Where there are lists, whose nulls are counted."""
+        """Whether there are lists, whose nulls are counted."""
         return any(column.is_list for column in columns.columns)
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
@@ -153,7 +153,7 @@ class DataStats(Operator):
         return dict(columns)
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:  # noqa: ARG002
-        """What was learnt of the columns that remain."""
+        """Statistics of the columns that remain."""
         kept = set(names)
         return {key: column for key, column in state.items() if key.partition(".")[2] in kept}
 

@@ -37,7 +37,7 @@ class _Calendar:
         self._time, self._unit = time, unit
 
     def of_day(self, length: int, count: int) -> Expression:
-        """Which of the `count` intervals of a length in microseconds it is."""
+        """Number of the interval, of `count`, each of a length in microseconds."""
         if self._unit >= length * count:
             return self._time * 0
         return self._time // (length // self._unit) % count
@@ -222,7 +222,7 @@ class DatePart(Operator):
         return {**super().to_config(columns), "zone_offsets": offsets or None}
 
     def _local(self, feature: Feature) -> Expression:
-        """What a clock in the zone shows, in the unit since 1970-01-01."""
+        """Reading of a clock in the zone, in the unit since 1970-01-01."""
         time, zone = feature.expression.cast("int64"), self._zone(feature.schema)
         if zone is None:
             return time

@@ -169,7 +169,7 @@ class Groupby(FrameOperator):
         return like.with_(name=name, dtype=dtype, nullable=nullable, tags=tags)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
-        """Where there are variances."""
+        """Whether there are variances."""
         lists = self.aggs.values() if isinstance(self.aggs, Mapping) else [self.aggs]
         return any(a in ("std", "var") for aggs in lists for a in one_or_several(aggs))
 

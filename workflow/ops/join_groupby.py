@@ -125,7 +125,7 @@ class JoinGroupby(Operator):
         }
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
-        """Where there are variances."""
+        """Whether there are variances."""
         return not {"std", "var"}.isdisjoint(self.stats)
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
@@ -204,7 +204,7 @@ def _finite(column: pl.Expr, kind: str) -> pl.Expr:
 
 
 def _moments(number: int) -> list[pl.Expr]:
-    """Of one column in each group: what can be merged, of the values that are there."""
+    """Moments of one column in each group, in a form that can be merged."""
     finite = pl.col(_described(number))
     value = finite.cast(pl.Float64)
     count = value.count().cast(pl.Float64)

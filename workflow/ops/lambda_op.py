@@ -54,7 +54,7 @@ class LambdaOp(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """What people write: labels, logarithms, conditions, over scalars and lists."""
+        """Functions as people write them: labels, logarithms, conditions, over scalars and lists."""
         ratings = {"rating": [5.0, 3.0, None, float("nan"), float("inf")]}
         counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
         lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
@@ -123,7 +123,7 @@ class LambdaOp(Operator):
 
 
 def _like(column: Feature, result: Expression) -> ColumnSchema:
-    """What the result takes over: how long rows are, only where it is of the same elements."""
+    """Schema of the result: rows are as long as the column's where it is of the same elements."""
     if result.root == column.expression.root:
         return column.schema
     rest = {k: v for k, v in column.schema.properties.items() if k != "value_count"}

@@ -133,7 +133,7 @@ class ListSlice(Operator):
         return int(value) if kind in ("int", "uint") and whole else value
 
     def _values(self, like: ColumnSchema) -> dict[str, Any]:
-        """What is known of the elements: ids stay ids, and need an embedding of as many rows."""
+        """Properties of the elements: ids stay ids, and need an embedding of as many rows."""
         facts = {name: value for name, value in like.properties.items() if name in FACTS}
         if not self.pad:
             return facts

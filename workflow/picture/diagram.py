@@ -1,4 +1,4 @@
-"""What is drawn: boxes, and arrows between them that carry named things."""
+"""Diagrams: boxes, and arrows between them that carry named things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be drawn draws itself: in a terminal, in a notebook, into a file."""
+"""Objects that draw themselves: in a terminal, in a notebook, into a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Drawn(ABC):
 
     @abstractmethod
     def diagram(self) -> Diagram:
-        """What to draw."""
+        """The diagram to draw."""
 
     def __str__(self) -> str:
         return to_text(self.diagram(), encoding=_encoding(sys.stdout))

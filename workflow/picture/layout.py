@@ -1,4 +1,4 @@
-"""Where the boxes of a graph without cycles stand, and the ways of its arrows.
+"""Positions of the boxes of a graph without cycles, and the ways of its arrows.
 
 A layered drawing: every arrow leads downwards, arrows cross as little as a few sweeps achieve,
 and boxes stand close above and below each other without overlapping.

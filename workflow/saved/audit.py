@@ -1,4 +1,4 @@
-"""What a saved workflow's document says, held to what one can say."""
+"""Audit of a saved workflow's document."""
 
 from __future__ import annotations
 

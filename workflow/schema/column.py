@@ -86,7 +86,7 @@ class Column(Derives):
         return self.values.to_objects() if isinstance(self.values, Strings) else self.values
 
     def offsets(self) -> Array:
-        """Where each row of a list column starts, and the end: int64, shape (N + 1,)."""
+        """Start of each row of a list column, and the end: int64, shape (N + 1,)."""
         if self.lengths is None:
             raise TypeError("A scalar column has no offsets.")
         offsets = np.zeros(len(self.lengths) + 1, np.int64)

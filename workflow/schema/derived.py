@@ -1,4 +1,4 @@
-"""What is derived from an object once, and kept with it.
+"""Values that are derived from an object once, and kept with it.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """

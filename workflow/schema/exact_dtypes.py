@@ -1,4 +1,4 @@
-"""Which dtypes hold every value of a column as it is."""
+"""Dtypes that hold every value of a column as it is."""
 
 from __future__ import annotations
 

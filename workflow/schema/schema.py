@@ -1,4 +1,4 @@
-"""What a column is: its name, element type and shape, and what is known of its values.
+"""Schemas: each column's name, element type and shape, and what is known of its values.
 
 This file is copied into exported models and runs inside Triton: it may import nothing but
 numpy and the standard library, and must run on Python 3.10.
@@ -16,7 +16,7 @@ from .dtypes import DTYPES, DType, SchemaError, dtype_of
 
 
 class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
-    """What a column is for: the words of Merlin. Selectors, the loader and the exporter read these."""
+    """Purposes of a column: the words of Merlin. Selectors, the loader and the exporter read these."""
 
     CATEGORICAL = "categorical"
     CONTINUOUS = "continuous"

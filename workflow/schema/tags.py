@@ -1,4 +1,4 @@
-"""What becomes of a column's tags and properties on its way through operators.
+"""Tags and properties of a column on its way through operators.
 
 Tags pass through every operator. A tag that an operator adds takes the place of those that it
 contradicts, and brings those that it implies:

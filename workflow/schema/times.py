@@ -26,7 +26,7 @@ _TEXT_AS_TIME = "Parse it: .str.to_datetime() in Polars, pandas.to_datetime(colu
 
 
 def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
-    """How to make values ones that compare with others, where either are dates or times.
+    """Advice on values that do not compare, where either are dates or times.
 
     Args:
         wanted: what is expected, as `ColumnSchema.time` has it.
@@ -54,7 +54,7 @@ def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
 
 
 def unlike_times(what: str, wanted: ColumnSchema, received: ColumnSchema) -> str:
-    """Why values do not compare with a column, with what to do about it.
+    """Reason for which values do not compare with a column, with what to do about it.
 
     Args:
         what: the values, for the text.

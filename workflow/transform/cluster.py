@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 
 
 def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
-    """What makes operators' tables on a cluster.
+    """Function that makes operators' tables on a cluster.
 
     Args:
         source: the columns that the graph reads, of parquet that every worker can read.

@@ -1,4 +1,4 @@
-"""What a fitted graph makes of data: as one query, or in pieces that go into files."""
+"""Outputs of a fitted graph: as one query, or in pieces that go into files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .pieces_in_order import rows_at_once, transform_on_gpu, transform_pieces, t
 
 
 def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFrame:
-    """What `Workflow.transform` returns, to be collected on an engine.
+    """The result of `Workflow.transform`, to be collected on an engine.
 
     Args:
         graph: fitted.

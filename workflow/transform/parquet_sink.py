@@ -31,7 +31,7 @@ Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
 
 @dataclass(frozen=True)
 class ParquetSink:
-    """How transformed rows are written.
+    """Settings with which transformed rows are written.
 
     Attributes:
         folder: where the files go; made if missing, and it must hold no parquet yet.

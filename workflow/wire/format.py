@@ -1,4 +1,4 @@
-"""How a column travels to and from the server: tensor names, shapes and the code for null.
+"""The wire format of a column: tensor names, shapes and the code for null.
 
 The exporter writes these descriptions into the ensemble's config, the client reads them there,
 and the preprocessing model obeys them. Copied into exported models: numpy and the standard

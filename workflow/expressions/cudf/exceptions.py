@@ -1,4 +1,4 @@
-"""What cuDF's engine for Polars lacks, and what is done instead: the one list of it.
+"""Gaps of cuDF's engine for Polars, and what is done instead: the one list of them.
 
 As of cudf-polars 26.10. All else that the Polars interpreter writes runs there as it is; what does
 not is an error, since every query is sent with `raise_on_fail`.

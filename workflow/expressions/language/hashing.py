@@ -32,7 +32,7 @@ _MOST_BYTES, _MOST_TEXTS = 2**18, 2**16
 
 
 def seed_offset(seed: int) -> int:
-    """What a seed adds to a value's bits before they are mixed, from 0 to 2**64 - 1."""
+    """Term that a seed adds to a value's bits before they are mixed, from 0 to 2**64 - 1."""
     mixed = (seed + 1) * _GOLDEN & _BITS
     for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, 1), strict=True):
         mixed = (mixed ^ mixed >> shift) * multiplier & _BITS

@@ -1,4 +1,4 @@
-"""What can be written with a column: each operator and method is a verb."""
+"""Operators and methods of a column: each is a verb."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ class Methods(ABC):
 
 
 def vocabulary() -> str:
-    """What a column knows, for error messages."""
+    """The operators and methods of a column, for error messages."""
     methods = (
         "cast, clip, fill_null, is_null, isin, abs, log, log1p, exp, sin, cos, tanh, sqrt, floor, "
         "ceil, round, hash, hash_bucket, list_length, list_slice, list_pad"

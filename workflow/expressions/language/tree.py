@@ -37,7 +37,7 @@ class Expression(Methods):
 
     @cached_property
     def root(self) -> Root:
-        """Which list the elements stand beside; see `verbs.element_root`."""
+        """The list that the elements stand beside; see `verbs.element_root`."""
         if self.verb == "constant":
             return None
         types, roots = [o.type for o in self.operands], [o.root for o in self.operands]

@@ -372,7 +372,7 @@ def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str
 def element_root(
     verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
 ) -> Root:
-    """Which list the elements of a result stand beside.
+    """The list that the elements of a result stand beside.
 
     Args:
         verb: for the message.

@@ -1,4 +1,4 @@
-"""What the verbs that work on each value by itself share in numpy.
+"""Common parts of the verbs that work on each value by itself, in numpy.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -14,7 +14,7 @@ Function = Callable[..., Column]
 
 
 def joint_valid(columns: Sequence[Column]) -> Array | None:
-    """Where no column is null; None where nothing can be."""
+    """Mask of rows where no column is null; None where nothing can be."""
     masks = [c.valid for c in columns if c.valid is not None]
     valid = masks[0] if masks else None
     for mask in masks[1:]:

@@ -78,7 +78,7 @@ def group_steps(program: Program) -> list[Group | int]:
 
 
 class _Shapes:
-    """What a step does, whatever the column: steps of one shape are lanes of one group.
+    """Description of a step, whatever its column: steps of one shape are lanes of one group.
 
     The shape is None where a step takes no part: it is of lists, of strings or the same in all rows.
     """
@@ -106,7 +106,7 @@ class _Shapes:
         return step.verb, parameters, step.type.dtype, operands
 
     def _operand(self, number: int) -> Any:
-        """What is alike of an operand in all lanes."""
+        """Properties of an operand that are alike in all lanes."""
         type_ = self._steps[number].type
         if self._steps[number].verb == "constant":
             # By 0 is divided in another way than by other numbers.
@@ -118,7 +118,7 @@ class _Shapes:
 
 
 class _Readers:
-    """Who reads what: a stacked result, or the results of single lanes."""
+    """Sources of a step: a stacked result, or the results of single lanes."""
 
     def __init__(
         self, program: Program, lanes: Mapping[int, tuple[int, ...]], varies: Sequence[bool]

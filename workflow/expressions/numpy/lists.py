@@ -1,4 +1,4 @@
-"""What the verbs over whole lists are in numpy.
+"""Verbs over whole lists, in numpy.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -70,7 +70,7 @@ def list_slice(step: Step, _: Sequence[Type]) -> Function:
 
 
 def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array]:
-    """Where the slices of lists of some lengths begin, and how many elements they have.
+    """Starts of the slices of lists of some lengths, and how many elements they have.
 
     Example:
         >>> begins, lengths = slice_bounds(-2, None, np.array([5, 1]))
@@ -83,7 +83,7 @@ def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array
 
 
 def _place(bound: int, size: Array) -> Array:
-    """Where a bound of a slice falls in lists of these sizes."""
+    """Position of a slice's bound in lists of these sizes."""
     return np.clip(bound + size if bound < 0 else bound, 0, size)
 
 

@@ -1,4 +1,4 @@
-"""What the verbs over tables are in numpy: `lookup`, `gather` and `bucketize`.
+"""Verbs over tables, in numpy: `lookup`, `gather` and `bucketize`.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """

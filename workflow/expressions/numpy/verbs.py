@@ -1,4 +1,4 @@
-"""What each verb is in numpy: a function from a step to a function over columns.
+"""Each verb in numpy: a function from a step to a function over columns.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """

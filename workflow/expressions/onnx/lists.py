@@ -1,4 +1,4 @@
-"""What the verbs over whole lists are in ONNX."""
+"""Verbs over whole lists, in ONNX."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_slice(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[T
 
 
 def _place(graph: Graph, bound: int, size: str) -> str:
-    """Where a bound of a slice falls in lists of these sizes."""
+    """Position of a slice's bound in lists of these sizes."""
     number = graph.vector(bound)
     if bound < 0:
         return choose(graph, "Max", graph.add("Add", size, number), graph.vector(0), "int64")

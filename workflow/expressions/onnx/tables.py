@@ -114,7 +114,7 @@ def _gather_lists(graph: Graph, table: Column, rows: str) -> Tensor:
 
 
 def elements_of_rows(graph: Graph, starts: str, lengths: str) -> str:
-    """Where the elements of some rows stand, one row after another.
+    """Positions of the elements of some rows, one row after another.
 
     Args:
         graph: where the nodes go.

@@ -1,4 +1,4 @@
-"""What each verb is in ONNX: a function from a step to nodes. A further verb is one entry of EMIT.
+"""Each verb in ONNX: a function from a step to nodes. A further verb is one entry of EMIT.
 
 Only operators and types are used that onnxruntime has on the CPU in opset 18, from version 1.20 on.
 """

@@ -123,7 +123,7 @@ def save_onnx(
 def _wire_columns(
     what: str, schema: Schema, told: Sequence[WireColumn] | None
 ) -> dict[str, WireColumn]:
-    """How the columns travel: by default, or as told and held to the schema."""
+    """Wire columns: by default, or as told and held to the schema."""
     default = {
         c.name: wire_column(c, c.nullable and (what == "output" or c.info.kind != "bool"))
         for c in schema.columns

@@ -1,4 +1,4 @@
-"""What the verbs over whole lists are in Polars: lengths, and elements chosen by their places.
+"""Verbs over whole lists, in Polars: lengths, and elements chosen by their places.
 
 Polars cuts and joins lists one by one, which takes eight times as long as to choose all elements at
 once.

@@ -25,7 +25,7 @@ def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
 
 
 def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
-    """What a Polars column is in our terms; categories are strings, dates and times int64.
+    """Type of a Polars column in our terms; categories are strings, dates and times int64.
 
     Raises:
         SchemaError: a type that the dtype table does not have.
@@ -133,7 +133,7 @@ def list_elements(lists: pl.Series) -> pl.Series:
 
 
 def list_offsets(lists: pl.Series) -> Array:
-    """Where each of some lists, none of them null, starts among the elements of all, and the end.
+    """Starts of some lists, none of them null, among the elements of all, and the end.
 
     Example:
         >>> list_offsets(pl.Series([["a"], [], ["b", "c"]])).tolist()

@@ -164,7 +164,7 @@ def stages(
 
 
 def roots_of(program: Program) -> list[Root]:
-    """What each step's values stand beside: `ROWS`, a step's number, or None for constants."""
+    """Roots of each step's values: `ROWS`, a step's number, or None for constants."""
     roots: list[Root] = []
     for number, step in enumerate(program.steps):
         types = [program.steps[o].type for o in step.operands]

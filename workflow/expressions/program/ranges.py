@@ -65,7 +65,7 @@ def _within(limits: Range, made: Range, verb: str) -> Range:
 
 
 def _made(step: Step, operands: Sequence[Range | None]) -> Range | None:
-    """What a verb makes of operands in ranges; None where only the dtype says it."""
+    """Range of a verb's result for operands in ranges; None where only the dtype says it."""
     known = [operand for operand in operands if operand is not None]
     if step.verb in _OF_PARAMETERS:
         return _OF_PARAMETERS[step.verb](step.parameters)

@@ -107,7 +107,7 @@ def _view(path: Any, name: str, data: Array, dtype: np.dtype[Any], shape: list[i
 
 
 def _start(item: tuple[str, Any]) -> tuple[int, int]:
-    """Where an entry's data lies; entries that say so wrongly are caught by `_check_entry`."""
+    """Place of an entry's data; entries that say so wrongly are caught by `_check_entry`."""
     try:
         start, end = item[1]["data_offsets"]
         return int(start), int(end)

@@ -52,7 +52,7 @@ class Frame(Mapping[str, Expression]):
 
 
 def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Expression:
-    """What a Python function does to columns, as an expression.
+    """Expression of what a Python function does to columns.
 
     Raises:
         ExpressionError: the function uses something that has no verb; the text says what.

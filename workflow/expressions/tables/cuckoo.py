@@ -58,7 +58,7 @@ class CuckooTable:
     offset: int
 
     def find(self, values: Array) -> tuple[Array, Array]:
-        """Where each int64 would stand among the keys, and whether it does."""
+        """Position of each int64 among the keys, and whether it is one."""
         one, two = self.multipliers
         # By `take`: numpy's brackets are three times slower with rows that are not int64.
         rows = self.rows.take(_slots(values, one, self.shift))

@@ -1,4 +1,4 @@
-"""Where values stand in a table of keys: the structure that suits the keys, built once.
+"""Positions of values in a table of keys: the structure that suits the keys, built once.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """

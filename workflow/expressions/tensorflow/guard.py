@@ -1,4 +1,4 @@
-"""What keeps Grappler from changing arithmetic.
+"""Guard against Grappler's changes of arithmetic.
 
 Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with
 a reciprocal instead of dividing, merges constants and sums, and makes 0 - x a negation, which

@@ -1,4 +1,4 @@
-"""What the verbs over whole lists are in TensorFlow."""
+"""Verbs over whole lists, in TensorFlow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_slice(step: Step, _: Sequence[Type]) -> Function:
 
 
 def _place(bound: int, size: Any) -> Any:
-    """Where a bound of a slice falls in lists of these sizes."""
+    """Position of a slice's bound in lists of these sizes."""
     number = tf.constant(bound, tf.int64)
     if bound < 0:
         return tf.maximum(size + number, tf.zeros([], tf.int64))

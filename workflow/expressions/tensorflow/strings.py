@@ -20,7 +20,7 @@ _INVERSE = pow(BASE, -1, _MODULUS)
 
 
 def order(a: Any, b: Any) -> Any:
-    """How two columns of strings are ordered, row by row.
+    """Order of two columns of strings, row by row.
 
     By UTF-8 bytes, which is the order of code points.
 
@@ -93,7 +93,7 @@ def _joined(texts: Any) -> Any:
 
 
 def _offsets(lengths: Any) -> Any:
-    """Where each string starts among the bytes of all, and where the last one ends; int64."""
+    """Starts of the strings among the bytes of all, and the end of the last one; int64."""
     return tf.concat([[0], tf.cumsum(tf.cast(lengths, tf.int64))], 0)
 
 

@@ -1,4 +1,4 @@
-"""What each verb is in TensorFlow. A further verb is one entry of `PREPARE`."""
+"""Each verb in TensorFlow. A further verb is one entry of `PREPARE`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Categorify is made of: the values that have ids, how they are counted, and where ids lie."""
+"""Parts of Categorify: the values that have ids, how they are counted, and where ids lie."""

@@ -14,7 +14,7 @@ _SMALL = 10_000
 
 
 def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
-    """How often each value occurs.
+    """Count of each value.
 
     Args:
         values: the columns `key0`, `key1` ...
@@ -26,7 +26,7 @@ def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
 
 
 def merged_counts(tables: pl.LazyFrame, parts: int) -> pl.LazyFrame:
-    """How often each value occurs in several tables of counts together."""
+    """Count of each value in several tables of counts together."""
     return _by_value(tables, pl.col(COUNT).cast(pl.UInt64).sum(), pl.UInt64, parts)
 
 

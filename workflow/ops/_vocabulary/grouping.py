@@ -1,4 +1,4 @@
-"""Which vocabularies groups of columns make, and which remain when columns go."""
+"""Vocabularies that groups of columns make, and those that remain when columns go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each id of a vocabulary stands for."""
+"""Meanings of the ids of a vocabulary."""
 
 from __future__ import annotations
 

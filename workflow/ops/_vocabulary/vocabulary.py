@@ -57,13 +57,13 @@ class Ids:
 
     @property
     def end(self) -> int:
-        """What follows the last id."""
+        """The number that follows the last id."""
         return self.first + self.values
 
 
 @dataclass(frozen=True)
 class Vocabulary(ABC):
-    """What has ids.
+    """Values that have ids.
 
     Attributes:
         name: of its domain; settings for it and its state have this name.
