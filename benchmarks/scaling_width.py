@@ -41,7 +41,7 @@ ROWS = 200
 # Seconds of the processor.
 NOISE = 0.25
 # A cost is the least of so many, or of as many as take so many seconds.
-REPEATS, MOST_REPEATED = 3, 3.0
+REPEATS, MOST_REPEATED = 3, 8.0
 
 Actions = Iterator[tuple[str, Callable[[], Any]]]
 
