@@ -1,4 +1,4 @@
-"""What many files and small row groups cost, beside Polars and pyarrow reading the same.
+"""Costs of many files and small row groups, beside Polars and pyarrow reading the same.
 
     python -m benchmarks.scaling_files [--quick]
 

@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_collection_finish():
-    """What is imported by now stays: to look through it for garbage again and again takes long."""
+    """Freeze what is imported by now: to look through it for garbage again and again takes long."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000)
