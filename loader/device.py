@@ -15,8 +15,8 @@ import tensorflow as tf
 from loader.batches.batches import BlockSource
 from loader.batches.prefetch import Wait, wait_without_limit
 from loader.errors import LoaderError
-from loader.files.layout import Layout
-from loader.files.parquet_files import Source
+from loader.files.layout import BatchLayout
+from loader.files.parquet_files import ReadableFiles
 from loader.gpu.column_matrix import Packing, carries
 from loader.options import Budget, check_timeout
 from loader.read.cpu_blocks import HostBlocks
@@ -51,8 +51,8 @@ class Device:
 def open_device(
     device: Any,
     data: ParquetData | FrameData,
-    source: Source,
-    layout: Layout,
+    source: ReadableFiles,
+    layout: BatchLayout,
     reader_kwargs: Mapping[str, Any] | None,
     decode_timeout: float | None,
 ) -> Device:
@@ -83,7 +83,7 @@ def open_device(
     return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
 
 
-def _suits_gpu(data: ParquetData | FrameData, source: Source, layout: Layout) -> bool:
+def _suits_gpu(data: ParquetData | FrameData, source: ReadableFiles, layout: BatchLayout) -> bool:
     return (
         isinstance(data, ParquetData)
         and _has_cudf()
@@ -133,8 +133,8 @@ def gpu_number(device: Any) -> int:
 def _open_gpu(
     number: int,
     data: ParquetData | FrameData,
-    source: Source,
-    layout: Layout,
+    source: ReadableFiles,
+    layout: BatchLayout,
     reader_kwargs: Mapping[str, Any] | None,
     decode_timeout: float | None,
 ) -> Device:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from loader.errors import LoaderError
-from loader.files.parquet_files import Source
+from loader.files.parquet_files import ReadableFiles
 from loader.order.plan import Share
 from loader.workers import current_worker
 
@@ -130,7 +130,7 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
     return Share(int(size), int(rank))
 
 
-def rows_in_buffer(source: Source, buffer_size: Any, batch_size: int, budget: Budget) -> int:
+def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, budget: Budget) -> int:
     """How many rows may be decoded at once; never less than a batch.
 
     Args:

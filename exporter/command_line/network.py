@@ -14,7 +14,7 @@ WIDEST = 64
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkOptions:
     """Options that describe the network.
 
     Attributes:

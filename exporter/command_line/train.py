@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.network import KINDS, WIDEST, Network, class_weights, make_optimizer
+from exporter.command_line.network import (
+    KINDS,
+    WIDEST,
+    NetworkOptions,
+    class_weights,
+    make_optimizer,
+)
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 from workflow.files.durable import replacing
@@ -118,7 +124,7 @@ def train(
             f"Expected --label, since {workflow} tags no column as target. Received: none. "
             f"Its columns are {', '.join(fitted.output_schema)}."
         )
-    network = Network(model, hidden, embedding_dim, dropout, query).make(fitted, labels)
+    network = NetworkOptions(model, hidden, embedding_dim, dropout, query).make(fitted, labels)
 
     def load(paths: list[str], *, shuffle: bool) -> Any:
         return KerasSequenceLoader(

@@ -9,7 +9,7 @@ from workflow.wire.format import VALUES
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ModelTensor:
     """An input or output of a model: its name, its dtype (of the dtype table) and its shape.
 
     -1 is a dimension that a request chooses; the first one is the rows. Ragged is an input that
@@ -45,7 +45,7 @@ def shape_text(name: str, dims: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class EnsembleStep:
     """A model inside an ensemble.
 
     Attributes:
@@ -119,14 +119,14 @@ class ModelSpec:
 
     name: str
     version: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
     backend: str = ""
     platform: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     instances: int = 0
     instance_kind: str = "KIND_CPU"
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EnsembleStep, ...] = ()
     max_batch_size: int = 0
     queue: Queue | None = None
     widths: Mapping[str, str] = field(default_factory=dict)

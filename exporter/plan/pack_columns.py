@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from exporter.plan.model_spec import Tensor
+from exporter.plan.model_spec import ModelTensor
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.specs import tensors_of
 from workflow.schema.dtypes import DTYPES
@@ -17,7 +17,7 @@ PACKED_FROM = 2
 
 def pack_columns(
     columns: Sequence[WireColumn], *, mixed: bool
-) -> tuple[tuple[Tensor, ...], dict[str, Packed]]:
+) -> tuple[tuple[ModelTensor, ...], dict[str, Packed]]:
     """Tensors side by side in one tensor for each dtype, or for all numbers together.
 
     Args:
@@ -52,29 +52,31 @@ def pack_columns(
             packing[name] = packed
     inside = {member.name for packed in packing.values() for member in packed.members}
     joint = [
-        Tensor(name, packed.dtype, (-1, packed.width), packed.width < 0)
+        ModelTensor(name, packed.dtype, (-1, packed.width), packed.width < 0)
         for name, packed in packing.items()
     ]
     return tuple(joint + [t for t in tensors if t.name not in inside]), packing
 
 
-def pack_step(pipeline: Pipeline, *, mixed: bool) -> tuple[tuple[Tensor, ...], dict[str, Packed]]:
+def pack_step(
+    pipeline: Pipeline, *, mixed: bool
+) -> tuple[tuple[ModelTensor, ...], dict[str, Packed]]:
     """The tensors between the steps of an ensemble, packed as `pack_columns` does if they are to be."""
     if pipeline.options.pack:
         return pack_columns(pipeline.step_columns, mixed=mixed)
     return tensors_of(pipeline.step_columns), {}
 
 
-def _alike(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+def _alike(tensors: Iterable[ModelTensor]) -> list[list[ModelTensor]]:
     """The tensors of one value a row, by dtype."""
-    by_dtype: dict[str, list[Tensor]] = {}
+    by_dtype: dict[str, list[ModelTensor]] = {}
     for tensor in tensors:
         if tensor.dims == (-1, 1):
             by_dtype.setdefault(tensor.dtype, []).append(tensor)
     return list(by_dtype.values())
 
 
-def _mixed(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+def _mixed(tensors: Sequence[ModelTensor]) -> list[list[ModelTensor]]:
     """The numbers, one of a width that requests choose last; and what `_alike` finds besides."""
     numbers = [t for t in tensors if DTYPES[t.dtype].kind in ("int", "uint", "float")]
     last = [tensor for tensor in numbers if tensor.dims[1] < 0][:1]
@@ -86,7 +88,7 @@ def _mixed(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
     return [first + last, *_alike(t for t in tensors if t.name not in names)]
 
 
-def _packed(members: Sequence[Tensor]) -> Packed:
+def _packed(members: Sequence[ModelTensor]) -> Packed:
     dtypes = {member.dtype for member in members}
     size = min(DTYPES[dtype].numpy.itemsize for dtype in dtypes)
     dtype = dtypes.pop() if len(dtypes) == 1 else f"int{8 * size}"

@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from exporter.plan.model_spec import ModelSpec, Step, Tensor
+from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline
 from training.signature import TensorSpec
 from workflow.schema.schema import time_name
 from workflow.wire.format import WireColumn, dump_columns
 
 
-def tensors_of(columns: Iterable[WireColumn]) -> tuple[Tensor, ...]:
+def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
     """The tensors that carry some columns; those of padded lists of any width are ragged."""
     return tuple(
-        Tensor(
+        ModelTensor(
             name,
             dtype,
             dims := column.shapes[name],
@@ -28,14 +28,14 @@ def tensors_of(columns: Iterable[WireColumn]) -> tuple[Tensor, ...]:
     )
 
 
-def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
+def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[ModelTensor, ...]:
     """The tensors of a network's signature."""
     return tuple(
-        Tensor(s.name, s.dtype, tuple(-1 if d is None else d for d in s.shape)) for s in specs
+        ModelTensor(s.name, s.dtype, tuple(-1 if d is None else d for d in s.shape)) for s in specs
     )
 
 
-def even(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+def even(tensors: Iterable[ModelTensor]) -> tuple[ModelTensor, ...]:
     """The same tensors for a backend that joins only requests of one width."""
     return tuple(replace(tensor, ragged=False) for tensor in tensors)
 
@@ -83,13 +83,13 @@ def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> M
         max_batch_size=pipeline.options.max_batch_size,
         response_cache=pipeline.options.response_cache,
         steps=(
-            Step(
+            EnsembleStep(
                 preprocess.name,
                 preprocess.version,
                 {tensor.name: tensor.name for tensor in preprocess.inputs},
                 {output.name: inside[taken.name] for output, taken in made},
             ),
-            Step(
+            EnsembleStep(
                 network.name,
                 network.version,
                 inside,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from exporter.errors import ExportError
-from exporter.plan.model_spec import ModelSpec, Step, Tensor
+from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 
 
 def prove_alone(model: ModelSpec) -> None:
@@ -71,7 +71,7 @@ def _expect_distinct(model: ModelSpec) -> None:
             )
 
 
-def _model_of(step: Step, models: dict[str, ModelSpec]) -> ModelSpec:
+def _model_of(step: EnsembleStep, models: dict[str, ModelSpec]) -> ModelSpec:
     model = models.get(step.model)
     if model is None:
         raise ExportError(f"The ensemble has a step {step.model!r}, and there is no such model.")
@@ -83,8 +83,8 @@ def _model_of(step: Step, models: dict[str, ModelSpec]) -> ModelSpec:
 
 
 def _ends(
-    step: Step, model: ModelSpec, side: str, mapping: object, tensors: Sequence[Tensor]
-) -> dict[str, Tensor]:
+    step: EnsembleStep, model: ModelSpec, side: str, mapping: object, tensors: Sequence[ModelTensor]
+) -> dict[str, ModelTensor]:
     """The model's tensors by the ensemble's names, every one mapped and no other."""
     names = dict(step.inputs if side == "input" else step.outputs)
     known = {tensor.name: tensor for tensor in tensors}
@@ -98,7 +98,9 @@ def _ends(
     return {wire: known[name] for name, wire in names.items()}
 
 
-def _meet(wire: str, tensor: Tensor, where: str, made: dict[str, tuple[str, Tensor]]) -> None:
+def _meet(
+    wire: str, tensor: ModelTensor, where: str, made: dict[str, tuple[str, ModelTensor]]
+) -> None:
     if wire not in made:
         raise ExportError(f"Nobody makes {wire!r}, which is {where}.")
     maker, source = made[wire]

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from exporter.errors import ExportError
-from exporter.plan.model_spec import ModelSpec, Queue, Tensor, WarmUpTensor
+from exporter.plan.model_spec import ModelSpec, ModelTensor, Queue, WarmUpTensor
 from workflow.schema.dtypes import DTYPES
 
 
@@ -22,7 +22,7 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
         versions: older versions of the same inputs and outputs that stay loadable.
 
     Example:
-        >>> config_text(ModelSpec("m", 1, (Tensor("x", "int64"),), (Tensor("y", "float32"),))).splitlines()[0]
+        >>> config_text(ModelSpec("m", 1, (ModelTensor("x", "int64"),), (ModelTensor("y", "float32"),))).splitlines()[0]
         'name: "m"'
     """
     config = pb.ModelConfig(name=model.name, platform=model.platform, backend=model.backend)
@@ -62,7 +62,7 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
     return text if model.max_batch_size else f"{text}max_batch_size: 0\n"
 
 
-def _tensor(message: Any, tensor: Tensor, model: ModelSpec) -> Any:
+def _tensor(message: Any, tensor: ModelTensor, model: ModelSpec) -> Any:
     data_type = pb.DataType.Value(DTYPES[tensor.dtype].triton_config)
     dims = tensor.dims[1:] if model.max_batch_size else tensor.dims
     return message(name=tensor.name, data_type=data_type, dims=dims)

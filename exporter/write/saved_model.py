@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from exporter.errors import ExportError
 from exporter.network.network import ENSEMBLE_SIGNATURE, SIGNATURE, Network
-from exporter.plan.model_spec import ModelSpec, Tensor
+from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline, relay
 from exporter.plan.runtime import Writer
 from training.saved_model import write_saved_model
@@ -24,8 +24,8 @@ FOLDER = "model.savedmodel"
 def saved_model_spec(
     name: str,
     pipeline: Pipeline,
-    inputs: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...],
+    inputs: tuple[ModelTensor, ...],
+    outputs: tuple[ModelTensor, ...],
     signature: str = SIGNATURE,
 ) -> ModelSpec:
     """A model of Triton's TensorFlow backend, which calls one signature of a SavedModel."""

@@ -55,7 +55,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Layout:
+class BatchLayout:
     """The columns of a batch: features first, then labels."""
 
     features: tuple[BatchColumn, ...]
@@ -167,7 +167,7 @@ def make_layout(
     widths: Mapping[str, int],
     *,
     sparse: bool = False,
-) -> Layout:
+) -> BatchLayout:
     """Put names and types together.
 
     Args:
@@ -190,7 +190,7 @@ def make_layout(
                 f"Expected sparse_names among the list features. Received: {name!r}. "
                 f"The list features are: {[n for n in names.features if types[n].is_list]}."
             )
-    return Layout(
+    return BatchLayout(
         tuple(
             BatchColumn(name, types[name], widths.get(name), sparse and name in widths)
             for name in names.features
@@ -236,7 +236,7 @@ def fixed_widths(
     return widths
 
 
-def batch_schema(layout: Layout, names: Names, known: Schema | None) -> Schema:
+def batch_schema(layout: BatchLayout, names: Names, known: Schema | None) -> Schema:
     """The columns of a batch as a schema: the workflow's description where there is one."""
     tags = {
         **dict.fromkeys(names.cats, Tags.CATEGORICAL),

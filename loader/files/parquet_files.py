@@ -90,7 +90,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadableFiles:
     """The files that can be read.
 
     Attributes:
@@ -129,7 +129,7 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
 
 def read_footers(
     files: Sequence[DataFile], columns: Sequence[str], *, skip_bad: bool = False
-) -> Source:
+) -> ReadableFiles:
     """Read the footers of all files, which are one table as in a workflow.
 
     Args:
@@ -176,7 +176,7 @@ def read_footers(
         for file, own in zip(found, groups, strict=True)
         for group in _as_types(own, _own_types(file, columns), types)
     ]
-    return Source(types, row_groups, skipped, table)
+    return ReadableFiles(types, row_groups, skipped, table)
 
 
 def _read_footer(

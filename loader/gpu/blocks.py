@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from loader.batches.batches import ALIGNMENT, Array
 from loader.gpu.column_matrix import Packing
-from loader.gpu.cutter import Cut, Cutter
+from loader.gpu.cutter import CutBatches, Cutter
 from loader.gpu.dlpack import as_array
 from loader.gpu.reader import DeviceReader
 from loader.order.plan import Chunk
@@ -98,7 +98,7 @@ class DeviceBlocks:
         if rest.count:
             yield self._block(self._cutter.cut(nothing, rest, rest.count))
 
-    def _block(self, cut: Cut) -> DeviceBlock:
+    def _block(self, cut: CutBatches) -> DeviceBlock:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):
             arrays = [as_array(matrix) for matrix in cut.matrices]
             return DeviceBlock(cut.parts, self._packing.columns(arrays))

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from loader.batches.batches import Array
 from loader.errors import LoaderError
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from workflow.schema.dtypes import DTYPES
 
 # Dtypes narrower than the narrowest carrier are widened to this one.
@@ -45,7 +45,7 @@ def carrier(dtype: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class ColumnPlace:
     """Place of a column in a batch, and how it gets its own dtype again.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
     dtype: tf.DType | None
 
     @classmethod
-    def of(cls, number: int, dtype: str) -> Place:
+    def of(cls, number: int, dtype: str) -> ColumnPlace:
         """The place of a column of this dtype."""
         bits = None if widened(dtype) == carrier(dtype) else tf.as_dtype(widened(dtype))
         return cls(number, bits, None if widened(dtype) == dtype else tf.as_dtype(dtype))
@@ -74,7 +74,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Rows:
+class GpuRows:
     """Rows on the GPU, in carriers.
 
     Attributes:
@@ -98,7 +98,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Member:
+class MatrixColumn:
     """A column of a matrix: a scalar column, or the row lengths of a ragged one."""
 
     name: str
@@ -116,7 +116,7 @@ class Packing:
         LoaderError: a column of strings or halves, which the GPU path does not carry.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: BatchLayout) -> None:
         for column in layout.columns:
             if not carries(column):
                 raise LoaderError(
@@ -143,7 +143,7 @@ class Packing:
         ]
 
     @cached_property
-    def _places(self) -> tuple[list[list[Place]], list[Place]]:
+    def _places(self) -> tuple[list[list[ColumnPlace]], list[ColumnPlace]]:
         """Places of columns in a batch: for each matrix, and for the other parts."""
         numbers = itertools.count()
         values, lengths = {}, {}
@@ -152,10 +152,13 @@ class Packing:
             if column.is_ragged:
                 lengths[column.name] = next(numbers)
         matrices = [
-            [Place.of((lengths if m.is_lengths else values)[m.name], m.dtype) for m in members]
+            [
+                ColumnPlace.of((lengths if m.is_lengths else values)[m.name], m.dtype)
+                for m in members
+            ]
             for members in self.matrices.values()
         ]
-        lists = [Place.of(values[c.name], c.type.dtype) for c in [*self.padded, *self.ragged]]
+        lists = [ColumnPlace.of(values[c.name], c.type.dtype) for c in [*self.padded, *self.ragged]]
         return matrices, lists
 
     @cached_property
@@ -207,7 +210,7 @@ class Packing:
         """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU.
 
         Args:
-            matrices: those of `Rows`.
+            matrices: those of `GpuRows`.
         """
         found: dict[str, tf.Tensor] = {}
         for members, matrix in zip(self.matrices.values(), matrices, strict=True):
@@ -219,7 +222,7 @@ class Packing:
         return [found[column.name] for column in self.ragged]
 
 
-def _members(column: BatchColumn) -> list[Member]:
+def _members(column: BatchColumn) -> list[MatrixColumn]:
     if column.is_ragged:
-        return [Member(column.name, "int32", is_lengths=True)]
-    return [] if column.type.is_list else [Member(column.name, column.type.dtype)]
+        return [MatrixColumn(column.name, "int32", is_lengths=True)]
+    return [] if column.type.is_list else [MatrixColumn(column.name, column.type.dtype)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.gpu.column_matrix import Packing, Rows, carrier
+from loader.gpu.column_matrix import GpuRows, Packing, carrier
 
 # Batches of which elements are cut in one call: compiled once, for any number of batches.
 _TOGETHER = 64
@@ -24,7 +24,7 @@ Tensors = tuple[tf.Tensor, ...]
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutBatches:
     """The first rows as batches, and the rows after them.
 
     Attributes:
@@ -35,7 +35,7 @@ class Cut:
 
     matrices: Tensors
     parts: list[Tensors]
-    rest: Rows
+    rest: GpuRows
 
 
 class Cutter:
@@ -62,9 +62,9 @@ class Cutter:
         self._split = [split.get_concrete_function(each, bound, bound, sizes) for each in rows[2]]
         with tf.device(device):
             empty = [[np.zeros([n or 0 for n in s.shape], s.dtype.name) for s in p] for p in rows]
-            self.nothing = Rows(*(tuple(map(tf.constant, part)) for part in empty))
+            self.nothing = GpuRows(*(tuple(map(tf.constant, part)) for part in empty))
 
-    def cut(self, first: Rows, second: Rows, batch_size: int) -> Cut:
+    def cut(self, first: GpuRows, second: GpuRows, batch_size: int) -> CutBatches:
         """Cut rows, joined with those before them. When it returns the GPU has done so.
 
         Args:
@@ -83,7 +83,7 @@ class Cutter:
             ]
             parts = [*(tf.unstack(each) for each in (*matrices, *padded)), *lists]
             tf.raw_ops.SyncDevice()
-            return Cut(matrices, list(zip(*parts, strict=True)), Rows(*rest))
+            return CutBatches(matrices, list(zip(*parts, strict=True)), GpuRows(*rest))
 
     def _cut_rows(
         self, first: Sequence[Tensors], second: Sequence[Tensors], batch_size: tf.Tensor

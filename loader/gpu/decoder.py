@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import RowGroup
 from loader.gpu.cuda import CUDF_ERRORS, gpu_lives, tell_gpu_errors, use_device
 from loader.order.plan import Piece
@@ -24,7 +24,7 @@ class Decoder:
         stream: the CUDA stream; a table that `read` gives is ready.
     """
 
-    def __init__(self, layout: Layout, row_groups: Sequence[RowGroup], number: int) -> None:
+    def __init__(self, layout: BatchLayout, row_groups: Sequence[RowGroup], number: int) -> None:
         import pylibcudf  # noqa: PLC0415 - it needs a GPU to be imported
         from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
 

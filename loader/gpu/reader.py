@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from loader.files.layout import BatchColumn
-from loader.gpu.column_matrix import Packing, Rows, carrier, widened
+from loader.gpu.column_matrix import GpuRows, Packing, carrier, widened
 from loader.gpu.cuda import cudf_version, tell_gpu_errors
 from loader.order.plan import Chunk
 from loader.read.damaged import PieceReader
@@ -46,7 +46,7 @@ class DeviceReader:
         self._device = device
         self.order_by = f"cudf {cudf_version()}"
 
-    def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
+    def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
         """The rows of chunks, each shuffled if there is a seed, those that it wants.
 
         TensorFlow borrows cuDF's memory: keep the rows until its stream has read them.
@@ -60,7 +60,7 @@ class DeviceReader:
         with tell_gpu_errors(pieces), tf.device(self._device):
             return self._rows(table, chunks, seed)
 
-    def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Rows:
+    def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
         if seed is not None or any(chunk.wanted < chunk.rows for chunk in chunks):
             order = self._order(chunks, seed)
             policy = self._plc.copying.OutOfBoundsPolicy.DONT_CHECK
@@ -81,7 +81,7 @@ class DeviceReader:
         counts = [self._borrow([lengths[c.name]], ["int32"]) for c in packing.padded]
         ragged = [values[c.name] for c in packing.ragged]
         self._stream.synchronize()
-        rows = Rows(*self._arrange(matrices, padded, counts, ragged))
+        rows = GpuRows(*self._arrange(matrices, padded, counts, ragged))
         if padded:  # what they were made of is cuDF's and goes now: let TensorFlow read it first
             tf.raw_ops.SyncDevice()
         return rows
@@ -165,7 +165,7 @@ class DeviceReader:
 
 
 def compiled_arrange(packing: Packing, device: str) -> Any:
-    """Function that gives borrowed memory the shapes of `Rows`.
+    """Function that gives borrowed memory the shapes of `GpuRows`.
 
     One compiled function, for the reader thread must not run eager operations with arguments on
     the host (bounds, shapes, axes): on a GPU, TensorFlow passes those of all threads through one
@@ -177,7 +177,7 @@ def compiled_arrange(packing: Packing, device: str) -> Any:
 
     Returns:
         Takes the matrices, elements and row lengths of padded columns, and elements of ragged
-        ones, flat or not; gives the matrices, padded columns and values of `Rows`.
+        ones, flat or not; gives the matrices, padded columns and values of `GpuRows`.
     """
 
     @tf.function(autograph=False)

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from loader.errors import DamagedError, LoaderError
-from loader.files.layout import BatchColumn, Layout
-from loader.files.parquet_files import Source
+from loader.files.layout import BatchColumn, BatchLayout
+from loader.files.parquet_files import ReadableFiles
 from loader.order.plan import Piece
 from workflow.schema.dtypes import DTYPES
 
@@ -39,7 +39,9 @@ class ParquetReader:
         source: the files.
     """
 
-    def __init__(self, layout: Layout, options: Mapping[str, Any], source: Source) -> None:
+    def __init__(
+        self, layout: BatchLayout, options: Mapping[str, Any], source: ReadableFiles
+    ) -> None:
         self._layout = layout
         self._table, self._files = source.table, source.files
         # A scan that is used again has the footer that it has parsed.
@@ -113,7 +115,7 @@ def _collect(queries: list[pl.LazyFrame], rows: int) -> list[pl.DataFrame]:
 class FrameReader:
     """Cuts a data frame in memory into chunks, as if it were a file."""
 
-    def __init__(self, layout: Layout, frame: pl.DataFrame) -> None:
+    def __init__(self, layout: BatchLayout, frame: pl.DataFrame) -> None:
         self._layout = layout
         self._frame = frame.select(pl.col(c.name).cast(c.type.polars) for c in layout.columns)
 
@@ -125,7 +127,7 @@ class FrameReader:
         return frames
 
 
-def check(frame: pl.DataFrame, piece: Piece, layout: Layout) -> None:
+def check(frame: pl.DataFrame, piece: Piece, layout: BatchLayout) -> None:
     """Hold a decoded piece to what tensors can carry.
 
     Raises:

@@ -12,7 +12,7 @@ import polars as pl
 from loader.batches.batches import Array, Block, Dense, Ragged
 from loader.batches.prefetch import Prefetcher
 from loader.errors import LoaderError
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.order.plan import Chunk
 from loader.read.chunks import ChunkReader, elements_of, lengths_of
 
@@ -29,7 +29,7 @@ class HostBlocks:
     chunks_per_read = 2
     order_by = f"polars {pl.__version__}"
 
-    def __init__(self, reader: ChunkReader, layout: Layout) -> None:
+    def __init__(self, reader: ChunkReader, layout: BatchLayout) -> None:
         self._reader = reader
         self._layout = layout
 
@@ -128,7 +128,7 @@ def _split(
     return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
 
 
-def make_block(frame: pl.DataFrame, layout: Layout) -> Block:
+def make_block(frame: pl.DataFrame, layout: BatchLayout) -> Block:
     """The numpy form of a frame, sharing its memory where it can."""
     columns = [make_column(frame.get_column(column.name), column) for column in layout.columns]
     return Block(columns)

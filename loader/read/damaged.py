@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import polars as pl
 
 from loader.errors import DamagedError, LoaderError
-from loader.files.parquet_files import RowGroup, Skipped, Source
+from loader.files.parquet_files import ReadableFiles, RowGroup, Skipped
 from loader.order.plan import Piece
 from loader.read.chunks import unreadable
 
@@ -112,7 +112,7 @@ class UnchangedReader(Generic[T]):
         source: all row groups there are.
     """
 
-    def __init__(self, reader: PieceReader[T], source: Source) -> None:
+    def __init__(self, reader: PieceReader[T], source: ReadableFiles) -> None:
         self._reader = reader
         self._columns = list(source.types)
         files = source.files.items()

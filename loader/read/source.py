@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from loader.errors import LoaderError
-from loader.files.layout import Layout, Names
+from loader.files.layout import BatchLayout, Names
 from loader.files.parquet_files import (
+    ReadableFiles,
     RowGroup,
     Skipped,
-    Source,
     column_type,
     read_footers,
     read_schema,
@@ -37,12 +37,12 @@ class ParquetData:
     files: Sequence[DataFile]
     schema: Schema | None
 
-    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+    def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
         """Types and row groups, from the footers; raises as `read_footers`."""
         return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
 
     def reader(
-        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+        self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
         """Reader of the files; raises `LoaderError` at options that it does not take."""
         reader = ParquetReader(layout, check_reader_options(options), source)
@@ -57,7 +57,7 @@ class FrameData:
     conflicts: Mapping[str, str]
     schema: Schema | None
 
-    def describe(self, names: Names, *, skip_bad: bool) -> Source:
+    def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
         """Types and row groups of its own making; raises as `frame_source`."""
         columns = [*names.features, *names.labels]
         for name in columns:
@@ -67,7 +67,7 @@ class FrameData:
         return replace(source, skipped=Skipped()) if skip_bad else source
 
     def reader(
-        self, layout: Layout, options: Mapping[str, Any] | None, source: Source
+        self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
         """Reader of the frame; raises `LoaderError` at options, for there are none."""
         if options:
@@ -77,7 +77,7 @@ class FrameData:
         return _skipping(FrameReader(layout, self.frame), source)
 
 
-def _skipping(reader: ChunkReader, source: Source) -> ChunkReader:
+def _skipping(reader: ChunkReader, source: ReadableFiles) -> ChunkReader:
     if source.skipped is None:
         return reader
     return SkippingReader(reader, source.row_groups, source.skipped, one_frame_each)
@@ -106,7 +106,7 @@ def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
     return ParquetData(files, schema if schema is not None else read_schema(files))
 
 
-def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
+def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> ReadableFiles:
     """Describe a data frame as files are described.
 
     Raises:
@@ -129,7 +129,7 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> Source:
         RowGroup(path, index, start, rows, int(row_bytes * rows))
         for index, (start, rows) in enumerate(zip(starts, sizes, strict=True))
     ]
-    return Source(types, groups)
+    return ReadableFiles(types, groups)
 
 
 def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.tensorflow.batch_spec import batch_spec
 from loader.tensorflow.tensors import Transport
 
@@ -24,7 +24,7 @@ class SparseTransport:
         layout: the columns of a batch.
     """
 
-    def __init__(self, transport: Transport, layout: Layout) -> None:
+    def __init__(self, transport: Transport, layout: BatchLayout) -> None:
         self.device = transport.device
         self.specs = transport.specs
         self.element_spec = transport.element_spec

@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow.experimental.dlpack import from_dlpack
 
 from loader.batches.batches import Array
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 
 
-def pack(layout: Layout, items: Sequence[Any]) -> Any:
+def pack(layout: BatchLayout, items: Sequence[Any]) -> Any:
     """Arrange one item a tensor as a batch: `(x, y)`, or `x` alone without labels.
 
     `x` maps names to tensors, a list feature to a pair; `y` is one label's tensor, or a dict of
@@ -30,7 +30,7 @@ def pack(layout: Layout, items: Sequence[Any]) -> Any:
     return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
 
 
-def flat_specs(layout: Layout) -> list[tf.TensorSpec]:
+def flat_specs(layout: BatchLayout) -> list[tf.TensorSpec]:
     """Dtype and shape of each tensor, in the order of the layout."""
     specs = []
     for column in layout.columns:
@@ -85,7 +85,7 @@ class HostTransport:
 
     device = "/cpu:0"
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: BatchLayout) -> None:
         self._layout = layout
         specs = flat_specs(layout)
         # TensorFlow flattens a dict by its sorted keys.

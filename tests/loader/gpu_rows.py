@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
-from loader.gpu.column_matrix import Packing, Rows, carrier, widened
+from loader.gpu.column_matrix import GpuRows, Packing, carrier, widened
 
-LAYOUT = Layout(
+LAYOUT = BatchLayout(
     (
         BatchColumn("small", ColumnType("int8")),
         BatchColumn("id", ColumnType("int32")),
@@ -62,7 +62,7 @@ class PolarsReader:
         parts = [self.frame[p.start : p.start + p.rows] for c in chunks for p in c.pieces]
         return self.rows(pl.concat(parts))
 
-    def rows(self, part: pl.DataFrame) -> Rows:
+    def rows(self, part: pl.DataFrame) -> GpuRows:
         matrices = [
             np.stack(
                 [
@@ -83,7 +83,7 @@ class PolarsReader:
             carried(part[c.name].explode(empty_as_null=False), c.type.dtype)[:, None]
             for c in self.packing.ragged
         ]
-        return Rows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
+        return GpuRows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
 
 
 class PartsStream:

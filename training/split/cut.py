@@ -13,7 +13,7 @@ from training.layers.shared_table import SharedTable
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitModel:
     """Two models that share the layers of one, and make it up when run one after the other.
 
     Attributes:
@@ -25,7 +25,7 @@ class Cut:
     tower: keras.Model
 
 
-def cut(model: keras.Model) -> Cut:
+def cut(model: keras.Model) -> SplitModel:
     """Cuts a functional or sequential model; it is not changed.
 
     Raises:
@@ -51,7 +51,7 @@ def cut(model: keras.Model) -> Cut:
     for tensor, history in histories:
         # Keras takes an input that the tower has too for its own, and could not save the model.
         tensor._keras_history = history  # noqa: SLF001
-    return Cut(lookup, tower)
+    return SplitModel(lookup, tower)
 
 
 def is_lookup(layer: Any) -> bool:
@@ -66,7 +66,7 @@ def is_lookup(layer: Any) -> bool:
     )
 
 
-def is_compilable(parts: Cut) -> bool:
+def is_compilable(parts: SplitModel) -> bool:
     """Whether XLA can compile the lookups: of single ids that are not checked, on one device.
 
     XLA compiles for shapes, and lists have others in each batch; it drops checks without a word.

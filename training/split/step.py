@@ -12,7 +12,7 @@ from training.errors import TrainingError
 from training.gpu import has_gpu
 from training.split import replicas
 from training.split.choice import either
-from training.split.cut import Cut, cut, is_compilable
+from training.split.cut import SplitModel, cut, is_compilable
 from training.split.precision import faster
 
 # Where shapes are known, and decided upon.
@@ -178,7 +178,7 @@ class SplitStep:
         tracker.update_state(loss, sample_weight=rows)
 
 
-def cut_for_training(model: keras.Model) -> Cut:
+def cut_for_training(model: keras.Model) -> SplitModel:
     """A model in two parts, where each is trained by itself.
 
     Raises:

@@ -43,7 +43,7 @@ _TILE = 16 * 8 * _LANES
 _MOST_THREADS = 16
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     """A column chunk: where its bytes are, and their checksum."""
 
     column: str
@@ -60,7 +60,7 @@ class Checksums:
         chunks: of each row group.
     """
 
-    def __init__(self, path: Path, chunks: Sequence[Sequence[Chunk]]) -> None:
+    def __init__(self, path: Path, chunks: Sequence[Sequence[ColumnChunk]]) -> None:
         self._path = path
         self._chunks = chunks
         self._sound: set[tuple[int, int]] = set()
@@ -93,7 +93,7 @@ class Checksums:
                 self._sound.add(place)
         return None
 
-    def _chunk(self, place: tuple[int, int]) -> Chunk:
+    def _chunk(self, place: tuple[int, int]) -> ColumnChunk:
         return self._chunks[place[0]][place[1]]
 
 
@@ -164,17 +164,17 @@ def _read_end(file: BinaryIO | io.FileIO) -> bytes:
     return MAGIC + tail[-length:]
 
 
-def _places(metadata: Any) -> list[list[Chunk]]:
+def _places(metadata: Any) -> list[list[ColumnChunk]]:
     """Places of the column chunks of each row group."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [[_place(group.column(n)) for n in range(group.num_columns)] for group in groups]
 
 
-def _place(column: Any) -> Chunk:
+def _place(column: Any) -> ColumnChunk:
     start = column.data_page_offset
     if column.has_dictionary_page:
         start = min(start, column.dictionary_page_offset)
-    return Chunk(column.path_in_schema, start, column.total_compressed_size, 0)
+    return ColumnChunk(column.path_in_schema, start, column.total_compressed_size, 0)
 
 
 def _above(leaf: str) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _above(leaf: str) -> Iterator[str]:
 _buffers = threading.local()
 
 
-def _checksum(file: io.FileIO, chunk: Chunk) -> int:
+def _checksum(file: io.FileIO, chunk: ColumnChunk) -> int:
     """The checksum of a chunk's bytes; of those that there are, where the file is shorter now."""
     if not hasattr(_buffers, "tile"):
         _buffers.tile = bytearray(_TILE)

@@ -9,7 +9,12 @@ import polars as pl
 
 from workflow.expressions.polars.series import polars_dtype
 from workflow.expressions.polars.stages import apply
-from workflow.expressions.program.count_by_table_row import POSITION, Cut, cut_lists, with_positions
+from workflow.expressions.program.count_by_table_row import (
+    POSITION,
+    SplitAtLookup,
+    cut_lists,
+    with_positions,
+)
 from workflow.expressions.program.program import Program
 from workflow.graph.operator_node import Bound
 from workflow.graph.row_set import schema_of
@@ -40,7 +45,7 @@ class Reading:
     operator: Operator
     columns: Schema
     program: Program
-    cuts: Mapping[str, Cut]
+    cuts: Mapping[str, SplitAtLookup]
 
     def partial(self, frame: pl.LazyFrame) -> dict[str, pl.LazyFrame]:
         """The operator's tables of some rows, of which those of columns that are cut count positions.

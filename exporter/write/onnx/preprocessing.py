@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from exporter.errors import ExportError
-from exporter.plan.model_spec import ModelSpec, Tensor
+from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline, relay
 from exporter.write.onnx.model import OnnxModel, fuse
 from workflow import WorkflowError
@@ -15,7 +15,7 @@ from workflow.wire.format import WireColumn
 
 
 def onnx_spec(
-    name: str, pipeline: Pipeline, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+    name: str, pipeline: Pipeline, inputs: tuple[ModelTensor, ...], outputs: tuple[ModelTensor, ...]
 ) -> ModelSpec:
     """A model of Triton's onnxruntime backend."""
     options = pipeline.options

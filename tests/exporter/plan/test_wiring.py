@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import ExportError
-from exporter.plan.model_spec import ModelSpec, Step, Tensor
+from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 from exporter.plan.wiring import prove
 from exporter.repository.config_pbtxt import config_text, parse_config
 
@@ -23,7 +23,9 @@ def ensembles(draw):
     def tensors(prefix):
         count = draw(st.integers(1, 4))
         return tuple(
-            Tensor(f"{prefix}{n}", draw(st.sampled_from(DTYPES)), (-1, draw(st.integers(1, 3))))
+            ModelTensor(
+                f"{prefix}{n}", draw(st.sampled_from(DTYPES)), (-1, draw(st.integers(1, 3)))
+            )
             for n in range(count)
         )
 
@@ -31,8 +33,12 @@ def ensembles(draw):
     first = ModelSpec("first", 1, raw, middle)
     second = ModelSpec("second", 1, middle, out)
     steps = (
-        Step("first", 1, {t.name: t.name for t in raw}, {t.name: t.name + "_m" for t in middle}),
-        Step("second", 1, {t.name: t.name + "_m" for t in middle}, {t.name: t.name for t in out}),
+        EnsembleStep(
+            "first", 1, {t.name: t.name for t in raw}, {t.name: t.name + "_m" for t in middle}
+        ),
+        EnsembleStep(
+            "second", 1, {t.name: t.name + "_m" for t in middle}, {t.name: t.name for t in out}
+        ),
     )
     return ModelSpec("ensemble", 1, raw, out, platform="ensemble", steps=steps), first, second
 
@@ -149,9 +155,12 @@ def test_a_config_says_all_of_a_model(made):
 
 
 def test_the_text_names_both_sides():
-    a, b = Tensor("a", "int64"), Tensor("b", "int32")
+    a, b = ModelTensor("a", "int64"), ModelTensor("b", "int32")
     first, second = ModelSpec("first", 1, (a,), (a,)), ModelSpec("second", 1, (b,), (b,))
-    steps = (Step("first", 1, {"a": "a"}, {"a": "m"}), Step("second", 1, {"b": "m"}, {"b": "b"}))
+    steps = (
+        EnsembleStep("first", 1, {"a": "a"}, {"a": "m"}),
+        EnsembleStep("second", 1, {"b": "m"}, {"b": "b"}),
+    )
     ensemble = ModelSpec("e", 1, (a,), (b,), steps=steps)
     with pytest.raises(
         ExportError, match=r"'m' is made as int64\[-1, 1\] by the output 'a' of first"
@@ -163,18 +172,18 @@ def test_the_text_names_both_sides():
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        ([Step("none", 1, {"a": "a"}, {"a": "b"})], "no such model"),
-        ([Step("one", 2, {"a": "a"}, {"a": "b"})], "version 1 is exported"),
-        ([Step("one", 1, {}, {"a": "b"})], "maps the inputs none of one"),
-        ([Step("one", 1, {"a": "zz"}, {"a": "b"})], "Nobody makes 'zz'"),
-        ([Step("one", 1, {"a": "a"}, {"a": "b"})] * 2, "made twice"),
-        ([Step("one", 1, {"a": "a"}, {"a": "unused"})], "Nobody makes 'b'"),
+        ([EnsembleStep("none", 1, {"a": "a"}, {"a": "b"})], "no such model"),
+        ([EnsembleStep("one", 2, {"a": "a"}, {"a": "b"})], "version 1 is exported"),
+        ([EnsembleStep("one", 1, {}, {"a": "b"})], "maps the inputs none of one"),
+        ([EnsembleStep("one", 1, {"a": "zz"}, {"a": "b"})], "Nobody makes 'zz'"),
+        ([EnsembleStep("one", 1, {"a": "a"}, {"a": "b"})] * 2, "made twice"),
+        ([EnsembleStep("one", 1, {"a": "a"}, {"a": "unused"})], "Nobody makes 'b'"),
     ],
 )
 def test_steps_that_do_not_fit(steps, reason):
-    tensor = Tensor("a", "int64")
+    tensor = ModelTensor("a", "int64")
     one = ModelSpec("one", 1, (tensor,), (tensor,))
-    ensemble = ModelSpec("e", 1, (tensor,), (Tensor("b", "int64"),), steps=tuple(steps))
+    ensemble = ModelSpec("e", 1, (tensor,), (ModelTensor("b", "int64"),), steps=tuple(steps))
     with pytest.raises(ExportError, match=reason):
         prove(ensemble, [one])
 
@@ -183,21 +192,25 @@ def test_steps_that_do_not_fit(steps, reason):
 def test_two_tensors_under_one_name_of_the_ensemble(side):
     """The second one would hide that the first does not fit."""
     a, b, c, d = (
-        Tensor(n, t) for n, t in zip("abcd", ("int8", "int64", "int8", "int64"), strict=True)
+        ModelTensor(n, t) for n, t in zip("abcd", ("int8", "int64", "int8", "int64"), strict=True)
     )
     one = ModelSpec("one", 1, (a, b), (c, d))
     maps = {"inputs": {"a": "a", "b": "b"}, "outputs": {"c": "c", "d": "d"}}
     maps[side] = dict.fromkeys(maps[side], "b" if side == "inputs" else "d")
-    ensemble = ModelSpec("e", 1, (a, b), (d,), steps=(Step("one", 1, **maps),))
+    ensemble = ModelSpec("e", 1, (a, b), (d,), steps=(EnsembleStep("one", 1, **maps),))
     with pytest.raises(ExportError, match=f"Two {side} of one have one name in the ensemble"):
         prove(ensemble, [one])
 
 
 def test_a_tensor_that_nobody_takes():
-    a = Tensor("a", "int64")
+    a = ModelTensor("a", "int64")
     one = ModelSpec("one", 1, (a,), (a,))
     ensemble = ModelSpec(
-        "e", 1, (a, Tensor("b", "int8")), (a,), steps=(Step("one", 1, {"a": "a"}, {"a": "c"}),)
+        "e",
+        1,
+        (a, ModelTensor("b", "int8")),
+        (a,),
+        steps=(EnsembleStep("one", 1, {"a": "a"}, {"a": "c"}),),
     )
     with pytest.raises(ExportError):
         prove(ensemble, [one])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.gpu.column_matrix import Packing
 from loader.gpu.reader import compiled_arrange
 
 PACKING = Packing(
-    Layout(
+    BatchLayout(
         (
             BatchColumn("id", ColumnType("int32")),
             BatchColumn("genres", ColumnType("int32", is_list=True)),

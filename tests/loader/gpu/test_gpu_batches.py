@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpu_rows import LAYOUT, PolarsReader, make_frame
 
 from loader.errors import LoaderError
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import Packing
@@ -77,7 +77,7 @@ def test_batches_hold_every_row_in_order_bit_for_bit(chunk_rows, batch_size):
 @pytest.mark.parametrize(("columns", "batch_size"), [(1, 64), (8, 1), (2, 64)])
 def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
     names = [f"c{number}" for number in range(columns)]
-    layout = Layout(tuple(BatchColumn(name, ColumnType("int64")) for name in names), ())
+    layout = BatchLayout(tuple(BatchColumn(name, ColumnType("int64")) for name in names), ())
     packing = Packing(layout)
 
     class Reader(PolarsReader):
@@ -111,7 +111,7 @@ def test_a_compiled_function_gets_the_same_batch(count):
 
 
 def test_padded_lists_alone_make_batches():
-    layout = Layout((BatchColumn("tags", ColumnType("int32", is_list=True), width=2),), ())
+    layout = BatchLayout((BatchColumn("tags", ColumnType("int32", is_list=True), width=2),), ())
     packing = Packing(layout)
     frame = pl.DataFrame({"tags": pl.Series([[7], [], [1, 2]] * 64, dtype=pl.List(pl.Int32))})
     blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
@@ -124,6 +124,6 @@ def test_padded_lists_alone_make_batches():
 
 @pytest.mark.parametrize("dtype", ["string", "float16"])
 def test_what_a_gpu_does_not_carry_is_named(dtype):
-    layout = Layout((BatchColumn("city", ColumnType(dtype)),), ())
+    layout = BatchLayout((BatchColumn("city", ColumnType(dtype)),), ())
     with pytest.raises(LoaderError, match=r"column 'city'.*device=\"cpu\""):
         Packing(layout)

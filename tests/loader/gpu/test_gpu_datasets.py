@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpu_rows import LAYOUT, PartsStream, PolarsReader, make_frame
 
 from loader import KerasSequenceLoader, LoaderError
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import Packing
@@ -30,7 +30,7 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
     lists = [[3, 0, 7], [], [5], [], [1, 2, 4, 0]]
     frame = pl.DataFrame({"tags": pl.Series(lists, dtype=pl.List(getattr(pl, dtype.title())))})
     column = BatchColumn("tags", ColumnType(dtype, is_list=True), width=4, is_sparse=True)
-    layout = Layout((column,), ())
+    layout = BatchLayout((column,), ())
     packing = Packing(layout)
     # A name other than the host's own: what is to be made on a GPU.
     transport = SparseTransport(DeviceTransport(packing, "/device:CPU:0"), layout)

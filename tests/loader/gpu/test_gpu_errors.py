@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from loader.device import gpu_number, gpus_of_tensorflow
 from loader.errors import DamagedError, LoaderError
-from loader.files.layout import Layout
+from loader.files.layout import BatchLayout
 from loader.files.parquet_files import RowGroup, Skipped
 from loader.gpu.cuda import is_busy, prepare_memory, tell_gpu_errors, use_device
 from loader.gpu.decoder import Decoder
@@ -124,7 +124,7 @@ def open_files(gpu, tmp_path):
         files = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
         gpu.files = dict(zip(files, (list(groups[:2]), list(groups[2:])), strict=True))
         row_groups = [RowGroup(file, n, 10 * n, 10, 10) for file in files for n in (0, 1)]
-        return Decoder(Layout((), ()), row_groups, 0), row_groups
+        return Decoder(BatchLayout((), ()), row_groups, 0), row_groups
 
     return build
 

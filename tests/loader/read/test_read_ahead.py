@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from loader.batches.prefetch import Prefetcher
-from loader.files.layout import BatchColumn, Layout
+from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.order.plan import Chunk, Piece
 from loader.read.cpu_blocks import HostBlocks
@@ -35,7 +35,7 @@ class Reader:
 
 
 def blocks(reader: Reader, seed: tuple[int, int] | None, batch_size: int = ROWS):
-    layout = Layout((BatchColumn("n", ColumnType("int32", is_list=False)),), ())
+    layout = BatchLayout((BatchColumn("n", ColumnType("int32", is_list=False)),), ())
     pieces = [Piece("a.parquet", n, n * ROWS, ROWS, n) for n in range(8)]
     groups = [[Chunk((piece,))] for piece in pieces]
     return HostBlocks(reader, layout).blocks(groups, batch_size, seed)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError, configure_tensorflow
-from loader.files.parquet_files import RowGroup, Source
+from loader.files.parquet_files import ReadableFiles, RowGroup
 from loader.options import Budget, rows_in_buffer
 
 
@@ -35,7 +35,9 @@ def test_values_that_make_no_sense(monkeypatch, value):
 
 @pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 10_000), (12e6, 20_000), (1, 64)])
 def test_rows_in_buffer(buffer_size, rows):
-    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)])
+    source = ReadableFiles(
+        {}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)]
+    )
     budget = Budget(10**9, copies=6)
     assert rows_in_buffer(source, buffer_size, 64, budget) == rows
     half = rows_in_buffer(source, 0.5, 64, budget)
@@ -44,6 +46,6 @@ def test_rows_in_buffer(buffer_size, rows):
 
 
 def test_what_libraries_take_counts_as_a_part_of_the_buffer():
-    source = Source({}, [RowGroup("a", 0, 0, 500, 50_000)])
+    source = ReadableFiles({}, [RowGroup("a", 0, 0, 500, 50_000)])
     assert rows_in_buffer(source, 10e6, 64, Budget(10**9, 2, fixed=2_000_000)) == 40_000
     assert rows_in_buffer(source, 10e6, 64, Budget(10**9, 2, fixed=9_000_000)) == 25_000

@@ -19,7 +19,7 @@ MOST_KEYS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitAtLookup:
     """A list output that depends on the data through a lookup alone.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cut:
     lists: Program
 
 
-def cut_lists(program: Program) -> dict[str, Cut]:
+def cut_lists(program: Program) -> dict[str, SplitAtLookup]:
     """The list outputs that come from a table by way of one lookup, each cut there.
 
     Scalars are left as they are: by value they are counted as fast as by position.
@@ -52,11 +52,13 @@ def cut_lists(program: Program) -> dict[str, Cut]:
     for column, step in program.outputs:
         lookup = _lookup_before(program, step) if program.steps[step].type.is_list else None
         if lookup is not None:
-            found[column.name] = Cut(lookup, part(program, [(column, step)], {lookup: POSITION}))
+            found[column.name] = SplitAtLookup(
+                lookup, part(program, [(column, step)], {lookup: POSITION})
+            )
     return found
 
 
-def with_positions(program: Program, cuts: Mapping[str, Cut]) -> Program:
+def with_positions(program: Program, cuts: Mapping[str, SplitAtLookup]) -> Program:
     """The same program, but that what was cut is the position at which it was."""
     outputs = [
         (column, step)
