@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from exporter.errors import ExportError
-from exporter.plan.served_columns import Features
+from exporter.plan.served_columns import ServedColumns
 from training.layers import EmbeddingBag
 from training.layers.shared_table import SharedTable
 from workflow.schema.schema import ColumnSchema
@@ -24,7 +24,7 @@ _HANDING_ON = (
 )
 
 
-def id_counts(features: Features) -> dict[str, int]:
+def id_counts(features: ServedColumns) -> dict[str, int]:
     """How many ids each column of ids has, which are 0 and what follows."""
     counts = {column.name: _count(column) for column in features.program.output_schema.columns}
     return {name: count for name, count in counts.items() if count}
@@ -37,7 +37,7 @@ def _count(column: ColumnSchema) -> int:
     return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
 
 
-def expect_room(network: Any, features: Features) -> None:
+def expect_room(network: Any, features: ServedColumns) -> None:
     """Check that the tables of a Keras model have a row for each id of the columns they look up.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from exporter.plan.options import ServingOptions
-from exporter.plan.served_columns import Features
+from exporter.plan.served_columns import ServedColumns
 from training.signature import ModelSignature
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
@@ -29,7 +29,7 @@ class Pipeline:
 
     name: str
     version: int
-    features: Features
+    features: ServedColumns
     signature: ModelSignature
     options: ServingOptions
 

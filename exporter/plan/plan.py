@@ -11,7 +11,7 @@ from exporter.plan.golden_rows import GoldenRows, golden_rows
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime
-from exporter.plan.served_columns import Features
+from exporter.plan.served_columns import ServedColumns
 from exporter.plan.warm_up import with_warm_up
 from exporter.plan.wiring import prove, prove_alone
 
@@ -35,7 +35,7 @@ class Plan:
     golden: GoldenRows
 
     @property
-    def features(self) -> Features:
+    def features(self) -> ServedColumns:
         """The preprocessing."""
         return self.pipeline.features
 

@@ -33,7 +33,7 @@ class Cast:
 
 
 @dataclass(frozen=True)
-class Features:
+class ServedColumns:
     """The preprocessing step: what it computes, and how its columns travel.
 
     Attributes:
@@ -60,7 +60,7 @@ def select_features(
     signature: ModelSignature,
     label_columns: Sequence[str] | None,
     sparse_max: Mapping[str, int] | None = None,
-) -> Features:
+) -> ServedColumns:
     """The part of a workflow that a network needs.
 
     Args:
@@ -95,7 +95,7 @@ def select_features(
     program = settle_nulls(build(columns, inputs))
     program = narrow_inputs(program, input_dtypes(taken, inputs))
     _expect_no_label_input(program, labels)
-    return Features(
+    return ServedColumns(
         program=program,
         inputs=tuple(wire_column(column, column.nullable) for column in program.inputs.columns),
         outputs=tuple(wanted),

@@ -14,7 +14,7 @@ from exporter.network.network import Network
 from exporter.network.servable import is_half
 from exporter.plan.embeddings import id_counts, too_small
 from exporter.plan.golden_rows import GoldenRows, Tensors
-from exporter.plan.served_columns import Features
+from exporter.plan.served_columns import ServedColumns
 from workflow import Workflow, WorkflowError
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column
@@ -62,7 +62,7 @@ class OfflineAnswers:
         network: the network.
     """
 
-    def __init__(self, workflow: Workflow, features: Features, network: Network) -> None:
+    def __init__(self, workflow: Workflow, features: ServedColumns, network: Network) -> None:
         self._workflow, self._features, self._network = workflow, features, network
 
     def of(self, golden: GoldenRows) -> Offline:

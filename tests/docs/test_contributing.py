@@ -43,3 +43,15 @@ def test_every_folder_has_a_docstring_that_says_what_belongs_there():
     for package in ("workflow", "loader", "exporter"):
         for file in (ROOT / package).rglob("__init__.py"):
             assert re.match(r'"""[A-Z][^"]+\.', file.read_text()), file
+
+
+GLOSSARY = (ROOT / "docs/glossary.md").read_text()
+ENTRIES = re.findall(r"^\| ([^|`]+?) \| .+ \| `([^`]+)` \|$", GLOSSARY, re.MULTILINE)
+
+
+def test_each_word_of_the_glossary_stands_once_and_its_place_exists():
+    words = [word for word, _ in ENTRIES]
+    assert len(words) > 40
+    assert len(set(words)) == len(words)
+    assert not [place for _, place in ENTRIES if not (ROOT / place).exists()]
+    assert len(ENTRIES) == len(re.findall(r"^\| (?!word )[a-z]", GLOSSARY, re.MULTILINE))
