@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # numpy<2, which the embedded server needs, has wheels for these Pythons.
 PYTHON_RANGE := >=3.11,<3.13
+# Of the machine with a GPU, where test-gpu runs: it has requirements/gpu.txt.
+PYTHON ?= python3
+GPU_TESTS ?= $(wildcard tests/gpu/test_*.py)
 PACKAGES := workflow loader training exporter triton_models serving
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
@@ -15,7 +18,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long bench bench-scaling bench-serving bench-peers lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,10 +48,16 @@ contracts: env
 	$(BIN)/lint-imports --no-cache
 
 tests: env
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not long and not gpu" tests
 
 test-long: env  ## The tests that take minutes: faults at every step, longer training
 	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
+
+# A process for each file, and a new one after a test that hung or ended it: others keep their GPU.
+test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test_verbs.py, with PYTHON=...
+	@failed=0; for file in $(GPU_TESTS); do \
+	  TEST_DEVICE=gpu:0 $(PYTHON) -m pytest -n 1 --timeout-method=thread $$file || failed=1; \
+	done; exit $$failed
 
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow

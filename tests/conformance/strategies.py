@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from verb_cases import make_column
 
-from benchmarks.verb_cases import make_column
 from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import ExpressionError, Type
 from workflow.expressions.language.verbs import ELEMENTWISE, INEXACT, UNSIGNED_ZERO, VERBS

@@ -1,6 +1,6 @@
 """What is said or done otherwise for cuDF is the same as what it stands for.
 
-It runs on the CPU here: what a GPU makes of it is for `benchmarks/gpu_workflow_check.py`.
+It runs on the CPU here: what a GPU makes of it is for `tests/gpu/test_verbs.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis import given
 from interpreters import REFERENCE, assert_same, equality_of
 from strategies import chains
 from test_verbs import searched
+from verb_cases import verb_cases
 
-from benchmarks.verb_cases import verb_cases
 from workflow.expressions.cudf.exceptions import ON_HOST, REEXPRESSED
 from workflow.expressions.cudf.host_and_engine import host_and_engine
 from workflow.expressions.language.tree import source
@@ -26,7 +26,7 @@ from workflow.expressions.program.program import build
 from workflow.schema.schema import ColumnSchema, Schema
 
 # By a constant Polars multiplies with the reciprocal, in one place at most another number, which cuDF
-# does not: `divide` is held to its bits on a GPU, by `benchmarks/gpu_workflow_check.py`.
+# does not: `divide` is held to its bits on a GPU, by `tests/gpu/test_verbs.py`.
 NOT_EXACT_HERE = INEXACT | {"divide"}
 
 

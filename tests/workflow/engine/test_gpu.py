@@ -1,13 +1,10 @@
-"""engine="gpu" without a GPU: the same ways, the same queries, and cuDF's translator where it is.
+"""engine="gpu" without a GPU: the same ways and the same queries, which run on the CPU.
 
-The queries run on the CPU. Where cudf-polars is installed, which needs numpy 2, it first translates
-each of them, as it would on a GPU, and what it cannot run fails; elsewhere one test is skipped that
-says so. What a GPU makes of them is for `benchmarks/gpu_workflow_check.py`.
+What a GPU makes of them is for `tests/gpu/test_operators.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +20,6 @@ from workflow.expressions.language.verbs import VERBS
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import OPERATORS
 
-HAS_CUDF = importlib.util.find_spec("cudf_polars") is not None
 EXAMPLES = [
     pytest.param(example, id=f"{name}-{number}")
     for name, operator in OPERATORS.items()
@@ -33,12 +29,9 @@ EXAMPLES = [
 
 @pytest.fixture(autouse=True)
 def gpu_on_the_cpu(monkeypatch):
-    """What is a query for the GPU is translated for it, where cuDF is, and runs on the CPU."""
-    engine = pl.GPUEngine(executor="in-memory", raise_on_fail=True) if HAS_CUDF else "in-memory"
-    monkeypatch.setattr("workflow.engine.engine.gpu_engine", lambda: engine)
+    """What is a query for the GPU runs on the CPU."""
+    monkeypatch.setattr("workflow.engine.engine.gpu_engine", lambda: "in-memory")
     monkeypatch.setattr("workflow.engine.engine.find_spec", lambda _: True)
-    if HAS_CUDF:
-        monkeypatch.setattr("cudf_polars.execute_with_cudf", translate_and_leave)
     for module in ("engine.engine", "transform.parquet_sink"):
         monkeypatch.setattr(f"workflow.{module}.rows_on_gpu", lambda: nullcontext(RowsOnTheHost))
 
@@ -57,23 +50,6 @@ class RowsOnTheHost:
         for number, path in enumerate(paths):
             rows = self._frame.slice(number * rows_per_file, rows_per_file)
             rows.write_parquet(path, compression=compression, row_group_size=row_group_rows)
-
-
-def translate_and_leave(plan, _=None, *, config):
-    """Raise what cudf-polars cannot translate, and leave the plan to the CPU."""
-    from cudf_polars.dsl.translate import Translator
-
-    translator = Translator(plan, config)
-    translator.translate_ir()
-    if (error := translator.unsupported_operations_error()) is not None:
-        raise error
-
-
-@pytest.mark.skipif(not HAS_CUDF, reason="cudf-polars, which translates for the GPU, is not here")
-def test_what_cudf_cannot_run_is_an_error():
-    lists = pl.LazyFrame({"genres": [["a"], []]})
-    with pytest.raises(pl.exceptions.ComputeError, match=r"ListFunction\.Length"):
-        lists.select(pl.col("genres").list.len()).collect(engine=engines.gpu_engine())
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
