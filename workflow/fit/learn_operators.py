@@ -12,6 +12,7 @@ from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.row_set import schema_of
 from workflow.schema.schema import Schema
 
+from .held_rows import HeldRows, columns_of
 from .learning_input import Reading, read
 
 # The operators that are ready to learn and what they learn from, by their nodes' numbers.
@@ -50,7 +51,7 @@ def learn_part(
             data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
             own = bound.rows.select(data, reading.program, engine)
             if is_wide and len(reading.columns) > _SOME:
-                own = own.collect().lazy()
+                own = HeldRows(own.collect())
             grouped = bound.operator.groups_on_host(reading.columns)
             if grouped:
                 own = brought_to_host(own, engine)
@@ -91,7 +92,7 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
 
 def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
     """Some columns of rows in memory; all of them where only the rows' number counts."""
-    return (rows.select(columns.names) if columns else rows).lazy()
+    return (columns_of(rows, columns.names) if columns else rows).lazy()
 
 
 def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:

@@ -115,12 +115,15 @@ class JoinGroupby(Operator):
             )
         wanted = [pl.len().cast(pl.Int64).alias("rows")]
         wanted += [e for n in range(len(described)) for e in _moments(n)]
-        finite = frame.with_columns(
+        finite = [
             _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
             for n, name in enumerate(described)
-        )
+        ]
         return {
-            f"{GROUP}{n}": finite.group_by(tables.key_columns(group)).agg(wanted)
+            f"{GROUP}{n}": frame.select(*dict.fromkeys([*group, *described]))
+            .with_columns(finite)
+            .group_by(tables.key_columns(group))
+            .agg(wanted)
             for n, group in enumerate(groups)
         }
 

@@ -131,7 +131,8 @@ class TargetEncoding(OutOfFoldOperator):
         keys = tables.key_columns(group) + [
             pl.col(name).alias(f"further.{name}") for name in further
         ]
-        return frame.group_by(keys).agg(totals)
+        own = dict.fromkeys([*group, *further, *self.dependency_names()])
+        return frame.select(*own).group_by(keys).agg(totals)
 
     def _expect(self, columns: Schema) -> None:
         targets = self.dependency_names()
