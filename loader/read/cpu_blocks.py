@@ -102,17 +102,18 @@ def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequenc
     """The order of each chunk's rows; None where they stay in place."""
     if seed is None:
         return [None] * len(group)
-    # An order is drawn on one core: at once they take several.
-    drawn = pl.collect_all([_row_order(chunk, seed) for chunk in group])
-    return [frame.to_series() for frame in drawn]
+    # An order is drawn on one core, and a query costs more than that of a small chunk: one query for
+    # all of them takes several cores and is planned once.
+    drawn = pl.select(_row_order(chunk, seed).alias(str(n)) for n, chunk in enumerate(group))
+    return [order.item() for order in drawn]
 
 
-def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.LazyFrame:
+def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Expr:
     # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
     # Polars shuffles twice as fast as numpy, which only gives the seed here.
     rows = pl.int_range(chunk.rows, dtype=pl.UInt32)
-    return pl.LazyFrame().select(rows.shuffle(seed=int(random.integers(2**63))))
+    return rows.shuffle(seed=int(random.integers(2**63))).implode()
 
 
 def _split(
