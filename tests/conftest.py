@@ -40,6 +40,8 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items):
+    # What another library has changed fails by its name, before all that it breaks.
+    items.sort(key=lambda item: item.path.name != "test_private_names.py")
     for item in items:
         if item.get_closest_marker("xdist_group") or item.get_closest_marker("long"):
             continue

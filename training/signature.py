@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.private import operation_of
 from workflow.schema.dtypes import DTYPES
 
 # TensorFlow renames, silently, the inputs of a SavedModel whose names are not of this form.
@@ -115,7 +116,7 @@ def _output_names(model: keras.Model) -> list[str]:
         raise TrainingError(
             f"Expected one tensor for each key of the model's outputs. Received: {structure!r}."
         )
-    operations = [tensor._keras_history.operation for tensor in model.outputs]  # noqa: SLF001
+    operations = list(map(operation_of, model.outputs))
     names = [operation.name for operation in operations]
     unnamed = [op.name for op in operations if _is_auto_named(op)]
     if len(names) > 1 and unnamed:

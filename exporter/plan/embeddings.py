@@ -15,6 +15,7 @@ from exporter.errors import ExportError
 from exporter.plan.served_columns import ServedColumns
 from training.layers import EmbeddingBag
 from training.layers.shared_table import SharedTable
+from training.private import layers_of, node_of, nodes_of
 from workflow.schema.schema import ColumnSchema
 from workflow.wire.format import VALUES
 
@@ -81,7 +82,7 @@ def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
     model = getattr(network, "model", None)
     if not isinstance(model, keras.Model):
         return
-    for layer in model._flatten_layers():  # noqa: SLF001 - Keras has no other way to those inside
+    for layer in layers_of(model):
         if isinstance(layer, SharedTable):
             for column, rows in layer.cardinalities.items():
                 yield layer.name, column, rows
@@ -92,11 +93,11 @@ def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
 
 def _sources(layer: keras.Layer) -> Iterator[str]:
     """The inputs that a layer of a functional model takes as they are."""
-    for node in layer._inbound_nodes:  # noqa: SLF001 - the graph of a functional model
-        todo = list(node.arguments.keras_tensors)
+    for use in nodes_of(layer):
+        todo = list(use.arguments.keras_tensors)
         while todo:
-            operation, index, _ = todo.pop()._keras_history  # noqa: SLF001 - as above
-            if isinstance(operation, keras.layers.InputLayer):
-                yield operation.name
-            elif type(operation).__name__ in _HANDING_ON:
-                todo += operation._inbound_nodes[index].arguments.keras_tensors  # noqa: SLF001
+            node = node_of(todo.pop())
+            if isinstance(node.operation, keras.layers.InputLayer):
+                yield node.operation.name
+            elif type(node.operation).__name__ in _HANDING_ON:
+                todo += node.arguments.keras_tensors

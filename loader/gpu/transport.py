@@ -6,25 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import script_ops
 
 from loader.gpu.blocks import DeviceBatch
 from loader.gpu.column_matrix import Packing
 from loader.gpu.dlpack import as_tensor, device_number
 from loader.tensorflow.batch_spec import batch_spec
+from loader.tensorflow.private import DirectCall
 from loader.tensorflow.tensors import pack
-
-
-class _Direct(script_ops.EagerFunc):
-    """A function whose result TensorFlow takes as it is.
-
-    `tf.py_function` asks of every tensor whether it is one, where it is and whether somebody wants
-    gradients: a fifth of what such a call takes.
-    """
-
-    def __call__(self, device: str, token: bytes, args: Sequence[tf.Tensor]) -> Any:
-        del device, token
-        return self._func(*args)
 
 
 class DeviceTransport:
@@ -41,18 +29,16 @@ class DeviceTransport:
         self.element_spec = batch_spec(packing.specs, self._make)
         self._packing = packing
         self._number = device_number(device)
-        self._called: list[_Direct] = []
+        self._called: list[DirectCall] = []
 
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Unlike `tf.numpy_function` this leaves tensors where they are.
 
         They have to be on this device. The function lives for as long as this does.
         """
-        dtypes = [spec.dtype for spec in self.specs]
-        direct = _Direct(function, dtypes, is_grad_func=False)
+        direct = DirectCall(function, [spec.dtype for spec in self.specs])
         self._called.append(direct)
-        token = script_ops._py_funcs.insert(direct)  # noqa: SLF001 - as tf.py_function does
-        return tf.raw_ops.EagerPyFunc(input=inputs, token=token, Tout=dtypes)
+        return direct.operation(inputs)
 
     def arrange(self, batch: DeviceBatch) -> list[Any]:
         """Parts come in the order of the specs."""

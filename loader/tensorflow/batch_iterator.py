@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from loader.batches.stream import Stream
 from loader.errors import LoaderError
+from loader.tensorflow.private import ITERATOR_PARTS, OwnedIterator
 from loader.tensorflow.tensors import Transport
 
 
@@ -41,7 +41,7 @@ class BatchIterator(OwnedIterator):
 
         Making one takes longer than reading some batches, and a Python loop needs none.
         """
-        if name not in ("_element_spec", "_iterator_resource", "_get_next_call_count"):
+        if name not in ITERATOR_PARTS:
             raise AttributeError(name)
         if self._stream.begun:
             raise LoaderError(

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from loader.errors import LoaderError
+from loader.tensorflow.private import element_of, parts_of
 from loader.tensorflow.sized_dataset import SizedDataset
 
 Make = Callable[[Sequence[Any]], Any]
@@ -72,15 +73,10 @@ class MappedDataset(SizedDataset):
         before = dataset.element_spec
 
         def make(parts: Sequence[Any]) -> Any:
-            batch = before._from_components(parts)  # noqa: SLF001 - TensorFlow's protocol
+            batch = element_of(before, parts)
             return function(*batch) if isinstance(batch, tuple) else function(batch)
 
-        self._spec = batch_spec(before._component_specs, make)  # noqa: SLF001
-
-    @property
-    def element_spec(self) -> tf.TypeSpec:
-        """The parts that travel, and what is made of them."""
-        return self._spec
+        self._spec = batch_spec(parts_of(before), make)
 
     def __iter__(self) -> Any:
         """One epoch."""

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from loader.batches.stream import Stream
 from loader.errors import LoaderError
+from loader.tensorflow.private import HandleDataset
 from loader.tensorflow.tensors import Transport
 
 # As TensorFlow's own datasets on a GPU have it. Running a function that may be spread over devices
@@ -118,7 +119,7 @@ class GeneratorFunctions:
         options.experimental_optimization.inject_prefetch = False
         specs = self._transport.specs
         with tf.device(self._transport.device):
-            variant = tf.raw_ops.GeneratorDataset(
+            handle = tf.raw_ops.GeneratorDataset(
                 init_func_other_args=[],
                 next_func_other_args=[],
                 finalize_func_other_args=[],
@@ -128,19 +129,4 @@ class GeneratorFunctions:
                 output_types=[spec.dtype for spec in specs],
                 output_shapes=[spec.shape for spec in specs],
             )
-            return _Generator(variant, self._transport.element_spec).with_options(options)
-
-
-class _Generator(tf.data.Dataset):
-    """The dataset behind TensorFlow's handle."""
-
-    def __init__(self, variant: tf.Tensor, spec: Any) -> None:
-        self._spec = spec
-        super().__init__(variant)
-
-    @property
-    def element_spec(self) -> Any:
-        return self._spec
-
-    def _inputs(self) -> list[tf.data.Dataset]:
-        return []
+            return HandleDataset(handle, self._transport.element_spec).with_options(options)

@@ -7,8 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from loader.tensorflow.private import HandleDataset, handle_of
 
-class SizedDataset(tf.data.Dataset):
+
+class SizedDataset(HandleDataset):
     """A dataset whose number of elements Python knows and TensorFlow cannot find out.
 
     Keras asks for it before the first epoch, and remarks that data ran out when it is not told.
@@ -22,15 +24,9 @@ class SizedDataset(tf.data.Dataset):
     """
 
     def __init__(self, dataset: tf.data.Dataset, size: int, keep: object = None) -> None:
-        self._dataset = dataset
         self._keep = keep
         self._size = size
-        super().__init__(dataset._variant_tensor)  # noqa: SLF001 - all that a dataset is made of
-
-    @property
-    def element_spec(self) -> Any:
-        """Dtypes and shapes of an element, as `tf.TensorSpec`s in its structure."""
-        return self._dataset.element_spec
+        super().__init__(handle_of(dataset), dataset.element_spec, [dataset])
 
     def __len__(self) -> int:
         """The number of elements in one pass.
@@ -63,6 +59,3 @@ class SizedDataset(tf.data.Dataset):
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """As `tf.data.Dataset.prefetch`, keeping the length."""
         return SizedDataset(super().prefetch(*args, **kwargs), self._size)
-
-    def _inputs(self) -> list[tf.data.Dataset]:
-        return [self._dataset]

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.tensorflow.batch_spec import batch_spec
+from loader.tensorflow.private import element_of
 from loader.tensorflow.tensors import Transport
 
 
@@ -49,8 +50,7 @@ class SparseTransport:
 
     def _make(self, parts: Sequence[Any]) -> Any:
         """A batch of what crossed into TensorFlow."""
-        spec = self._transport.element_spec
-        return self._converted(spec._from_components(parts))  # noqa: SLF001 - TensorFlow's protocol
+        return self._converted(element_of(self._transport.element_spec, parts))
 
     def _converted(self, batch: Any) -> Any:
         return self.convert(*batch) if isinstance(batch, tuple) else self.convert(batch)

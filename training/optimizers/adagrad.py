@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from training.optimizers.rows import SparseRows
 from training.optimizers.scatter import add
+from training.private import state_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -35,7 +36,7 @@ class Adagrad(SparseRows, keras.optimizers.Adagrad):
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
         """See `SparseRows.update_rows`."""
-        accumulators = self._accumulators[self._get_variable_index(variable)].value
+        accumulators = state_of(self, "_accumulators", variable)
         add(accumulators, rows, tf.square(gradient), tf.ones((), accumulators.dtype))
         accumulated = tf.gather(accumulators, rows)
         add(variable, rows, gradient / tf.sqrt(accumulated + self.epsilon), -rate)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from training.optimizers.rows import SparseRows
 from training.optimizers.scatter import add, put
+from training.private import state_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -36,11 +37,11 @@ class Adam(SparseRows, keras.optimizers.Adam):
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
         """See `SparseRows.update_rows`."""
-        place = self._get_variable_index(variable)
-        first = _decay(self._momentums[place].value, rows, gradient, self.beta_1)
-        second = _decay(self._velocities[place].value, rows, tf.square(gradient), self.beta_2)
+        momentums, velocities = (state_of(self, k, variable) for k in ("_momentums", "_velocities"))
+        first = _decay(momentums, rows, gradient, self.beta_1)
+        second = _decay(velocities, rows, tf.square(gradient), self.beta_2)
         if self.amsgrad:
-            largest = self._velocity_hats[place].value
+            largest = state_of(self, "_velocity_hats", variable)
             second = tf.maximum(tf.gather(largest, rows), second)
             put(largest, rows, second)
         step = tf.cast(self.iterations + 1, variable.dtype)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.optimizers.rows import SparseRows
 from training.optimizers.scatter import add, put
+from training.private import state_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -53,7 +54,7 @@ class SGD(SparseRows, keras.optimizers.SGD):
         if not self.momentum:
             add(variable, rows, gradient, -rate)
             return
-        momentums = self.momentums[self._get_variable_index(variable)].value
+        momentums = state_of(self, "momentums", variable)
         velocity = self.momentum * tf.gather(momentums, rows) - rate * gradient
         put(momentums, rows, velocity)
         step = self.momentum * velocity - rate * gradient if self.nesterov else velocity

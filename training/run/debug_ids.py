@@ -13,6 +13,7 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.layers import EmbeddingBag, EmbeddingCollection
 from training.layers.ids import seen
+from training.private import layers_of
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def checked_ids(model: keras.Model) -> Iterator[None]:
     """
     lookups = [
         layer
-        for layer in model._flatten_layers()  # noqa: SLF001 - layers inside of layers, too
+        for layer in layers_of(model)
         if isinstance(layer, (EmbeddingBag, EmbeddingCollection))
     ]
     before = [layer.validate_ids for layer in lookups]

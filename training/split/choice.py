@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from training.private import as_one_operation
+
 
 def either(
     condition: tf.Tensor, then: Callable[..., Any], otherwise: Callable[..., Any], *arguments: Any
@@ -38,8 +40,7 @@ def either(
 
     chosen = tf.cond(condition, lambda: call(then), lambda: call(otherwise))
     # Behind each result of the operation TensorFlow puts an identity.
-    operation = next(part for part in chosen if tf.is_tensor(part)).op.inputs[0].op
-    operation._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))  # noqa: SLF001
+    as_one_operation(next(part for part in chosen if tf.is_tensor(part)).op.inputs[0].op)
     return _restored(results[0], chosen)
 
 

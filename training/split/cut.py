@@ -10,6 +10,7 @@ import keras
 
 from training.errors import TrainingError
 from training.layers.shared_table import SharedTable
+from training.private import kept_histories, layers_of, node_of
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,10 @@ def cut(model: keras.Model) -> SplitModel:
             "Expected a model with dense layers after its lookups, to split its step. "
             f"Received: {model.name!r}, an output of which has none. Use split=False."
         )
-    histories = [(tensor, tensor._keras_history) for tensor in model.inputs]  # noqa: SLF001
-    lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
-    tower = keras.Model(border, model.outputs[0] if sequential else model.output)
-    for tensor, history in histories:
-        # Keras takes an input that the tower has too for its own, and could not save the model.
-        tensor._keras_history = history  # noqa: SLF001
+    # Keras takes an input that the tower has too for its own, and could not save the model.
+    with kept_histories(model.inputs):
+        lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
+        tower = keras.Model(border, model.outputs[0] if sequential else model.output)
     return SplitModel(lookup, tower)
 
 
@@ -58,7 +57,7 @@ def is_lookup(layer: Any) -> bool:
     """Whether a layer, or one inside of it, has a table, or is nothing for XLA."""
     if not isinstance(layer, keras.layers.Layer):
         return False
-    inner = [part for part in layer._flatten_layers() if part is not layer]  # noqa: SLF001
+    inner = [part for part in layers_of(layer) if part is not layer]
     return (
         isinstance(layer, (SharedTable, keras.layers.Embedding))
         or not layer.supports_jit
@@ -86,7 +85,7 @@ def is_compilable(parts: SplitModel) -> bool:
 def _compiles(node: Any) -> bool:
     parts = [node.operation]
     if isinstance(node.operation, keras.layers.Layer):
-        parts = list(node.operation._flatten_layers())  # noqa: SLF001
+        parts = layers_of(node.operation)
     takes_lists = any(isinstance(part, SharedTable) for part in parts) and _holds_pairs(node)
     return not takes_lists and all(
         getattr(part, "supports_jit", True) and not getattr(part, "validate_ids", False)
@@ -125,7 +124,7 @@ def _border(model: keras.Model, outside: set[int]) -> list[Any]:
             for tensor in node.input_tensors
         ]
         for tensor in needed:
-            node = _node(tensor)
+            node = node_of(tensor)
             if node.is_input or id(node) in outside:
                 border[id(tensor)] = tensor
     return list(border.values())
@@ -133,15 +132,10 @@ def _border(model: keras.Model, outside: set[int]) -> list[Any]:
 
 def _ancestry(tensor: Any) -> Iterator[Any]:
     """The nodes that a tensor comes from, its own first, each once."""
-    waiting, seen = [_node(tensor)], set()
+    waiting, seen = [node_of(tensor)], set()
     while waiting:
         node = waiting.pop()
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            waiting.extend(_node(tensor) for tensor in node.input_tensors)
-
-
-def _node(tensor: Any) -> Any:
-    operation, number, _ = tensor._keras_history  # noqa: SLF001 - Keras has no public name for it
-    return operation._inbound_nodes[number]  # noqa: SLF001
+            waiting.extend(node_of(tensor) for tensor in node.input_tensors)

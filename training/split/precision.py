@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.private import layers_of, node_of
 from training.split.faster_dense import faster_dense
 
 POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -45,7 +46,7 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
     """
     if policy is not None:
         return _copied(tower, policy, xla)
-    if not any(faster_dense(layer, xla) for layer in tower._flatten_layers()):  # noqa: SLF001
+    if not any(faster_dense(layer, xla) for layer in layers_of(tower)):
         return tower
     try:
         return _copied(tower, None, xla)
@@ -81,11 +82,11 @@ def _last_layers(tower: keras.Model) -> set[str]:
     kept: set[str] = set()
     waiting = list(tower.outputs)
     while waiting:
-        operation, number, _ = waiting.pop()._keras_history  # noqa: SLF001
-        if operation.name not in kept:
-            kept.add(operation.name)
-            if not getattr(operation, "weights", None):
-                waiting.extend(operation._inbound_nodes[number].input_tensors)  # noqa: SLF001
+        node = node_of(waiting.pop())
+        if node.operation.name not in kept:
+            kept.add(node.operation.name)
+            if not getattr(node.operation, "weights", None):
+                waiting.extend(node.input_tensors)
     return kept
 
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from training.errors import TrainingError
+from training.private import replace_build
 
 
 def count(model: keras.Model) -> int:
@@ -27,19 +28,18 @@ def install(model: keras.Model) -> None:
     Keras builds it by the mean over the replicas' batches, which there is not of lists: their
     values are of another number in each batch.
     """
-    strategy, build = model.distribute_strategy, type(model)._maybe_symbolic_build  # noqa: SLF001
+    strategy = model.distribute_strategy
 
-    def build_by_the_first(iterator: Any = None, data_batch: Any = None) -> None:
-        if iterator is not None:
-            _, _, batches = next(iter(iterator))
-            data_batch = keras.tree.map_structure(
-                lambda value: strategy.experimental_local_results(value)[0], next(batches)
-            )
-            _check_whole(data_batch)
-        build(model, data_batch=data_batch)
+    def first_of(iterator: Any) -> Any:
+        _, _, batches = next(iter(iterator))
+        batch = keras.tree.map_structure(
+            lambda value: strategy.experimental_local_results(value)[0], next(batches)
+        )
+        _check_whole(batch)
+        return batch
 
     if count(model) > 1:
-        model._maybe_symbolic_build = build_by_the_first  # noqa: SLF001
+        replace_build(model, first_of)
 
 
 def _check_whole(batch: Any) -> None:

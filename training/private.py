@@ -1,0 +1,79 @@
+"""The names of Keras and TensorFlow that are not public and that training builds on: all of them.
+
+Keras has no public way from a tensor of a functional model to what made it, to layers inside of
+layers, and to an optimizer's moments of a variable. The exporter asks here, too.
+
+`tests/test_private_names.py` fails, by the name, where one of them changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def layers_of(layer: keras.Layer) -> list[keras.Layer]:
+    """A layer, or a model, and all layers inside of it."""
+    return list(layer._flatten_layers())  # noqa: SLF001
+
+
+def operation_of(tensor: Any) -> Any:
+    """The operation of a functional model that makes a tensor."""
+    return tensor._keras_history.operation  # noqa: SLF001
+
+
+def node_of(tensor: Any) -> Any:
+    """The call of an operation that makes a tensor of a functional model."""
+    operation, number, _ = tensor._keras_history  # noqa: SLF001
+    return nodes_of(operation)[number]
+
+
+def nodes_of(operation: Any) -> list[Any]:
+    """All calls of an operation in functional models."""
+    return list(operation._inbound_nodes)  # noqa: SLF001
+
+
+@contextmanager
+def kept_histories(tensors: Sequence[Any]) -> Iterator[None]:
+    """Let models made in the block leave no trace in tensors of another one."""
+    histories = [tensor._keras_history for tensor in tensors]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for tensor, history in zip(tensors, histories, strict=True):
+            tensor._keras_history = history  # noqa: SLF001
+
+
+def replace_build(model: keras.Model, batch_of: Callable[[Any], Any]) -> None:
+    """Let Keras build a model by a batch that is chosen from its iterator.
+
+    Args:
+        model: compiled for several replicas.
+        batch_of: takes the iterator that `fit` would build it by.
+    """
+    build = type(model)._maybe_symbolic_build  # noqa: SLF001
+
+    def build_by(iterator: Any = None, data_batch: Any = None) -> None:
+        build(model, data_batch=data_batch if iterator is None else batch_of(iterator))
+
+    model._maybe_symbolic_build = build_by  # noqa: SLF001
+
+
+def state_of(optimizer: keras.Optimizer, kind: str, variable: Any) -> tf.Variable:
+    """An optimizer's own variable beside one that it trains: of "momentums", "velocities" ..."""
+    place = optimizer._get_variable_index(variable)  # noqa: SLF001
+    return getattr(optimizer, kind)[place].value
+
+
+def trained_by(optimizer: keras.Optimizer) -> list[Any]:
+    """The variables that an optimizer was built for."""
+    return list(optimizer._trainable_variables)  # noqa: SLF001
+
+
+def as_one_operation(choice: tf.Operation) -> None:
+    """Keep TensorFlow from making a switch for each tensor of a `tf.cond`."""
+    choice._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))  # noqa: SLF001
