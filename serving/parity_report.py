@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
+
+from workflow.picture.markup import safe, table
 
 # The largest difference of a float feature that counts as equal: some ulp of float32.
 FEATURE_TOLERANCE = 1e-6
@@ -81,32 +82,21 @@ class ParityReport:
         """The report as an HTML fragment, styles included."""
         color = "#2a9d4a" if self.passed else "#e5484d"
         verdict = "passed" if self.passed else "failed"
-        head = "".join(
-            f"<th>{title}</th>"
-            for title in ("output", "kind", "rows", "mismatches", "max difference")
-        )
-        body = "".join(_html_row(output) for output in self.outputs)
+        head = ("output", "kind", "rows", "mismatches", "max difference")
+        cells = [
+            (o.name, o.kind, f"{o.rows:,}", f"{o.mismatches:,}", f"{o.max_difference:.2g}")
+            for o in self.outputs
+        ]
+        failed = [number for number, output in enumerate(self.outputs) if output.mismatches]
         return (
-            '<div style="font:14px/1.5 system-ui,sans-serif">'
-            "<style>.parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
+            '<div class="parity" style="font:14px/1.5 system-ui,sans-serif">'
+            "<style>.parity table{border-collapse:collapse}"
+            ".parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
             ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
-            f'<p><b style="color:{color}">Parity {verdict}</b>: {html.escape(self.model)}, {self.rows:,} rows, '
-            f"tolerance {self.tolerance:g}, generation <code>{html.escape(self.generation)}</code></p>"
-            f'<table class="parity" style="border-collapse:collapse"><tr>{head}</tr>{body}</table>'
-            f"<p>{RULE}</p></div>"
+            f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
+            f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
+            f"{table(cells, head, failed)}<p>{RULE}</p></div>"
         )
 
     def _repr_html_(self) -> str:
         return self.to_html()
-
-
-def _html_row(output: OutputParity) -> str:
-    style = ' style="background:#cf222e33"' if output.mismatches else ""
-    cells = (
-        output.name,
-        output.kind,
-        f"{output.rows:,}",
-        f"{output.mismatches:,}",
-        f"{output.max_difference:.2g}",
-    )
-    return f"<tr{style}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from workflow.picture.markup import image, safe
 
 Points = Sequence[tuple[float, float]]
 
@@ -12,6 +13,7 @@ WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 36, 72, 52
 _LETTER = 7  # pixels at most, on average
 # Of Okabe and Ito's palette, which people who see colours differently can tell apart.
+_FONT = ' font-family="sans-serif" font-size="12"'
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 
 
@@ -37,9 +39,7 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
     every = [point for points in kept.values() for point in points] or [(0.0, 0.0)]
     xs, ys = (_Axis(values) for values in zip(*every, strict=True))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"',
-        f' width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="12">',
-        f'<title>{escape(title)}</title><rect width="100%" height="100%" fill="#ffffff"/>',
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
         _text(_LEFT, 20, title, "start", ' font-size="15"'),
         _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
         _text(_LEFT - 8, _TOP - 10, y_title, "end"),
@@ -61,7 +61,7 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
         parts.append(_line([(place, 38), (place + 16, 38)], colour, width))
         parts.append(_text(place + 22, 42, name, "start"))
         place += 40 + _LETTER * len(name)
-    return "\n".join([*parts, "</svg>\n"])
+    return image(WIDTH, HEIGHT, title, "\n".join(parts), _FONT) + "\n"
 
 
 class _Axis:
@@ -98,4 +98,4 @@ def _line(points: Points, colour: str, width: float) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{safe(text)}</text>'

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from exporter.plan.options import LIMITS, ServingOptions
 from exporter.plan.plan import Plan
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.memory import InstanceMemory, instance_memory
+from workflow.picture.markup import safe, table
 
 if TYPE_CHECKING:
     # It imports TensorFlow.
@@ -179,7 +179,7 @@ _STYLE = """
 .export-report code, .export-report pre {
   font: .92em ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace }
 .export-report pre { padding: .7rem .9rem; background: #8882; border-radius: 6px }
-.export-report pre, .export-report .wide { overflow-x: auto; overflow-wrap: normal }
+.export-report pre { overflow-x: auto; overflow-wrap: normal }
 .export-report summary { margin: 1rem 0 .4rem; font-weight: 600; cursor: pointer }
 .export-report .options { columns: 17rem; margin: 0; padding: 0; list-style: none }
 .export-report .options li { display: flex; justify-content: space-between; gap: 1rem;
@@ -202,7 +202,7 @@ def _page(report: ExportReport, parity: ParityReport | None = None) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(report.plan.published.name)}</title><style>{_PAGE}</style>"
+        f"<title>{safe(report.plan.published.name)}</title><style>{_PAGE}</style>"
         f"<body>{_fragment(report, parity)}</body></html>\n"
     )
 
@@ -212,8 +212,8 @@ def _fragment(report: ExportReport, parity: ParityReport | None = None) -> str:
     name, _, rest = report.title.partition(", ")
     return (
         f'<div class="export-report"><style>{_STYLE}</style>'
-        f"<h1>{escape(name)}</h1><p>{escape(rest)}, in <code>{escape(str(report.repository))}</code></p>"
-        f'<div class="wide">{EnsembleDrawing.of_plan(report.plan).to_svg()}</div>'
+        f"<h1>{safe(name)}</h1><p>{safe(rest)}, in <code>{safe(str(report.repository))}</code></p>"
+        f'<div style="overflow-x: auto">{EnsembleDrawing.of_plan(report.plan).to_svg()}</div>'
         f"<h2>Parity</h2>{_parity(report, parity)}{_how_to_serve(report)}"
         f"{_options(report)}{_models(report)}{_columns(report)}</div>"
     )
@@ -221,10 +221,10 @@ def _fragment(report: ExportReport, parity: ParityReport | None = None) -> str:
 
 def _options(report: ExportReport) -> str:
     items = "".join(
-        f"<li><code>{escape(name)}</code> <span>{escape(word)}</span></li>"
+        f"<li><code>{safe(name)}</code> <span>{safe(word)}</span></li>"
         for name, word in report.settings.items()
     )
-    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in report.remarks)
+    remarks = "".join(f"<p>{safe(remark)}</p>" for remark in report.remarks)
     return f'<h2>Serving options</h2><ul class="options">{items}</ul>{remarks}'
 
 
@@ -239,8 +239,8 @@ def _models(report: ExportReport) -> str:
 
 
 def _named(model: ModelSpec, sizes: Mapping[str, int]) -> str:
-    kind = escape(model.backend or model.platform)
-    return f"<code>{escape(model.name)}</code>: {kind}, {_size(sizes[model.name])}"
+    kind = safe(model.backend or model.platform)
+    return f"<code>{safe(model.name)}</code>: {kind}, {_size(sizes[model.name])}"
 
 
 def _tensor_rows(model: ModelSpec) -> str:
@@ -249,7 +249,7 @@ def _tensor_rows(model: ModelSpec) -> str:
         for verb, tensors in (("takes", model.inputs), ("gives", model.outputs))
         for tensor in tensors
     ]
-    return _table(("", "tensor", "dtype", "shape", ""), rows)
+    return table(rows, ("", "tensor", "dtype", "shape", ""))
 
 
 def _columns(report: ExportReport) -> str:
@@ -261,17 +261,17 @@ def _columns(report: ExportReport) -> str:
         ("not used by the network", features.unused),
     ]
     told = [(title, ", ".join(words)) for title, words in rows if words]
-    return f"<h2>Columns</h2>{_table(('', ''), told)}" if told else ""
+    return f"<h2>Columns</h2>{table(told)}" if told else ""
 
 
 def _parity(report: ExportReport, parity: ParityReport | None) -> str:
     if parity is not None:
         return parity.to_html()
-    name = escape(report.plan.published.name)
+    name = safe(report.plan.published.name)
     return (
         "<p>Not checked in this page. <code>report.to_html(check_parity(client, workflow, model, "
         f'rows))</code> puts the proof here, and <code>ensemble parity {name} "rows.parquet" '
-        f"--repository {escape(str(report.repository))}</code> prints it.</p>"
+        f"--repository {safe(str(report.repository))}</code> prints it.</p>"
     )
 
 
@@ -289,15 +289,7 @@ def _how_to_serve(report: ExportReport) -> str:
         "# and ask it, in Python\nfrom serving import EnsembleClient\n"
         f'EnsembleClient("127.0.0.1:8001", "{name}").predict(rows)'
     )
-    return f"<h2>How to serve it</h2><pre>{escape(text)}</pre>"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head) if any(head) else ""
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return f'<div class="wide"><table>{f"<tr>{titles}</tr>" if titles else ""}{body}</table></div>'
+    return f"<h2>How to serve it</h2><pre>{safe(text)}</pre>"
 
 
 def _size(count: int) -> str:

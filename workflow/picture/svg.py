@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from .diagram import Arrow, Diagram, Item, cut, printable, width_of
 from .layout import Layout, Point, layout
+from .markup import image, safe
 
 _CELL, _LINE, _PAD, _MARGIN = 7.3, 16.0, 8.0, 14.0
 _BOX_CELLS, _BOX_ITEMS, _ARROW_CELLS, _ARROW_ITEMS, _TOOLTIP_ITEMS = 44, 12, 34, 3, 60
@@ -45,13 +45,11 @@ def to_svg(diagram: Diagram) -> str:
     """
     drawing = _Drawing(diagram)
     width, height = drawing.layout.width + 2 * _MARGIN, drawing.layout.height + 2 * _MARGIN
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="img" width="{width:.0f}" '
-        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'aria-label="{_safe(diagram.name)}">'
+    content = (
         f'<style>{_STYLE}</style><rect class="page" width="100%" height="100%" rx="6"/>'
-        f'<g transform="translate({_MARGIN:.0f} {_MARGIN:.0f})">{"".join(drawing.parts())}</g></svg>'
+        f'<g transform="translate({_MARGIN:.0f} {_MARGIN:.0f})">{"".join(drawing.parts())}</g>'
     )
+    return image(width, height, diagram.name, content, ' class="picture"')
 
 
 class _Block:
@@ -78,10 +76,10 @@ class _Block:
         )
         texts = "".join(
             f'<text class="{style}" x="{width / 2:.1f}" y="{(n + 1) * _LINE - 1:.1f}" '
-            f'text-anchor="middle">{_safe(text)}</text>'
+            f'text-anchor="middle">{safe(text)}</text>'
             for n, (text, style) in enumerate(self.lines)
         )
-        title = f"<title>{_safe(self.tooltip, lines=True)}</title>" if self.tooltip else ""
+        title = f"<title>{safe(self.tooltip)}</title>" if self.tooltip else ""
         return (
             f'<g class="{self.kind}" transform="translate({x:.1f} {y:.1f})">{title}{box}{texts}</g>'
         )
@@ -168,9 +166,3 @@ def _way(points: Sequence[Point], *, has_head: bool) -> str:
         x, y = to_x, to_y
     head = f'<path class="head" d="M{x:.1f} {y:.1f}l-4 -8h8z"/>' if has_head else ""
     return f'<path class="way" d="{"".join(path)}"/>{head}'
-
-
-def _safe(text: str, *, lines: bool = False) -> str:
-    """Text for XML, which does not hold most control characters even when they are escaped."""
-    parts = text.split("\n") if lines else [text]
-    return "\n".join(escape(printable(part)) for part in parts)

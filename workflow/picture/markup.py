@@ -1,0 +1,61 @@
+"""Markup that pictures, curves and reports share: texts as XML, images and tables.
+
+By hand, since a page is one string without scripts, fonts or other files, in a notebook without a
+network as well: docs/decisions/0019-what-libraries-do.md says what libraries would need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from html import escape
+
+from .diagram import printable
+
+
+def safe(text: str) -> str:
+    """Text for XML, which does not hold most control characters even when they are escaped.
+
+    Example:
+        >>> safe("a < b")
+        'a &lt; b'
+    """
+    return "\n".join(escape(printable(line)) for line in text.split("\n"))
+
+
+def image(width: float, height: float, label: str, content: str, attributes: str = "") -> str:
+    """An SVG image of its own.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        label: what it shows, for those who do not see it.
+        content: its elements.
+        attributes: further ones of the image, as markup.
+    """
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} aria-label="{safe(label)}"'
+        f"{attributes}>{content}</svg>"
+    )
+
+
+def table(
+    rows: Iterable[Sequence[str]], head: Sequence[str] = (), marked: Collection[int] = ()
+) -> str:
+    """Texts as an HTML table that a narrow page scrolls.
+
+    Args:
+        rows: one text for each cell.
+        head: titles of the columns.
+        marked: numbers of the rows that are drawn on red.
+
+    Example:
+        >>> table([["a", "<b>"]]).count("&lt;b&gt;")
+        1
+    """
+    lines = [f"<tr>{''.join(f'<th>{safe(t)}</th>' for t in head)}</tr>"] if any(head) else []
+    for number, row in enumerate(rows):
+        style = ' style="background:#cf222e33"' if number in marked else ""
+        lines.append(f"<tr{style}>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>")
+    wide = "overflow-x: auto; overflow-wrap: normal"
+    return f'<div style="{wide}"><table>{"".join(lines)}</table></div>'
