@@ -2,7 +2,8 @@
 
 The graph is rebuilt node by node over the columns that remain. An operator over several columns
 goes on with fewer where that is proven: what it makes of them is, step by step and table by
-table, what it made before.
+table, what it made before. A mere selection of outputs would be shorter, and would keep the
+vocabularies of removed columns in the saved workflow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Operators' settings held to the annotations of their fields: a user's, and those of a file."""
+"""Operators' settings held to the annotations of their fields: a user's, and those of a file.
+
+No library does it: pydantic and msgspec refuse numpy's integers, arrays and series where they are
+strict, take `numpy.True_` or NaN for numbers, and say nothing of what to pass instead
+(docs/decisions/0019-what-libraries-do.md).
+"""
 
 from __future__ import annotations
 

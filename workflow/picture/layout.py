@@ -5,7 +5,8 @@ and boxes stand close above and below each other without overlapping.
 
 Source: K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System
 Structures", 1981; the places within a layer by least squares under the order, which is isotonic
-regression (pool adjacent violators).
+regression (pool adjacent violators). Graphviz is a binary, Mermaid a script from a network, and
+grandalf draws wider (docs/decisions/0019-what-libraries-do.md).
 """
 
 from __future__ import annotations
