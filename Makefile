@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 PYTHON_RANGE := >=3.11,<3.13
 # Of the machine with a GPU, where test-gpu runs: it has requirements/gpu.txt.
 PYTHON ?= python3
+TEST_DEVICE ?= gpu:0
 GPU_TESTS ?= $(wildcard tests/gpu/test_*.py)
 PACKAGES := workflow loader training exporter triton_models serving
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
@@ -56,7 +57,7 @@ test-long: env  ## The tests that take minutes: faults at every step, longer tra
 # A process for each file, and a new one after a test that hung or ended it: others keep their GPU.
 test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test_verbs.py, with PYTHON=...
 	@failed=0; for file in $(GPU_TESTS); do \
-	  TEST_DEVICE=gpu:0 $(PYTHON) -m pytest -n 1 --timeout-method=thread $$file || failed=1; \
+	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) -m pytest -n 1 --timeout-method=thread $$file || failed=1; \
 	done; exit $$failed
 
 bench: env  ## Measure workflow, loader and training against their alternatives
