@@ -17,8 +17,9 @@ from serving.inputs.row import RowReader
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.wire.alike import Group, groups_of
-from workflow.wire.format import NNZS, VALUES, WireColumn, parse_columns
+from workflow.wire.format import WireColumn, parse_columns
 from workflow.wire.packed_tensor import Packing, parse_packing, unpack
+from workflow.wire.request_rules import NNZS, VALUES
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 

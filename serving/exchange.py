@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from serving.contract import Contract
@@ -14,10 +13,10 @@ from serving.errors import ClientError, DtypeError
 from serving.inputs.plain import plain_tensors
 from serving.inputs.table import expect_table, is_pandas, to_columns
 from serving.outputs import to_arrays, to_pandas, to_polars
-from triton_models.backends.limits import widens
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import SchemaError
-from workflow.wire.format import WireColumn, encode
+from workflow.wire.format import WireColumn, encode_request
+from workflow.wire.request_rules import stacked, widens
 
 # Elements that filling up may add to a request in any case; 8 MB of int64.
 _SPARE = 1 << 20
@@ -133,7 +132,7 @@ def _encode(
             if column.name in plain:
                 tensors[column.name] = plain[column.name]
             else:
-                tensors.update(encode(column, columns[column.name]))
+                tensors.update(encode_request(column, columns[column.name]))
     except (SchemaError, UnicodeEncodeError) as error:
         raise DtypeError("INVALID_INPUT", str(error)) from error
     return tensors
@@ -154,22 +153,5 @@ def _joined(columns: Sequence[WireColumn], answers: Sequence[dict[str, Array]]) 
     """The tensors of all answers, one below the other."""
     if len(answers) <= 1:
         return dict(*answers)
-    ragged = {column.values_name for column in columns if column.layout == "padded"}
     names = [name for column in columns for name in column.tensors]
-    return {
-        name: np.concatenate(
-            _of_one_width([answer[name] for answer in answers])
-            if name in ragged
-            else [answer[name] for answer in answers]
-        )
-        for name in names
-    }
-
-
-def _of_one_width(parts: Sequence[Array]) -> list[Array]:
-    """Padded lists filled up to the widest; what stands behind a row's end does not matter."""
-    width = max(part.shape[1] for part in parts)
-    filler = b"" if parts[0].dtype == object else 0
-    return [
-        np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=filler) for part in parts
-    ]
+    return {name: stacked([answer[name] for answer in answers]) for name in names}

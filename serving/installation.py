@@ -15,6 +15,7 @@ import triton_models.backends
 from serving.errors import ServerError
 
 BACKENDS = Path(triton_models.backends.__file__).parent
+PACKAGES = BACKENDS.parent.parent
 # By default glibc gives memory back to the system after a request and asks for it again at the next
 # one, page by page: a seventh of the processor time of small requests, and more of large ones.
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
@@ -177,7 +178,7 @@ def lay_out_backend(name: str, backends: Path) -> None:
     folder.mkdir(parents=True)
     shutil.copy(BACKENDS / name / "model.py", folder)
     for file in triton_models.backends.SHARED_FILES:
-        shutil.copy(BACKENDS / file, folder)
+        shutil.copy(PACKAGES / file, folder)
 
 
 def _check_interpreter(interpreter: Interpreter) -> None:

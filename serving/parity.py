@@ -19,7 +19,8 @@ from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
-from workflow.wire.format import NNZS, VALUES, WireColumn, encode
+from workflow.wire.format import WireColumn, encode
+from workflow.wire.request_rules import NNZS, VALUES
 
 
 def check_parity(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from exporter.errors import ExportError
-from workflow.wire.format import NNZS, VALUES
+from workflow.wire.request_rules import NNZS, VALUES
 
 
 def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from training.layers import EmbeddingBag
 from training.layers.shared_table import SharedTable
 from training.private import layers_of, node_of, nodes_of
 from workflow.schema.schema import ColumnSchema
-from workflow.wire.format import VALUES
+from workflow.wire.request_rules import VALUES
 
 # What hands ids on as they are.
 _HANDING_ON = (

@@ -24,7 +24,8 @@ from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import as_times, polars_dtype, to_series
 from workflow.schema.column import Array
-from workflow.wire.format import NNZS, WireColumn, decode
+from workflow.wire.format import WireColumn, decode
+from workflow.wire.request_rules import NNZS
 
 MOST_GIVEN = 8
 # Lists of so many values and texts of so many characters are long, where no limit is set.

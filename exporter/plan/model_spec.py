@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workflow.wire.format import VALUES
+from workflow.wire.request_rules import VALUES
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
+from workflow.wire.request_rules import LIMITS
 
 # Whether a runtime serves preprocessing and network as one model.
 RUNTIMES: Mapping[str, bool] = {
@@ -16,12 +17,13 @@ RUNTIMES: Mapping[str, bool] = {
     "fused_onnx": True,
     "fused_tensorflow": True,
 }
+# Triton's onnxruntime backend hands strings on as C does.
+_ENDS_AT_NUL = ("onnx", "fused_onnx")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
     0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
 }
-LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
 _BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
@@ -140,6 +142,11 @@ class ServingOptions:
     def is_fused(self) -> bool:
         """Whether preprocessing and network are one model."""
         return RUNTIMES[self.runtime]
+
+    @property
+    def ends_at_nul(self) -> bool:
+        """Whether the server reads a string up to a NUL, see `WireColumn`."""
+        return self.runtime in _ENDS_AT_NUL
 
     @property
     def limits(self) -> dict[str, int]:

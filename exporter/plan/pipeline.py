@@ -36,15 +36,14 @@ class Pipeline:
     @property
     def client_columns(self) -> tuple[WireColumn, ...]:
         """Columns that a client sends: lists padded where the server joins requests."""
-        if not self.options.max_batch_size:
-            return self.features.inputs
-        cuts = self.features.cuts
-        return tuple(
-            replace(column, layout="padded", width=cuts.get(column.name))
-            if column.is_list
-            else column
-            for column in self.features.inputs
-        )
+        return tuple(map(self._sent, self.features.inputs))
+
+    def _sent(self, column: WireColumn) -> WireColumn:
+        if self.options.ends_at_nul and column.dtype == "string":
+            column = replace(column, ends_at_nul=True)
+        if self.options.max_batch_size and column.is_list:
+            return replace(column, layout="padded", width=self.features.cuts.get(column.name))
+        return column
 
     @property
     def step_columns(self) -> tuple[WireColumn, ...]:

@@ -8,12 +8,15 @@ from importlib import import_module
 
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, golden_rows
+from exporter.plan.golden_values import vocabularies
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime
 from exporter.plan.served_columns import ServedColumns
 from exporter.plan.warm_up import with_warm_up
 from exporter.plan.wiring import prove, prove_alone
+from workflow.expressions.program.program import Program
+from workflow.schema.column import Strings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MOST_VERSION = 2**63 - 1  # versions are int64 to the server
@@ -76,6 +79,8 @@ def make_plan(pipeline: Pipeline) -> Plan:
             f"Expected the version as a whole number from 1 to {_MOST_VERSION}. "
             f"Received: {version!r}."
         )
+    if pipeline.options.ends_at_nul:
+        _expect_no_nul(pipeline.features.program)
     golden = golden_rows(pipeline)
     models = with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline), golden)
     plan = Plan(pipeline, models, golden)
@@ -84,6 +89,19 @@ def make_plan(pipeline: Pipeline) -> Plan:
     else:
         prove_alone(plan.published)
     return plan
+
+
+def _expect_no_nul(program: Program) -> None:
+    """Refuse a vocabulary of strings with a NUL: what Triton leaves of one may be another's id."""
+    for name, tables in vocabularies(program).items():
+        for keys in tables:
+            if isinstance(keys.values, Strings) and not keys.values.data.all():
+                raise ExportError(
+                    f"Expected a vocabulary of {name!r} without NUL in its strings, since Triton's "
+                    "onnxruntime backend reads a string up to a NUL. Received: one that holds it. "
+                    'Take it out of the data, or use runtime="tensorflow" or '
+                    'runtime="fused_tensorflow".'
+                )
 
 
 def runtime_of(pipeline: Pipeline) -> Runtime:

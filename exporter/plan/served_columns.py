@@ -17,7 +17,8 @@ from workflow.expressions.program.program import Program, build
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema, Tags
-from workflow.wire.format import NNZS, VALUES, WireColumn, wire_column
+from workflow.wire.format import WireColumn, wire_column
+from workflow.wire.request_rules import NNZS, VALUES
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _python(spec: ModelSpec, folder: Path) -> Call:
         run = interpreter.NumpyInterpreter(program_json.load_program(folder))
 
     def call(tensors: Tensors) -> Tensors:
-        made = run({column.name: wire.decode(column, tensors) for column in inputs})
+        made = run({column.name: wire.decode_request(column, tensors) for column in inputs})
         answer: Tensors = {}
         for column in outputs:
             answer |= wire.encode(column, made[column.name])

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.options import LIMITS, ServingOptions
+from exporter.plan.options import ServingOptions
 from exporter.plan.plan import Plan
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.memory import InstanceMemory, instance_memory
 from workflow.picture.markup import safe, table
+from workflow.wire.request_rules import LIMITS
 
 if TYPE_CHECKING:
     # It imports TensorFlow.

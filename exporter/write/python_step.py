@@ -32,8 +32,6 @@ def _write(program: Program, folder: Path) -> None:
         target = folder / RUNTIME_PACKAGE / file.relative_to(package)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
-    limits = source.parent / "backends" / "limits.py"
-    shutil.copyfile(limits, folder / RUNTIME_PACKAGE / limits.name)
     (folder / RUNTIME_PACKAGE / "__init__.py").write_text(
         '"""What preprocessing needs, as it was when exported."""\n'
     )

@@ -16,7 +16,8 @@ import numpy as np
 
 from serving.inputs.cast import EXACT_FLOAT64
 from workflow.schema.dtypes import DTYPES
-from workflow.wire.format import NULL_STRING, WireColumn, null_code
+from workflow.wire.format import WireColumn, null_code
+from workflow.wire.request_rules import NULL_STRING
 
 _NUMBERS = {int, float, type(None)}
 
@@ -83,6 +84,8 @@ def _floats(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Sequ
 def _texts(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Sequence[Any] | None:
     """The values as UTF-8; no text is the code for null, which is none."""
     if not kinds <= ({str, type(None)} if column.nullable else {str}):
+        return None
+    if column.ends_at_nul and any("\0" in value for value in values if value):
         return None
     with suppress(UnicodeEncodeError):
         return [NULL_STRING if value is None else value.encode() for value in values]

@@ -15,7 +15,8 @@ from serving.inputs.arrays import from_array, from_list
 from serving.inputs.few import Values
 from serving.inputs.polars import from_polars
 from workflow.schema.column import Column
-from workflow.wire.format import NNZS, VALUES, WireColumn
+from workflow.wire.format import WireColumn
+from workflow.wire.request_rules import NNZS, VALUES
 
 
 def is_pandas(data: Any) -> bool:

@@ -127,7 +127,7 @@ def everything():
         {
             "user": [7, 7, 9, None, 8, 12345, -1, limits.max],
             "movie": [1, 2, 3, 90, 77, None, 1, limits.min + 1],
-            "word": ["fun", "日本\U0001f600", "", None, " ", "unseen", "fun", "\x00"],
+            "word": ["fun", "日本\U0001f600", "", None, " ", "unseen", "fun", "\x01"],
             "tags": [
                 *(["fun", "long"], [], None, ["", None]),
                 *(["unseen"], ["fun"] * 300, ["long"], ["日本\U0001f600", "fun"]),

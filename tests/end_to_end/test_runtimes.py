@@ -168,25 +168,26 @@ def test_a_request_beyond_a_limit_fails_alone(beyond, reason, pipeline, client):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_some_runtimes_alone_refuse(case, pipeline, client):
-    """The table of the guide. The client sends neither, so the tensors are sent as they are."""
-    runtime = case.split("-")[0]
+def test_mistakes_of_a_client_are_refused_by_every_runtime(case, pipeline, client):
+    """The table of the guide. Ours makes none of them, so the tensors are sent as they are."""
     tensors = {}
     for column in client.contract.inputs:
         tensors |= encode(column, to_column(pipeline.rows[column.name][5:6]))
     unseen = client.raw(tensors)["word_back"]
-    nan = tensors | {"real": np.full_like(tensors["real"], np.nan)}
-    broken = tensors | {"word": np.full_like(tensors["word"], b"\xfe\xfe")}
-    if runtime in ("tensorflow", "fused_tensorflow"):
+    for wrong in ({"real": np.nan}, {"word": b"\xfe\xfe"}):
+        [(name, value)] = wrong.items()
         with pytest.raises(ClientError, match="INVALID_ARGUMENT"):
-            client.raw(nan)
-    else:
-        assert np.isnan(client.raw(nan)["real_back"]).all()
-    if runtime == "fused_tensorflow":
-        assert client.raw(broken)["word_back"].tolist() == unseen.tolist()
-    else:
+            client.raw(tensors | {name: np.full_like(tensors[name], value)})
+    nul = tensors | {"word": np.array([[b"fun\0"]], object)}
+    row = pipeline.rows[5:6].with_columns(word=pl.lit("fun\0"))
+    if "onnx" in case:
         with pytest.raises(ClientError, match="INVALID_ARGUMENT"):
-            client.raw(broken)
+            client.raw(nul)
+        with pytest.raises(ClientError, match=r"'word' holds a string with a NUL.*tensorflow"):
+            client.predict(row)
+    else:
+        assert client.raw(nul)["word_back"].tolist() == unseen.tolist()
+        assert client.predict(row)["word_back"].to_list() == unseen[:, 0].tolist()
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.endswith("-0")])

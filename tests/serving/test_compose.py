@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from serving.flags import ServerFlags, server_flags
+from triton_models.backends import SHARED_FILES
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -87,6 +88,6 @@ def test_the_image_holds_what_the_service_runs(service):
     assert service["healthcheck"]["test"][2] in targets
     assert {
         f"/opt/tritonserver/backends/tensorflow/{name}"
-        for name in ("model.py", "joint_calls.py", "limits.py", "model_backend.py")
+        for name in ("model.py", *(Path(file).name for file in SHARED_FILES))
     } <= targets
     assert "USER 1000:1000" in lines

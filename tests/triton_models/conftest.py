@@ -1,19 +1,12 @@
 """A server with hand-made models, small enough that every answer can be worked out by hand."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from stand_in import backend_utils
+from stand_in import backend_loader
 
-import triton_models.backends
 from serving import EnsembleClient, TritonServer
-
-BACKENDS = Path(triton_models.backends.__file__).parent
 
 CPU = "instance_group [{ kind: KIND_CPU count: 1 }]"
 
@@ -60,19 +53,7 @@ def client(server):
 @pytest.fixture
 def without_server(monkeypatch, tmp_path):
     """Load a file of the backends here as the server would, where its neighbours have no package."""
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend_utils(tmp_path))
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(name, BACKENDS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    # Each imports those before it. Their folder on the path would hide the packages of its folders.
-    for name in ("limits", "joint_calls", "model_backend"):
-        load(name)
-    return load
+    return backend_loader(monkeypatch, tmp_path)
 
 
 def _sums(repository):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from triton_models.backends.limits import LimitError, expect_within, parse_limits
+from workflow.wire.request_rules import LimitError, expect_within, parse_limits
 
 TENSORS = {
     "user": np.array([[1], [2]]),

@@ -11,7 +11,7 @@ import keras
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.schema import ColumnSchema, Schema, Tags
-from workflow.wire.format import NNZS, VALUES
+from workflow.wire.request_rules import NNZS, VALUES
 
 EmbeddingSizes = Mapping[str, tuple[int, int]]
 Features = Schema | EmbeddingSizes | Sequence[EmbeddingSizes]

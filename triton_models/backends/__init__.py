@@ -1,9 +1,14 @@
 """Triton backends written in Python.
 
 Triton reads a backend from one folder, so `tensorflow/model.py` and `onnxruntime/model.py` each
-go into a folder of the server's backend directory together with the files of this folder that
-they share. `SHARED_FILES` names them.
+go into a folder of the server's backend directory together with the files that they share.
+`SHARED_FILES` names them, relative to the folder of our packages; each needs only those before it.
 """
 
-SHARED_FILES = ("joint_calls.py", "limits.py", "model_backend.py")
+SHARED_FILES = (
+    "workflow/schema/dtypes.py",
+    "workflow/wire/request_rules.py",
+    "triton_models/backends/joint_calls.py",
+    "triton_models/backends/model_backend.py",
+)
 BACKENDS = ("tensorflow", "onnxruntime")

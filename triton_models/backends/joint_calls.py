@@ -14,14 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING or __package__:
-    from triton_models.backends.limits import widens
+    from workflow.wire.request_rules import (
+        NNZS,
+        VALUES,
+        is_list_values,
+        lengths_fit,
+        stacked,
+        widens,
+    )
 else:  # In the server it lies beside this file, outside any package.
-    from limits import widens
+    from request_rules import NNZS, VALUES, is_list_values, lengths_fit, stacked, widens
 
 Tensors = dict[str, npt.NDArray[Any]]
 Call = Callable[[Tensors], Tensors]
 T = TypeVar("T")
-VALUES, NNZS = "__values", "__nnzs"
 
 
 class RequestError(ValueError):
@@ -102,8 +108,7 @@ def check_row_lengths(request: Tensors) -> None:
         if values is None:
             continue
         count = values.shape[0] if values.ndim else -1
-        # A sum could wrap round to the right total, so each length is held to the total first.
-        if np.any(lengths < 0) or np.any(lengths > count) or lengths.sum(dtype=np.int64) != count:
+        if not lengths_fit(lengths, count):
             raise RequestError(
                 f"Expected {name} to be row lengths that add up to the values. "
                 f"Received: {count} values and {lengths.size} lengths."
@@ -118,16 +123,12 @@ def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
     """
     count = None
     for name, tensor in tensors.items():
-        if _is_list_values(name, tensors) or (name in ragged and tensor.ndim == 1):
+        if is_list_values(name, tensors) or (name in ragged and tensor.ndim == 1):
             continue
         if not tensor.ndim or count not in (None, tensor.shape[0]):
             return None
         count = tensor.shape[0]
     return count
-
-
-def _is_list_values(name: str, tensors: Tensors) -> bool:
-    return name.endswith(VALUES) and name.removesuffix(VALUES) + NNZS in tensors
 
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
@@ -142,23 +143,17 @@ def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
 
 
 def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Tensors one below the other, filled up with 0 or "" where they are narrower.
+    """Tensors one below the other, filled up where they are narrower.
 
     Raises:
         RequestError: there would be far more to fill up than there is.
     """
-    first = tensors[0]
-    if len({tensor.shape[1:] for tensor in tensors}) == 1:
-        return np.concatenate(tensors)
-    shape = (sum(map(len, tensors)), max(tensor.shape[1] for tensor in tensors))
-    if widens(*shape, sum(tensor.size for tensor in tensors)):
-        raise RequestError("Expected widths that can be joined.")
-    joint = np.full(shape, b"" if first.dtype == object else 0, first.dtype)
-    end = 0
-    for tensor in tensors:
-        begin, end = end, end + len(tensor)
-        joint[begin:end, : tensor.shape[1]] = tensor
-    return joint
+    shapes = {tensor.shape[1:] for tensor in tensors}
+    if len(shapes) > 1:
+        elements = sum(tensor.size for tensor in tensors)
+        if widens(sum(map(len, tensors)), max(width for (width,) in shapes), elements):
+            raise RequestError("Expected widths that can be joined.")
+    return stacked(tensors)
 
 
 def _answer_group(group: list[Tensors], rows: list[int], call: Call) -> list[Tensors | Exception]:
@@ -183,7 +178,7 @@ def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
     parts: list[Tensors] = [{} for _ in rows]
     for name, tensor in outputs.items():
         cuts = ends
-        if _is_list_values(name, outputs):
+        if is_list_values(name, outputs):
             lengths = outputs[name.removesuffix(VALUES) + NNZS]
             cuts = np.append(0, np.cumsum(lengths))[ends]
         begin = 0

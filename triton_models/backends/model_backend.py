@@ -18,10 +18,18 @@ import triton_python_backend_utils as pb_utils
 
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import RequestError, Tensors, answer, attempt, row_count
-    from triton_models.backends.limits import LimitError, expect_within, parse_limits
+    from workflow.schema.dtypes import DTYPES
+    from workflow.wire.request_rules import LimitError, expect_within, parse_limits
 else:  # In the server these files lie beside model.py, outside any package.
+    from dtypes import DTYPES
     from joint_calls import RequestError, Tensors, answer, attempt, row_count
-    from limits import LimitError, expect_within, parse_limits
+    from request_rules import LimitError, expect_within, parse_limits
+
+# Triton's names of dtypes by those of TensorFlow, and by those of ONNX.
+DATATYPES = {dtype.name: dtype.triton_config for dtype in DTYPES.values()} | {
+    "float16": "TYPE_FP16"
+}
+DATATYPES |= {dtype.onnx.lower(): dtype.triton_config for dtype in DTYPES.values()}
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -28,12 +29,18 @@ from preprocess_runtime.expressions.program.program_json import load_program  # 
 from preprocess_runtime.schema.column import Column  # noqa: E402
 from preprocess_runtime.schema.dtypes import DTYPES, SchemaError  # noqa: E402
 from preprocess_runtime.wire import alike, packed_tensor  # noqa: E402
-from preprocess_runtime.wire.format import decode, encode, parse_columns  # noqa: E402
-
-if TYPE_CHECKING:
-    from triton_models.backends.limits import LimitError, expect_within, parse_limits, widens
-else:  # The exporter puts a copy into the package.
-    from preprocess_runtime.limits import LimitError, expect_within, parse_limits, widens
+from preprocess_runtime.wire.format import (  # noqa: E402
+    NullError,
+    decode_request,
+    encode,
+    parse_columns,
+)
+from preprocess_runtime.wire.request_rules import (  # noqa: E402
+    LimitError,
+    expect_within,
+    parse_limits,
+    widens,
+)
 
 INVALID = "The request does not fit the model's inputs: {}."
 BEYOND = "The request is beyond a limit of the model: {}."
@@ -155,7 +162,7 @@ class TritonPythonModel:
         """The output tensors of requests, one below the other."""
         columns = {column.name: _decode(column, requests) for column in self._single}
         for group in self._groups:
-            columns |= alike.decode_group(group, requests)
+            columns |= _decode_group(group, requests)
         made = self._run(columns)
         tensors: dict[str, Any] = {}
         for column in self._outputs:
@@ -188,11 +195,21 @@ def _decode(column: Any, requests: list[dict[str, Any]]) -> Any:
     """A column of many requests, one below the other."""
     try:
         if column.is_list or len(requests) == 1:
-            return _concatenate([decode(column, tensors) for tensors in requests])
+            return _concatenate([decode_request(column, tensors) for tensors in requests])
         name = column.name
-        return decode(column, {name: np.concatenate([one[name] for one in requests])})
+        return decode_request(column, {name: np.concatenate([one[name] for one in requests])})
+    except NullError as error:
+        raise RequestError(f"{column.name} would be null") from error
     except SchemaError as error:
         raise RequestError(f"{column.name} cannot be read") from error
+
+
+def _decode_group(group: Any, requests: list[dict[str, Any]]) -> Any:
+    try:
+        return alike.decode_group(group, requests)
+    except NullError:
+        # One by one, since the error is to name the column.
+        return {n: _decode(replace(group[0], name=n), requests) for n in group[1]}
 
 
 def _encode(column: Any, made: Any) -> dict[str, Any]:

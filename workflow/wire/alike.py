@@ -11,7 +11,7 @@ import numpy as np
 
 from ..schema.column import Array, Column
 from ..schema.dtypes import DTYPES
-from .format import WireColumn
+from .format import WireColumn, expect_no_nan, present
 
 Group = tuple[WireColumn, tuple[str, ...]]
 
@@ -38,6 +38,9 @@ def decode_group(group: Group, requests: Sequence[Mapping[str, Array]]) -> dict[
         group: one of `groups_of`.
         requests: the tensors (N, 1) of each request, all of one N in a request.
 
+    Raises:
+        SchemaError: a NaN where no null can be sent, in whichever of the columns.
+
     Example:
         >>> group = (WireColumn("a", "int32", nullable=True), ("a",))
         >>> decode_group(group, [{"a": np.array([[7], [-(2**31)]], np.int32)}])["a"].valid
@@ -46,12 +49,9 @@ def decode_group(group: Group, requests: Sequence[Mapping[str, Array]]) -> dict[
     column, names = group
     joint = np.concatenate([request[name] for name in names for request in requests])
     values = joint.reshape(len(names), -1)
-    code = column.null_code
-    if code is None:
-        return dict(zip(names, map(Column, values), strict=True))
-    # NaN, the code of floats, differs from itself.
-    valid = values == values if code != code else values != code  # noqa: PLR0124
-    if valid.all():
+    expect_no_nan(column, values)
+    valid = present(column, values)
+    if valid is None:
         return dict(zip(names, map(Column, values), strict=True))
     masks = [None if mask.all() else mask for mask in valid]
     return dict(zip(names, map(Column, values, masks), strict=True))

@@ -6,8 +6,9 @@ library only, Python 3.10.
 
     scalar   `name`                            [N, 1]
     flat     `name__values` and `name__nnzs`   [sum of nnzs, 1] and [N, 1]; nnzs are row lengths
-    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; what stands behind a row is ignored,
-                                               and where L is the `width`, longer rows are cut
+    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; what stands behind a row is ignored
+                                               (but a string is UTF-8 there too), and where L is the
+                                               `width`, longer rows are cut
     fixed    `name`                            [N, width]; rows are cut, or filled with 0 or ""
 
 A server joins requests where every tensor has one row for each row, so for that lists are padded;
@@ -16,8 +17,11 @@ their lengths go along, since no value could tell the end of a row from a null o
 Null is a value of the column's own dtype, so that no further tensor is needed: NaN for
 floats, the smallest value for signed and the largest for unsigned integers, and for strings
 the single byte 0xFF, which no UTF-8 text contains. A column has a code for null only where the
-workflow says what becomes of a null; elsewhere every value stands for itself. A null list is
-an empty list.
+workflow says what becomes of a null; elsewhere every value stands for itself, but for a NaN, which
+is a null that may not be sent. A null list is an empty list.
+
+Every runtime refuses the same requests: row lengths that do not fit, columns of different numbers of
+rows, a NaN where no null may be, and strings that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -32,13 +36,14 @@ import numpy as np
 
 from ..schema.column import Array, Column
 from ..schema.dtypes import DTYPES, SchemaError, dtype_of
-from ..schema.schema import ColumnSchema, time_name
+from ..schema.schema import ColumnSchema, Schema, time_name
+from .request_rules import NNZS, NULL_STRING, SMALLEST_WIDTH, VALUES, filler, lengths_fit
 
-NULL_STRING = b"\xff"
-VALUES, NNZS = "__values", "__nnzs"
 LAYOUTS = ("scalar", "flat", "padded", "fixed")
-# Widths are rounded up to a power of two from here, so that most requests are of one shape.
-SMALLEST_WIDTH = 8
+
+
+class NullError(SchemaError):
+    """A null where none can be sent."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class WireColumn:
         width: the columns of a "fixed" list; of a "padded" one None where each request chooses.
         time: of which kind the dates or times are, whose microseconds since 1970-01-01 the values
             count: "date", "naive" or the name of a time zone, see `ColumnSchema`. "" for none.
+        ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
+            does. One that holds a NUL is refused then, or it would be taken for another.
 
     Example:
         >>> WireColumn("genres", "int64", "flat").tensors
@@ -67,6 +74,7 @@ class WireColumn:
     nnzs_dtype: str = "int64"
     width: int | None = None
     time: str = ""
+    ends_at_nul: bool = False
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
@@ -136,6 +144,47 @@ def wire_column(column: ColumnSchema, nullable: bool) -> WireColumn:
     return WireColumn(column.name, column.dtype, layout, nullable, time=column.time)
 
 
+def wire_inputs(schema: Schema, given: Iterable[WireColumn] | None) -> dict[str, WireColumn]:
+    """The wire form of a program's inputs by name: as given, or as the schema says.
+
+    By default null can be sent in each column that the schema says is nullable, but for booleans.
+
+    Raises:
+        SchemaError: a wire form that does not fit its column.
+    """
+    if given is None:
+        return {
+            c.name: wire_column(c, c.nullable and c.info.kind != "bool") for c in schema.columns
+        }
+    return _fitting("input", schema, given)
+
+
+def wire_outputs(schema: Schema, given: Iterable[WireColumn] | None) -> dict[str, WireColumn]:
+    """The wire form of a program's outputs by name: as given, or as the schema says.
+
+    Raises:
+        SchemaError: a wire form that does not fit its column, or has no code for its nulls.
+    """
+    default = (wire_column(column, column.nullable) for column in schema.columns)
+    columns = _fitting("output", schema, default if given is None else given)
+    for name, column in columns.items():
+        if schema[name].nullable and not column.nullable:
+            raise SchemaError(
+                f"Output {name!r} can be null, and its wire form has no code for null. "
+                "Add FillMissing or Categorify to the workflow."
+            )
+    return columns
+
+
+def _fitting(side: str, schema: Schema, given: Iterable[WireColumn]) -> dict[str, WireColumn]:
+    columns = list(given)
+    have = sorted((c.name, c.dtype, c.is_list) for c in columns)
+    want = sorted((c.name, c.dtype, c.is_list) for c in schema.columns)
+    if have != want:
+        raise SchemaError(f"Expected a wire form for each {side}, {want}. Received: {have}.")
+    return {column.name: column for column in columns}
+
+
 def null_code(dtype: str) -> Any:
     """The value of a dtype that stands for null on the wire.
 
@@ -154,11 +203,55 @@ def null_code(dtype: str) -> Any:
     return int(limits.min if info.kind == "int" else limits.max)
 
 
+def present(column: WireColumn, values: Array) -> Array | None:
+    """Mask of the values that are not the code for null; None where all are.
+
+    Example:
+        >>> present(WireColumn("x", "int8", nullable=True), np.array([1, -128], np.int8))
+        array([ True, False])
+    """
+    code = column.null_code
+    if code is None:
+        return None
+    # NaN, the code of floats, differs from itself.
+    valid = values == values if code != code else values != code  # noqa: PLR0124
+    return None if valid.all() else valid
+
+
+def expect_no_nan(column: WireColumn, values: Array) -> None:
+    """Refuse a NaN in a column of a request that takes no null: a float that arrives as NaN is null.
+
+    Raises:
+        NullError: there is one.
+    """
+    if not column.nullable and values.dtype.kind == "f" and np.isnan(values).any():
+        raise _null_refused(column)
+
+
+def _null_refused(column: WireColumn) -> NullError:
+    return NullError(
+        f"Column {column.name!r} holds a null, and the workflow does not say what becomes of it. "
+        "Fill it before sending, or add FillMissing or Categorify to the workflow."
+    )
+
+
+def encode_request(column: WireColumn, data: Column) -> dict[str, Array]:
+    """The tensors of a request that carry a column.
+
+    Raises:
+        SchemaError: as `encode`, and a NaN where no null can be sent.
+    """
+    if data.array.dtype.kind == "f":
+        expect_no_nan(column, data.array if data.valid is None else data.array[data.valid])
+    return encode(column, data)
+
+
 def encode(column: WireColumn, data: Column) -> dict[str, Array]:
     """The tensors that carry a column, nulls replaced by their code. Strings become bytes.
 
     Raises:
-        SchemaError: a null where none can be sent, or a value that is the code for null.
+        SchemaError: a null where none can be sent, or a value that is the code for null or cannot
+            travel.
     """
     if data.is_list != column.is_list:
         raise SchemaError(
@@ -192,9 +285,7 @@ def _pad(column: WireColumn, values: Array, lengths: Array) -> tuple[Array, Arra
         begins = np.cumsum(lengths) - lengths
         values = values[np.arange(len(values)) - np.repeat(begins, lengths) < width]
         lengths = np.minimum(lengths, width)
-    padded = np.zeros((len(lengths), width), values.dtype)
-    if values.dtype == object:
-        padded[:] = b""
+    padded = np.full((len(lengths), width), filler(values.dtype), values.dtype)
     padded[np.arange(width) < lengths[:, np.newaxis]] = values
     return padded, lengths
 
@@ -207,6 +298,11 @@ def _encode_strings(column: WireColumn, texts: Array) -> Array:
         raise SchemaError(
             f"Column {column.name!r} holds text that UTF-8 cannot encode. Mend its surrogates."
         ) from None
+    if column.ends_at_nul and any(b"\0" in text for text in values):
+        raise SchemaError(
+            f"Column {column.name!r} holds a string with a NUL, which Triton's onnxruntime backend "
+            'would cut off there. Take the NUL out, or export with runtime="tensorflow".'
+        )
     return values
 
 
@@ -221,13 +317,21 @@ def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Arr
     if valid is None or valid.all():
         return values
     if code is None:
-        raise SchemaError(
-            f"Column {column.name!r} holds a null, and the workflow does not say what becomes of it. "
-            "Fill it before sending, or add FillMissing or Categorify to the workflow."
-        )
+        raise _null_refused(column)
     values = values.copy()
     values[~valid] = code
     return values
+
+
+def decode_request(column: WireColumn, tensors: dict[str, Array]) -> Column:
+    """The column that the tensors of a request carry.
+
+    Raises:
+        SchemaError: as `decode`, and a NaN where no null can be sent.
+    """
+    made = decode(column, tensors)
+    expect_no_nan(column, made.array)
+    return made
 
 
 def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
@@ -238,11 +342,7 @@ def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
             or bytes that are not UTF-8.
     """
     values, lengths = _read_rows(column, tensors)
-    code = column.null_code
-    valid = None
-    if code is not None:
-        valid = values == values if DTYPES[column.dtype].kind == "float" else values != code  # noqa: PLR0124
-        valid = None if valid.all() else valid
+    valid = present(column, values)
     if DTYPES[column.dtype].kind == "string":
         values = _decode_strings(column, values, valid)
     return Column(values, valid, lengths)
@@ -261,8 +361,7 @@ def _read_rows(column: WireColumn, tensors: dict[str, Array]) -> tuple[Array, Ar
             raise SchemaError(f"The row lengths of {column.name!r} do not fit into its rows.")
         return values[np.arange(values.shape[1]) < lengths[:, np.newaxis]], lengths
     values = values.reshape(-1)
-    # A sum could wrap round to the right total, so each length is held to the total first.
-    if np.any(lengths < 0) or np.any(lengths > len(values)) or lengths.sum() != len(values):
+    if not lengths_fit(lengths, len(values)):
         raise SchemaError(f"The row lengths of {column.name!r} do not add up to its values.")
     return values, lengths
 

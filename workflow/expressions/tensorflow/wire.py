@@ -10,21 +10,23 @@ import tensorflow as tf
 
 from workflow.expressions.program.program import Program
 from workflow.schema.dtypes import DTYPES, SchemaError
-from workflow.schema.schema import Schema
-from workflow.wire.format import NNZS, WireColumn, wire_column
+from workflow.wire.format import WireColumn, wire_inputs, wire_outputs
+from workflow.wire.request_rules import NNZS
 
 from .column import TensorColumn
 from .interpreter import TensorFlowInterpreter
 from .verbs import tensor_dtype
+
+# Python's UTF-8 and no other: RE2 reads bytes as UTF-8, and its own "." takes surrogates as well.
+_UTF8 = r"[\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 
 
 class WireInterpreter(tf.Module):  # type: ignore[misc]
     """A program from wire tensors to wire tensors, as one TensorFlow graph.
 
     What the numpy preprocessing refuses is refused here as well, with InvalidArgumentError:
-    row lengths that do not add up, columns of different numbers of rows, and NaN in a float
-    column that takes no nulls. Strings are not checked to be UTF-8: bytes that are not are
-    unknown values.
+    row lengths that do not add up, columns of different numbers of rows, NaN in a float column that
+    takes no nulls, and strings that are not UTF-8.
 
     Args:
         program: what to compute.
@@ -50,14 +52,8 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.interpreter = TensorFlowInterpreter(program)
-        self._inputs = _wire_columns("input", program.inputs, inputs)
-        self._outputs = _wire_columns("output", program.output_schema, outputs)
-        for column in self._outputs.values():
-            if program.output_schema[column.name].nullable and not column.nullable:
-                raise SchemaError(
-                    f"Output {column.name!r} can be null, and its wire form has no code for null. "
-                    "Add FillMissing or Categorify to the workflow."
-                )
+        self._inputs = wire_inputs(program.inputs, inputs)
+        self._outputs = wire_outputs(program.output_schema, outputs)
 
     @property
     def signature(self) -> dict[str, Any]:
@@ -92,19 +88,6 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         return made
 
 
-def _wire_columns(
-    side: str, schema: Schema, given: Iterable[WireColumn] | None
-) -> dict[str, WireColumn]:
-    if given is None:
-        return {c.name: wire_column(c, c.nullable) for c in schema.columns}
-    described = {column.name: column for column in given}
-    for name in dict.fromkeys([*schema, *described]):
-        have, want = described.get(name), schema.get(name)
-        if have is None or want is None or (have.dtype, have.is_list) != (want.dtype, want.is_list):
-            raise SchemaError(f"Expected the {side} {name!r} as {want}. Received: {have}.")
-    return described
-
-
 def _shape(column: WireColumn, tensor: str) -> list[int | None]:
     return [None if size < 0 else size for size in column.shapes[tensor]]
 
@@ -118,13 +101,15 @@ def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
     values = tf.reshape(values, [-1])
     if column.layout == "flat":
         _check_lengths(column, values, lengths)
-    valid = None
-    if DTYPES[column.dtype].kind == "float":
+    valid, kind = None, DTYPES[column.dtype].kind
+    if kind == "float":
         # NaN is found by the interpreter where it may be null, and refused elsewhere.
         if not column.nullable:
             _refuse_nan(column, values)
     elif column.nullable:
         valid = tf.not_equal(values, tf.constant(column.null_code, values.dtype))
+    if kind == "string":
+        _refuse_no_text(column, values, valid)
     return TensorColumn(values, valid, lengths)
 
 
@@ -185,3 +170,10 @@ def _check_lengths(column: WireColumn, values: Any, lengths: Any) -> None:
 def _refuse_nan(column: WireColumn, values: Any) -> None:
     absent = tf.reduce_any(tf.math.is_nan(values))
     _require(tf.logical_not(absent), f"Column {column.name} holds NaN and takes no nulls.")
+
+
+def _refuse_no_text(column: WireColumn, values: Any, valid: Any) -> None:
+    is_text = tf.strings.regex_full_match(values, _UTF8)
+    if valid is not None:
+        is_text = tf.logical_or(is_text, tf.logical_not(valid))
+    _require(tf.reduce_all(is_text), f"Column {column.name} holds bytes that are not UTF-8.")

@@ -1,25 +1,76 @@
-"""Limits of a request, checked before any work on it.
+"""Rules of a request's tensors for all who read them: names, the code of a null string, limits.
 
-Lies beside our backends and in exported preprocessing steps: numpy and the standard library only,
-Python 3.10.
+The wire format builds on this file. It also lies beside our backends and in exported preprocessing
+steps: numpy and the standard library only, no other file of ours, Python 3.10.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
+# The two tensors of a flat list: its values, and the row lengths, which a padded list has as well.
 VALUES, NNZS = "__values", "__nnzs"
+# No UTF-8 text contains this byte.
+NULL_STRING = b"\xff"
+# Widths of padded lists are rounded up to a power of two from here, so that most are equal.
+SMALLEST_WIDTH = 8
+LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
 # Elements that filling up may add to a joint call in any case; 128 MB of int64.
 _SPARE = 1 << 24
 
 
 class LimitError(ValueError):
     """A request beyond a limit; the text may go to the client."""
+
+
+def is_list_values(name: str, tensors: Container[str]) -> bool:
+    """Whether a tensor holds the values of a flat list, so that its rows are not the request's.
+
+    Example:
+        >>> is_list_values("tags__values", {"tags__values", "tags__nnzs"})
+        True
+    """
+    return name.endswith(VALUES) and name.removesuffix(VALUES) + NNZS in tensors
+
+
+def lengths_fit(lengths: npt.NDArray[Any], count: int) -> bool:
+    """Whether row lengths add up to a number of values, none of them being negative.
+
+    Example:
+        >>> lengths_fit(np.array([2**62, 2**62, 2**62, 2**62, 3]), 3)
+        False
+    """
+    # A sum could wrap round to the right total, so each length is compared with the total first.
+    outside = np.any(lengths < 0) or np.any(lengths > count)
+    return not outside and bool(lengths.sum(dtype=np.int64) == count)
+
+
+def filler(dtype: np.dtype[Any]) -> Any:
+    """The value behind the end of a row: 0, or "" in bytes."""
+    return b"" if dtype.kind == "O" else 0
+
+
+def stacked(tensors: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Tensors one below the other, those of two dimensions filled up to the widest.
+
+    Example:
+        >>> stacked([np.array([[1]]), np.array([[2, 3]])]).tolist()
+        [[1, 0], [2, 3]]
+    """
+    if len({tensor.shape[1:] for tensor in tensors}) == 1:
+        return np.concatenate(tensors)
+    shape = (sum(map(len, tensors)), max(tensor.shape[1] for tensor in tensors))
+    joint = np.full(shape, filler(tensors[0].dtype), tensors[0].dtype)
+    end = 0
+    for tensor in tensors:
+        begin, end = end, end + len(tensor)
+        joint[begin:end, : tensor.shape[1]] = tensor
+    return joint
 
 
 def parse_limits(text: str) -> dict[str, int]:
@@ -32,7 +83,7 @@ def parse_limits(text: str) -> dict[str, int]:
         >>> parse_limits('{"max_rows": 100}')
         {'max_rows': 100}
     """
-    limits = json.loads(text)
+    limits: dict[str, int] = json.loads(text)
     known = isinstance(limits, dict) and set(limits) <= set(LIMITS)
     if not known or not all(type(limit) is int and limit > 0 for limit in limits.values()):
         raise ValueError(
@@ -73,7 +124,11 @@ def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -
         column = name.removesuffix(NNZS)
         padded = tensors.get(column)
         # A client rounds the width up, by less than to twice the longest list, or to a few.
-        wide = padded is not None and padded.ndim == 2 and padded.shape[1] > 2 * longest + 8
+        wide = (
+            padded is not None
+            and padded.ndim == 2
+            and padded.shape[1] > 2 * longest + SMALLEST_WIDTH
+        )
         if wide or (lengths > longest).any():
             raise LimitError(f"{column} has a list of more than {longest}")
 
