@@ -50,7 +50,7 @@ def test_a_row_says_yes_no_or_in_part_and_yes_names_a_test(number, cells):
 
 
 def test_every_reference_and_data_set_is_named():
-    section = PAGE.read_text().partition("## What the tests hold it to")[2]
+    section = PAGE.read_text().partition("## What the tests compare with")[2]
     named = {path for path, _ in TEST.findall(section)}
     for folder in ("reference", "real_data"):
         files = {
