@@ -1,4 +1,4 @@
-"""What the parity suite covers, told from its own code and rows, as the page docs/parity.md.
+"""Coverage of the parity suite, derived from its own code and rows, as the page docs/parity.md.
 
 python tests/end_to_end/matrix.py > docs/parity.md
 """
@@ -18,13 +18,13 @@ from exporter.plan.pipeline import Pipeline
 from exporter.plan.served_columns import select_features
 
 INTRODUCTION = """\
-# What the parity suite covers
+# Coverage of the parity suite
 
-Made from the suite itself by `python tests/end_to_end/matrix.py`; a test holds the two together.
-`tests/end_to_end/test_runtimes.py` serves one pipeline in every way on one real server and compares
-each answer with the offline one: integers and strings identical, predictions within 1e-5, or within
-1e-5 of their size where that is above 1. Rows are asked for alone, among 7 and {most}, which is the
-largest batch, and by {most} clients at once.
+`python tests/end_to_end/matrix.py` writes this page from the suite; a test compares the two.
+`tests/end_to_end/test_runtimes.py` serves one pipeline with every runtime on one real server and compares
+each answer with the offline one: integers and strings must be identical, predictions may differ by 1e-5, or
+by 1e-5 of their size if that is above 1. Rows are sent alone, in batches of 7 and of {most}, the
+largest, and by {most} clients at once.
 
 """
 # What is hard about the values of a dtype, looked for in the rows themselves.
@@ -112,11 +112,11 @@ def page():
         )
     lines += [
         "",
-        "Each line is put to each of these tests:",
+        "Each line is run through each of these tests:",
         "",
         *(f"- {name.removeprefix('test_').replace('_', ' ')}" for name in tests()),
         "",
-        "| column | dtype | what is in it |",
+        "| column | dtype | values |",
         "|---|---|---|",
         *(f"| {name} | {dtype} | {', '.join(found)} |" for name, dtype, found in columns()),
     ]
