@@ -1,4 +1,4 @@
-"""Model and loader saved together during `model.fit`, so that both go on where they were."""
+"""Checkpoints of model and loader during `model.fit`, from which both resume together."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 class LoaderCheckpoint(keras.callbacks.Callback):
     """Saves the model, its optimizer and the loader's position as one checkpoint.
 
-    A checkpoint is complete or not there, whenever the process is killed: the weights are
-    written under a new name, and then one rename makes them the checkpoint, together with the
-    position. Both are on the disk by then and carry sums, so that a changed byte is refused. The
-    position is that of the batches the model was trained on, also where Keras reads ahead (with
-    `class_weight`, or on several devices). Put it first among the callbacks.
+    A checkpoint is complete or absent, whenever the process is killed: the weights are written and
+    synced under a new name, and one rename then publishes them together with the position. Both
+    carry checksums, so that a changed byte is refused. The position is that of the batches the
+    model was trained on, even where Keras reads ahead (with `class_weight`, or on several devices).
+    Put it first among the callbacks.
 
-    `fit` with `steps_per_epoch` has to train on `loader.repeat()`, as it is or mapped: its epochs
-    are not the loader's, and it goes on in the midst of both.
+    `fit` with `steps_per_epoch` has to train on `loader.repeat()`, mapped or not: its epochs differ
+    from the loader's, and training resumes in the middle of both.
 
     Args:
-        loader: what `fit` trains on, as it is, mapped, repeated or distributed.
-        folder: where to write; made if need be.
+        loader: the data of `fit`: a loader as it is, mapped, repeated or distributed.
+        folder: where to write; created if missing.
         save_freq: "epoch", or a number of batches after which to save as well.
 
     Raises:
-        LoaderError: a `save_freq` that makes no sense. In `fit`: other data than the loader's, or
-            `steps_per_epoch` without `repeat()`, where Keras cuts epochs where the data ends.
+        LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's, or
+            `steps_per_epoch` without `repeat()`, where Keras would end an epoch with the data.
 
     Example:
-        The same program begins and, after it was killed, goes on:
+        The same program starts and, after it was killed, resumes:
 
         >>> checkpoint = LoaderCheckpoint(train, "checkpoint", save_freq=1000)  # doctest: +SKIP
         >>> model.fit(  # doctest: +SKIP
@@ -70,20 +70,20 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._ended_early = False
         self._restored: dict[str, Any] | None = None
         self._epoch = 0
-        self._steps_before = 0  # of the epoch that is gone on with
+        self._steps_before = 0  # of the resumed epoch, before the interruption
         self._steps = 0  # of this epoch, since `fit` began it
-        self._batches = 0  # since there is this trail
+        self._batches = 0  # since the trail began
         self._trail = loader.follow()
 
     def restore(self, model: keras.Model) -> int:
-        """Load what was saved last into a built, compiled model and the loader.
+        """Load the last checkpoint into a built, compiled model and the loader.
 
         Returns:
-            The `initial_epoch` for `fit`; 0 if nothing was saved.
+            The `initial_epoch` for `fit`; 0 if there is no checkpoint.
 
         Raises:
-            LoaderError: a checkpoint of another model, other data or other settings, or one that
-                is damaged.
+            LoaderError: a damaged checkpoint, or one of another model, other data or other
+                settings.
         """
         if not (self._folder / _POINTER).exists():
             return 0
@@ -108,10 +108,11 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         return int(content["epoch"])
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Go on where the checkpoint was, whatever was read since."""
+        """Resume at the checkpoint, whatever was read in between."""
         del logs
         if self._restored is not None:
-            # On several devices Keras takes a batch to build the model by, and drops the rest.
+            # On several devices Keras reads a batch to build the model, and drops the rest of the
+            # epoch.
             self._loader.set_state(self._restored)
             self._restored = None
         self._trail = self._loader.follow()
@@ -120,18 +121,18 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         """Count batches from here."""
         del logs
         self._epoch, self._steps = epoch, 0
-        if not self._trail.repeats:  # else Keras keeps the iterator, which may be ahead
+        if not self._trail.repeats:  # else Keras keeps the iterator, which may have read ahead
             self._trail, self._batches = self._loader.follow(), 0
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save, if it is time to."""
+        """Save if `save_freq` batches have passed."""
         del logs
         taken = batch + 1 - self._steps
         self._steps += taken
         self._batches += taken * self._batches_a_step()
         self._since_saved += taken
-        # Keras expects a whole epoch where the rest of one is resumed. A step without data would
-        # fail, but count in the optimizer all the same; so the epoch is ended before it.
+        # Keras expects a whole epoch where only the rest of one is left. A step without data would
+        # fail, yet the optimizer would count it; so the epoch is ended before that step.
         if self._steps < self.params["steps"] and self._is_epoch_done():
             self._ended_early = self.model.stop_training = True
         if self._every is not None and self._since_saved >= self._every:
@@ -146,10 +147,10 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._steps_before = 0
 
     def _batches_a_step(self) -> int:
-        """One; or one a replica, where `loader.distribute` gives each its own.
+        """One batch; or one for each replica, where `loader.distribute` feeds several.
 
         Raises:
-            LoaderError: epochs that Keras would cut where the data ends.
+            LoaderError: Keras would end epochs with the data.
         """
         steps, usual = self.params["steps"], len(self._loader)
         if steps == usual or (steps is not None and self._trail.repeats):
@@ -165,7 +166,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         )
 
     def _is_epoch_done(self) -> bool:
-        """Whether Keras's epoch has ended with the last batch: one of the loader, or some steps."""
+        """Whether Keras's epoch ended with the last batch: an epoch of the loader, or its steps."""
         if self._trail.repeats:
             return bool(self._steps_before + self._steps >= self.params["steps"])
         return bool(self._trail(self._batches)["epoch"] > self._trail(0)["epoch"])
@@ -182,8 +183,8 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         except OSError as error:
             weights.unlink(missing_ok=True)
             raise LoaderError(
-                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. The one "
-                "before is still there: make room, and run the program again to resume."
+                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. "
+                "The previous one is intact: free some space, and run the program again to resume."
             ) from error
         for file in self._folder.iterdir():
             if _is_ours(file.name) and file.name not in kept:
@@ -203,13 +204,13 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file is one that this callback writes, and not one of the user's own beside it."""
+    """Whether this callback wrote a file, rather than the user."""
     written = name.startswith(_POINTER) and name.endswith(PARTIAL)
     return written or _WEIGHTS.fullmatch(name) is not None
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
-    """Seeds of the model's dropout layers, which Keras leaves out of its weights."""
+    """Seeds of the model's dropout layers, which Keras does not save with its weights."""
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
 
 
@@ -218,14 +219,14 @@ def _read(path: Path) -> dict[str, Any]:
         content = unsealed(path.read_bytes(), str(path))
     except (OSError, FormatError) as error:
         raise LoaderError(
-            f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start anew."
+            f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
     keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r:.500}. "
-            "Remove the folder to start anew."
+            "Remove the folder to start afresh."
         )
     return content
 
@@ -237,7 +238,7 @@ def _expect_sum(weights: Path, expected: str) -> None:
         found = (error.strerror or str(error)).lower()
     if found != expected:
         raise LoaderError(
-            f"Expected the weights of a checkpoint in {weights}, of the sum {expected[:16]}.... "
+            f"Expected the weights of a checkpoint in {weights}, with checksum {expected[:16]}.... "
             f"Received: {found[:50]}. The file is missing or damaged: copy the folder again, or "
-            "remove it to start anew."
+            "remove it to start afresh."
         )

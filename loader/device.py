@@ -1,4 +1,4 @@
-"""Devices on which a loader decodes its data and leaves its batches: the CPU, or a GPU."""
+"""The devices on which a loader decodes data and leaves batches: the CPU, or a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loader.read.source import FrameData, ParquetData
 from loader.tensorflow.tensors import HostTransport, Transport
 from loader.tensorflow_memory import configure_as_environment_asks
 
-# What cuDF's and TensorFlow's kernels and pools take on an H200 once they have run.
+# Memory that cuDF's and TensorFlow's kernels and pools occupy on an H200 after their first run.
 _GPU_FIXED = 190_000_000
 
 
@@ -35,10 +35,10 @@ class Device:
 
     Attributes:
         name: "cpu" or "gpu:0".
-        source: gives blocks of rows.
+        source: yields blocks of rows.
         transport: brings batches into TensorFlow.
-        budget: what its memory has to hold.
-        wait: how to wait for the source.
+        budget: the demands on its memory.
+        wait: how to wait for `source`.
     """
 
     name: str
@@ -56,27 +56,27 @@ def open_device(
     reader_kwargs: Mapping[str, Any] | None,
     decode_timeout: float | None,
 ) -> Device:
-    """The device that `device` names.
+    """Open the device that `device` names.
 
     Args:
-        device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None for the first
-            GPU that TensorFlow may use, where there is one, cuDF is installed, the data is in
-            files and its columns are numbers, of one type in all files, and else for the CPU.
-        data: what is read.
+        device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None. None takes the
+            first GPU that TensorFlow may use if cuDF is installed, the data is in files, and all
+            columns are numeric with one type in all files; else the CPU.
+        data: the data to read.
         source: its row groups.
         layout: the columns of a batch.
         reader_kwargs: the reader's options.
         decode_timeout: seconds after which a GPU that decodes counts as hanging; None for never.
 
     Raises:
-        LoaderError: there is no such device, it cannot take this data, or a limit below 0.
+        LoaderError: there is no such device, it cannot take this data, or a timeout below 0.
     """
     check_timeout(decode_timeout)
     configure_as_environment_asks()
     if device == "cpu" or (device is None and not _suits_gpu(data, source, layout)):
-        # A chunk at its largest: the next one being decoded, one decoded, its copy in one piece,
-        # that shuffled, one waiting to be cut into blocks, the last rows of the one before, a block
-        # waiting to be cut into batches, one being cut.
+        # Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, its
+        # shuffled copy, one waiting to be cut into blocks, the remainder of the previous one, a
+        # block waiting to be cut into batches, and one being cut.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
         return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=8))
@@ -98,9 +98,9 @@ def _has_cudf() -> bool:
 
 
 def gpus_of_tensorflow() -> dict[int, str]:
-    """TensorFlow's names of the GPUs that it may use, by the numbers that CUDA has for them.
+    """TensorFlow's names of the GPUs it may use, by CUDA's number.
 
-    They differ where some are hidden from TensorFlow, as by `configure_tensorflow`.
+    The numbers differ where some GPUs are hidden from TensorFlow, as by `configure_tensorflow`.
     """
     all_of_them = tf.config.list_physical_devices("GPU")
     visible = tf.config.get_visible_devices("GPU")
@@ -108,10 +108,10 @@ def gpus_of_tensorflow() -> dict[int, str]:
 
 
 def gpu_number(device: Any) -> int:
-    """CUDA's number of the GPU that a loader's argument `device` means.
+    """CUDA's number of the GPU that a loader's argument `device` names.
 
     Raises:
-        LoaderError: TensorFlow may use no such GPU, or cuDF is not installed.
+        LoaderError: TensorFlow may not use such a GPU, or cuDF is not installed.
     """
     numbers = list(gpus_of_tensorflow())
     number = numbers[0] if device is None else device
@@ -144,8 +144,8 @@ def _open_gpu(
         )
     if not source.is_alike():
         raise LoaderError(
-            "Expected files that hold each column, as one type, for a GPU. Received: columns of "
-            "several types, or in the names of folders. Write all files with one schema, or pass "
+            "Expected files that contain each column with one type, for a GPU. Received: columns "
+            "of several types, or columns from folder names. Write all files with one schema, or "
             'device="cpu".'
         )
     if reader_kwargs:
@@ -171,8 +171,8 @@ def _open_gpu(
     if source.skipped is not None:
         tables = SkippingReader(tables, source.row_groups, source.skipped)
     reader = DeviceReader(tables, packing, decoder.stream, transport.device)
-    # A chunk at its largest: compressed, decoded, gathered, side by side, that copied for
-    # TensorFlow, joined with the rows before, cut, one block waiting and one in use.
+    # Copies of a chunk at its largest: compressed, decoded, gathered, laid out side by side, that
+    # copied for TensorFlow, joined with the rows before, cut, one block waiting and one in use.
     return Device(
         f"gpu:{number}",
         DeviceBlocks(reader, packing, transport.device),

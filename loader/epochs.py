@@ -32,7 +32,7 @@ from loader.order.plan import (
 )
 from loader.order.position import Pass, Position, Progress, Trail, read_state, write_state
 
-# Rows that are worth a read of their own.
+# The fewest rows that justify a read.
 _LEAST_ROWS = 16384
 
 
@@ -42,13 +42,13 @@ class Settings:
 
     Attributes:
         batch_size: rows in a batch.
-        shuffle: whether each epoch has an order of its own.
-        seed: what that order is drawn from, together with the epoch's number.
-        seed_fn: gives a seed for each epoch instead.
+        shuffle: whether each epoch has its own order.
+        seed: seed of that order, together with the epoch's number.
+        seed_fn: returns a seed for each epoch instead.
         parts_per_chunk: row groups whose rows are shuffled together.
-        max_rows: rows that are decoded at once.
+        max_rows: the most rows that are decoded at once.
         drop_last: leave a last, short batch out.
-        share: which worker of how many this is.
+        share: the worker's rank and the number of workers.
     """
 
     batch_size: int
@@ -65,14 +65,14 @@ class Epochs:
     """The data as a sequence of epochs, each a stream of batches.
 
     Args:
-        pieces: all rows there are.
+        pieces: all pieces of the data.
         source: reads pieces.
         settings: batch size, order and share.
-        skipped: what reports, at the end of each epoch, what could not be read.
+        skipped: reports, at the end of each epoch, data that could not be read.
         wait: how to wait for the source.
 
     Raises:
-        LoaderError: when there is not one batch to give.
+        LoaderError: the data does not fill one batch.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Epochs:
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def stream(self, epochs: int | None = 1) -> Stream:
-        """A new iterator over batches; an epoch is decided when its first batch is asked for.
+        """A new iterator over batches; an epoch is fixed when its first batch is requested.
 
         Args:
-            epochs: how many, one after another; None for no end of them.
+            epochs: how many epochs follow one another; None for an endless stream.
         """
         reading = Pass(repeats=epochs != 1)
         stream = Stream(lambda: self._begin(reading), self.settings.batch_size, self._end, epochs)
@@ -116,19 +116,19 @@ class Epochs:
         return stream
 
     def close(self) -> None:
-        """End what is being read."""
+        """End all reading."""
         for stream in list(self._streams):
             stream.close()
 
     def first(self) -> Stream:
-        """A stream that reads what the next epoch will give, without taking that epoch."""
+        """A stream that reads the next epoch without using it up."""
         expect_process(self._made_in)
         with self._lock:
             self._next = position = self._with_seed(self._next)
         return Stream(lambda: self._open(position), self.settings.batch_size)
 
     def _begin(self, reading: Pass) -> tuple[Progress, Prefetcher[Any]]:
-        """Take the next epoch, and follow the position in it from now on."""
+        """Start the next epoch, and track the position in it from now on."""
         # Before the lock, which may have been held when the process was forked.
         expect_process(self._made_in)
         with self._lock:
@@ -159,7 +159,7 @@ class Epochs:
         return Prefetcher(lambda: source.blocks(groups, batch_size, seed), wait=self._wait)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
-        """How many batches each of so many workers takes after some legs of an epoch."""
+        """How many batches each of `workers` workers takes after some legs of an epoch."""
         batch_size = self.settings.batch_size
         rows = Share(workers).rows(rows_left(self._total, legs, batch_size))
         whole, rest = divmod(rows, batch_size)
@@ -171,7 +171,7 @@ class Epochs:
             return self._state(self._progress.position or self._next)
 
     def follow(self) -> Trail:
-        """Count from here on: what it returns tells the state after so many batches."""
+        """Count batches from here on: the trail gives the state after any number of them."""
         with self._lock:
             self._trail = Trail(self._state_after)
             return self._trail
@@ -193,7 +193,7 @@ class Epochs:
         return write_state(position, self.settings.share.size, self._fingerprint)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Make the next stream go on at a position.
+        """Make the next stream resume at a position.
 
         Raises:
             LoaderError: a state of another shape, or of other data or settings.
@@ -202,7 +202,7 @@ class Epochs:
         position = read_state(
             state, workers, self._fingerprint, lambda old, size: self._steps(old.legs, size)
         )
-        if not self._steps(position.legs, workers):  # less than a batch for each is left
+        if not self._steps(position.legs, workers):  # less than one batch for each worker is left
             position = self._start_of(position.epoch + 1)
         with self._lock:
             self._seed = self._seed if position.seed is None else position.seed
@@ -219,10 +219,10 @@ class Epochs:
 
     @functools.cached_property
     def _fingerprint(self) -> int:
-        """A number that differs when the same position would mean other rows."""
+        """A number that differs when the same position would refer to other rows."""
         settings = self.settings
         rows = [piece.rows for piece in self._pieces]
-        # The memory limit matters only where it binds: a larger machine may go on.
+        # The memory limit matters only where it binds, so that a larger machine can resume.
         max_rows = min(settings.max_rows, settings.parts_per_chunk * max(rows))
         facts = [
             rows,
@@ -235,14 +235,14 @@ class Epochs:
 def _read_groups(chunks: Sequence[Chunk], settings: Settings, most: int) -> list[list[Chunk]]:
     """Group chunks into reads. The first read is small, so that the first batch arrives early.
 
-    Chunks of few rows are read together, for a read costs as much however little it reads.
+    Chunks of few rows are read together, since each read has a fixed cost.
     """
     groups: list[list[Chunk]] = []
     rows = 0
     for chunk in chunks:
         first = len(groups) < 2
         limit = min(most, 2) if first else most
-        # Nothing can be done with less than a batch.
+        # Less than a batch is of no use.
         least = settings.batch_size if first else max(settings.batch_size, _LEAST_ROWS)
         joins = groups and (len(groups[-1]) < limit or rows < least)
         if joins and rows + chunk.rows <= settings.max_rows:

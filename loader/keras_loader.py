@@ -20,83 +20,84 @@ from workflow.schema.schema import Schema
 
 
 class KerasSequenceLoader(EpochDataset):
-    """Batches of a parquet data set, read in the background, for Keras or a loop of your own.
+    """Batches of a parquet data set, read in the background, for Keras or a custom loop.
 
-    It is a `tf.data.Dataset`, so `model.fit`, `evaluate`, `predict` and `validation_data` take it
-    as it is, and `map`, `take` and the like work on it. Files are read a few row groups at a
-    time, so the data may be larger than memory. Every pass over it is one epoch: each row comes
-    exactly once, and with `shuffle` each epoch has its own order.
+    It is a `tf.data.Dataset`, so `model.fit`, `evaluate`, `predict` and `validation_data` accept
+    it, and `map`, `take` and similar methods work. Files are read a few row groups at a time, so
+    the data may be larger than memory. Every pass over it is one epoch: each row comes exactly
+    once, and with `shuffle` each epoch has its own order.
 
     A batch is `(x, y)`. `x` is a dict, in the order of `cat_names` and then `cont_names`: a scalar
     feature is a tensor of shape (N, 1) in the file's dtype; a list feature is a pair of values of
     shape (sum of lengths, 1) and row lengths of shape (N, 1), int32. `y` is the label's tensor
     (N, 1), or a dict by name when there are several; without labels a batch is `x` alone.
 
-    Shuffling orders the row groups of all files anew in every epoch and then mixes the rows of
-    each `parts_per_chunk` consecutive row groups. For data sorted by a value, in 40 row groups of
-    one batch each, batches stray from the mean by 32 times chance with `parts_per_chunk=1`, 9
-    times with 8 (31 times, had the row groups kept their order) and by chance alone with 40.
+    Shuffling reorders the row groups of all files in every epoch, and then mixes the rows of each
+    `parts_per_chunk` consecutive row groups. For data sorted by a value, in 40 row groups of one
+    batch each, batch means deviate from the overall mean by 32 times as much as in a random order
+    with `parts_per_chunk=1`, 9 times with 8 (31 times if the row groups kept their order), and no
+    more with 40.
 
     Args:
         paths_or_dataset: a parquet file, a folder, a glob pattern, a list of those, or a frame as
-            `Workflow.fit` takes it: of Polars, pandas or Arrow, any object with
-            `__arrow_c_stream__`, or a dict of columns (which are held in memory; use files for
-            data larger than that). Folders `key=value` are columns. Files may differ in types
-            where one holds the values of all: int32 beside int64 is int64.
+            `Workflow.fit` takes it: from Polars, pandas or Arrow, any object with
+            `__arrow_c_stream__`, or a dict of columns. Frames are held in memory; use files for
+            larger data. Folders named `key=value` add a column. Column types may differ between
+            files if one type holds all values: int32 beside int64 becomes int64.
         batch_size: rows in a batch. Multiples of 64 are handed to TensorFlow without a copy.
-        label_names: target columns. Default: those tagged as target in the schema; `[]`: none.
-        feature_columns: `tf.feature_column` objects whose source columns are the features,
-            instead of `cat_names` and `cont_names`. `[]` is none.
+        label_names: target columns. Default: the columns tagged as target in the schema; `[]`:
+            none.
+        feature_columns: `tf.feature_column` objects whose source columns are the features, instead
+            of `cat_names` and `cont_names`. `[]` means none.
         cat_names: categorical features, scalars or lists.
         cont_names: continuous features. Default for both: by the schema's tags.
         engine: "parquet" or None.
         shuffle: whether to shuffle.
         seed_fn: called at the start of each epoch for its seed, instead of `seed`.
-        buffer_size: memory for decoded rows: a fraction of the device's memory below 1, bytes
-            from 1 on. Row groups too large for it are read in parts. On a GPU the 190 MB that
-            cuDF takes for itself count as well, as half of the buffer at the most.
+        buffer_size: memory for decoded rows: a fraction of the device's memory below 1, bytes from
+            1 on. Row groups that are too large for it are read in parts. On a GPU the 190 MB that
+            cuDF takes for itself count as well, up to half of the buffer.
         device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
-            None for the first GPU, where there is one, cuDF is installed, the data is in files
-            and its columns are numbers, of one type in all files, and else for the CPU. The
-            attribute `device` tells. On a
-            GPU `map` is applied where a batch is used, and other transformations of `tf.data` do
-            not work.
+            None. None takes the first GPU if cuDF is installed, the data is in files, and all
+            columns are numeric with one type in all files; else the CPU. The attribute `device`
+            names the choice. On a GPU `map` is applied where a batch is used, and other
+            transformations of `tf.data` do not work.
         parts_per_chunk: row groups whose rows are shuffled together, as far as the buffer allows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
-        global_size: number of workers that share the data. Default: in the scope of a
-            `tf.distribute.MultiWorkerMirroredStrategy` its workers, else one.
+        global_size: number of workers that share the data. Default: the number of workers of a
+            `tf.distribute.MultiWorkerMirroredStrategy` inside its scope, else 1.
         global_rank: this worker's number. All ranks take the same number of steps: where rows do
-            not divide evenly, a rank that is one row short takes one row twice. Row groups on
-            the border of two ranks are read by both: write more of them than there are ranks.
-        drop_last: leave a last batch out that is not full.
-        sparse_names: list features that become a `tf.SparseTensor` of shape (N, max); a longer
-            row is an error. Lists not named here are pairs, also where all are of one length.
-        sparse_max: the maximum for each of `sparse_names`. Default: the `value_count` that the
-            schema tells, as after `ListSlice` or `ValueCount`.
-        sparse_as_dense: whether they become dense tensors instead, filled up with 0 (or "").
+            not divide evenly, a rank that is one row short takes one row twice. A row group on the
+            border of two ranks is read by both: write more row groups than there are ranks.
+        drop_last: whether to leave out a last batch that is not full.
+        sparse_names: list features that become a `tf.SparseTensor` of shape (N, max); a longer row
+            is an error. Other lists are pairs, even if all rows have one length.
+        sparse_max: the maximum for each of `sparse_names`. Default: the `value_count` in the
+            schema, as after `ListSlice` or `ValueCount`.
+        sparse_as_dense: whether they become dense tensors instead, padded with 0 (or "").
         schema: names and tags of the columns. Default: `_schema.json` beside the first file.
-        seed: for the order of rows. Default: a new one each time.
-        on_bad_files: "raise", or "skip" to pass over what cannot be read, which `skipped_files`
-            lists. A file is left out with a warning if its footer cannot be read or it lacks columns,
-            or has one as a type that makes no table with those of files before it. Row groups that
+        seed: seed for the order of rows. Default: a new one for each loader.
+        on_bad_files: "raise", or "skip" to pass over data that cannot be read, which
+            `skipped_files` lists. A file is left out with a warning if its footer cannot be read,
+            or if it lacks columns or has types incompatible with files before it. Row groups that
             turn out to be damaged while reading, or to hold nulls, are replaced with rows that
-            follow them in the files: so every epoch and every worker keeps its number of batches.
-            A warning at the end of the epoch counts them. On a GPU some damage costs the process
-            its use of the GPU, which is an error in any case.
-        decode_timeout: seconds that a GPU may be at work on what is decoded at once (0.05 on an
-            H200, with the default buffer) before it counts as hanging, which is an error: a
-            damaged page can keep it at work for ever. Waiting for files does not count. None for
-            no limit, as in a debugger of GPU code.
+            follow them in the files, so that every epoch and every worker keeps its number of
+            batches. A warning at the end of the epoch counts them. A damaged page that crashes the
+            CUDA context of a GPU is an error in any case.
+        decode_timeout: seconds that a GPU may be busy with one read (0.05 on an H200, with the
+            default buffer) before the read counts as hanging, which is an error: a damaged page can
+            keep a GPU busy for ever. Waiting for files does not count. None for no limit, as when
+            debugging GPU code.
 
     Raises:
-        LoaderError: no files, unreadable files, missing columns, columns of which no type holds
-            the values of all files, or arguments that make no sense. While reading: damaged files, and nulls in
-            columns that are not of floats (a null float arrives as NaN), and a fork of the process
-            that made the loader. In `model.fit`
-            TensorFlow wraps errors while reading in a `tf.errors.InvalidArgumentError`.
+        LoaderError: no files, unreadable files, missing columns, columns without a common type for
+            the values of all files, or invalid arguments. While reading: damaged files, nulls in
+            columns that are not floats (a null float becomes NaN), and a fork of the process that
+            made the loader. In `model.fit` TensorFlow wraps errors while reading in a
+            `tf.errors.InvalidArgumentError`.
 
-    Keras remarks at every dataset that `fit`'s own `shuffle=True` has no effect on it;
-    `model.fit(train, shuffle=False)` is silent and does the same.
+    Keras warns for every dataset that `fit`'s own `shuffle=True` has no effect on it;
+    `model.fit(train, shuffle=False)` does the same without the warning.
 
     Example:
         >>> train = KerasSequenceLoader(  # doctest: +SKIP
@@ -175,22 +176,22 @@ class KerasSequenceLoader(EpochDataset):
 
     @property
     def batch_size(self) -> int:
-        """Rows in a batch; an epoch's last may have fewer."""
+        """Rows in a batch; an epoch's last batch may have fewer."""
         return self._epochs.settings.batch_size
 
     def close(self) -> None:
-        """End what is being read in the background; iterators are at their end then.
+        """End all background reading; open iterators end.
 
-        A `with` block does so at its end. Dropping an iterator ends its reading as well.
+        A `with` block calls it on exit. Dropping an iterator ends its reading as well.
         """
         self._own_pass = None
         self._epochs.close()
 
     def __next__(self) -> Any:
-        """The next batch of the loader's own pass, as `next(loader)`.
+        """The next batch of the loader's own pass, for `next(loader)`.
 
         The first call begins an epoch, as does the first after `close()` and after an epoch's end,
-        which is a `StopIteration`. `iter(loader)` has nothing to do with it.
+        which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
 
         Example:
             >>> x, y = next(train)  # doctest: +SKIP
@@ -210,7 +211,7 @@ class KerasSequenceLoader(EpochDataset):
         self.close()
 
     def peek(self) -> Any:
-        """The first batch of the next epoch, without taking it from there.
+        """The first batch of the next epoch, without using the epoch up.
 
         Example:
             >>> x, y = train.peek()  # doctest: +SKIP
@@ -222,9 +223,9 @@ class KerasSequenceLoader(EpochDataset):
             stream.close()
 
     def get_state(self) -> dict[str, Any]:
-        """The position after the last batch handed out: JSON-able numbers.
+        """The position after the last batch handed out, as JSON-able numbers.
 
-        Of several iterators, the one begun last counts.
+        With several iterators, the most recently begun one counts.
 
         Example:
             >>> state = train.get_state()  # doctest: +SKIP
@@ -233,7 +234,7 @@ class KerasSequenceLoader(EpochDataset):
         return self._epochs.get_state()
 
     def follow(self) -> Trail:
-        """Trail that tells the state after any number of batches from here on, whoever reads ahead.
+        """Trail of the states after batches from here on, even if a consumer reads ahead.
 
         Example:
             >>> state_after = train.follow()  # doctest: +SKIP
@@ -243,17 +244,17 @@ class KerasSequenceLoader(EpochDataset):
         return self._epochs.follow()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Let the next epoch go on where `get_state` was called, with the identical batches.
+        """Resume the next epoch where `get_state` was called, with the identical batches.
 
         Row groups before that position are not read. The rest of the interrupted epoch is shorter
-        than `len` says: `model.fit` remarks that the input ran out of data, counts one step more
-        in the optimizer, and goes on with the next epoch. `LoaderCheckpoint` avoids both.
+        than `len` says: `model.fit` warns that the input ran out of data, counts one step more in
+        the optimizer, and continues with the next epoch. `LoaderCheckpoint` avoids both.
 
-        The number of workers may be another one. All of them take the state of any one, and share
-        what is left of the epoch anew, in other batches; each row still comes once in the epoch.
+        The number of workers may change. All workers take the state of any one of them, and share
+        the rest of the epoch anew, in other batches; each row still comes once in the epoch.
 
         Args:
-            state: of a loader over the same files with the same settings.
+            state: from a loader over the same files with the same settings.
 
         Raises:
             LoaderError: a state of other data or other settings.

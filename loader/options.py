@@ -15,10 +15,10 @@ from loader.workers import current_worker
 
 
 def check_choices(engine: Any, on_bad_files: Any) -> None:
-    """Refuse formats and policies that do not exist.
+    """Refuse unknown formats and policies.
 
     Raises:
-        LoaderError: naming the argument, what it takes and what it got.
+        LoaderError: names the argument, its allowed values and the value received.
     """
     choices = {
         "engine": (engine, (None, "parquet")),
@@ -35,9 +35,9 @@ class Budget:
     """Budget of a device's memory.
 
     Attributes:
-        memory: its bytes: all of them, so that the same machine cuts the same.
-        copies: how many chunks of decoded rows are in it at once, each at its largest.
-        fixed: bytes that the libraries take besides, however large a chunk is.
+        memory: its bytes: total, not free, so that the same machine splits row groups the same way.
+        copies: how many chunks of decoded rows it holds at once, each at its largest.
+        fixed: bytes that the libraries take in addition, whatever the size of a chunk.
     """
 
     memory: int
@@ -46,10 +46,10 @@ class Budget:
 
 
 def check_counts(**counts: Any) -> list[int]:
-    """The values as Python's integers, none below 1.
+    """The values as Python integers, none below 1.
 
     Raises:
-        LoaderError: naming the argument.
+        LoaderError: names the argument.
     """
     return [_whole(name, value, 1) for name, value in counts.items()]
 
@@ -63,7 +63,7 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 
 def check_timeout(seconds: Any) -> None:
-    """Refuse a limit of time that is none.
+    """Refuse an invalid limit of time.
 
     Raises:
         LoaderError: it is not above 0.
@@ -84,11 +84,11 @@ def make_seed(seed: Any, seed_fn: Any) -> int:
     """The seed for the order of rows: the one given, or a new one.
 
     Raises:
-        LoaderError: a seed that is no whole number, or a `seed_fn` that cannot be called.
+        LoaderError: a seed that is not a whole number, or a `seed_fn` that cannot be called.
     """
     if seed_fn is not None and not callable(seed_fn):
         raise LoaderError(
-            f"Expected seed_fn as a function that gives a seed. Received: {seed_fn!r}."
+            f"Expected seed_fn as a function that returns a seed. Received: {seed_fn!r}."
         )
     return secrets.randbits(32) if seed is None else _whole("seed", seed, 0)
 
@@ -97,22 +97,22 @@ def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
     """An epoch's seed.
 
     Raises:
-        LoaderError: what it gives is no whole number of at least 0.
+        LoaderError: the function returns something other than a whole number of at least 0.
     """
-    return _whole("what seed_fn gives", seed_fn(), 0)
+    return _whole("the result of seed_fn", seed_fn(), 0)
 
 
 def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
     """The worker's share of the rows.
 
     Args:
-        size: number of workers. Default: as `tf.distribute` has it, in the scope of a strategy.
+        size: number of workers. Default: as in `tf.distribute`, inside the scope of a strategy.
         rank: this worker's number.
         unseeded: whether rows are to be shuffled without a given seed.
 
     Raises:
-        LoaderError: one without the other, a rank out of range, or several workers that would
-            each draw an order of their own.
+        LoaderError: one argument without the other, a rank out of range, or several workers that
+            would each draw their own order.
     """
     if size is None and rank is None:
         size, rank = current_worker() or (1, 0)
@@ -131,13 +131,13 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
 
 
 def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, budget: Budget) -> int:
-    """How many rows may be decoded at once; never less than a batch.
+    """The number of rows that may be decoded at once; never less than a batch.
 
     Args:
-        source: what is read.
+        source: the row groups that are read.
         buffer_size: a fraction of the device's memory below 1, bytes from 1 on.
         batch_size: rows in a batch.
-        budget: what has to fit. At most half of the buffer is kept for what is fixed.
+        budget: the demands on the memory. The fixed part takes at most half of the buffer.
 
     Raises:
         LoaderError: a size that is not above 0, or data without rows.

@@ -1,4 +1,4 @@
-"""Share of a GPU's memory that TensorFlow takes, beside the data loader."""
+"""TensorFlow's share of a GPU's memory, beside the data loader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loader.errors import LoaderError
 
 
 class AlreadyClaimedError(LoaderError):
-    """TensorFlow has claimed the memory of its GPUs, which is then as it is."""
+    """TensorFlow has already claimed the memory of its GPUs, which can no longer change."""
 
 
 def configure_tensorflow(
@@ -21,12 +21,12 @@ def configure_tensorflow(
 ) -> float | None:
     """Let TensorFlow take a part of a GPU's memory instead of all of it.
 
-    Call it before anything else of TensorFlow runs. Without a GPU it does nothing.
+    Call it before any other use of TensorFlow. Without a GPU it does nothing.
 
     Args:
-        memory_allocation: a fraction of the memory that is free now when below 1, MB from 1 on.
-            Default: the environment variable `TF_MEMORY_ALLOCATION`, else 0.5. The first loader of
-            a process calls this function where the variable is set.
+        memory_allocation: a fraction of the free memory below 1, MB from 1 on. Default: the
+            environment variable `TF_MEMORY_ALLOCATION`, else 0.5. If the variable is set, the first
+            loader of a process calls this function.
         device: the number of the GPU. Default: the environment variable `TF_VISIBLE_DEVICE`,
             else 0.
 
@@ -34,7 +34,7 @@ def configure_tensorflow(
         The MB that TensorFlow may take; None without a GPU.
 
     Raises:
-        LoaderError: when TensorFlow has claimed the memory already, or a value makes no sense.
+        LoaderError: TensorFlow has claimed the memory already, or an invalid value.
 
     Example:
         >>> configure_tensorflow(0.5)  # doctest: +SKIP
@@ -63,12 +63,12 @@ def configure_tensorflow(
 
 
 def configure_as_environment_asks() -> None:
-    """Call `configure_tensorflow` where `TF_MEMORY_ALLOCATION` is set and nobody has called it.
+    """Call `configure_tensorflow` if `TF_MEMORY_ALLOCATION` is set and it has not been called.
 
-    NVTabular does so when it is imported; here a loader does when it is made.
+    NVTabular does this on import; this project when a loader is made.
 
     Raises:
-        LoaderError: the variable is no number.
+        LoaderError: the variable is not a number.
     """
     if "TF_MEMORY_ALLOCATION" not in os.environ:
         return
@@ -94,7 +94,7 @@ def _number(name: str, variable: str, value: Any, default: float) -> float:
 
 
 def _free_megabytes(device: int) -> float:
-    """The free memory of a GPU, asked of the driver: TensorFlow tells it only once it owns it."""
+    """The free memory of a GPU, from the driver: TensorFlow reports it only once it owns it."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     name = visible.split(",")[device] if visible else str(device)
     query = ["--query-gpu=memory.free", "--format=csv,noheader,nounits", f"--id={name}"]
@@ -109,6 +109,6 @@ def _free_megabytes(device: int) -> float:
         return float(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise LoaderError(
-            f"Expected nvidia-smi to tell the free memory of GPU {name}. Received: {error}. "
+            f"Expected nvidia-smi to report the free memory of GPU {name}. Received: {error}. "
             "Pass memory_allocation in MB instead of a fraction."
         ) from error

@@ -13,14 +13,14 @@ from loader.errors import LoaderError
 class KerasSequenceValidater(keras.callbacks.Callback):
     """Evaluates the model on a loader after each epoch, as `validation_data=` would.
 
-    The values are those of `model.evaluate` and are added to the epoch's logs as `val_loss` and
-    so on, so that callbacks after this one and `History` see them.
+    The values are those of `model.evaluate`. They are added to the epoch's logs as `val_loss` and
+    so on, for `History` and for callbacks after this one.
 
     Args:
         dataloader: the validation data, usually with `shuffle=False`.
 
     Raises:
-        LoaderError: something that is no dataset.
+        LoaderError: an object that is not a dataset.
 
     Example:
         >>> model.fit(train, callbacks=[KerasSequenceValidater(valid)])  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""The worker that this process is under `tf.distribute`, and its replicas."""
+"""This process's worker number under `tf.distribute`, and its replicas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def current_worker() -> tuple[int, int] | None:
 
 
 def replicas_of_worker(strategy: tf.distribute.Strategy, workers: int) -> int:
-    """How many replicas of a strategy each of so many workers has.
+    """How many replicas of a strategy each of `workers` workers has.
 
     Example:
         >>> replicas_of_worker(tf.distribute.get_strategy(), workers=1)

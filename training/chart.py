@@ -16,22 +16,22 @@ Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 36, 72, 52
 _LETTER = 7  # pixels at most, on average
-# Of Okabe and Ito's palette, which people who see colours differently can tell apart.
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
 _FONT = ' font-family="sans-serif" font-size="12"'
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 
 
 def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: str) -> str:
-    """Curves over one another, with axes and a legend.
+    """Curves in one chart, with axes and a legend.
 
     Args:
-        curves: name -> points (x, y); those that are not finite are left out.
-        title: above the chart.
-        x_title: below it.
-        y_title: above the vertical axis.
+        curves: name -> points (x, y); points that are not finite are left out.
+        title: text above the chart.
+        x_title: text below it.
+        y_title: text above the vertical axis.
 
     Returns:
-        An SVG document of 640 by 360, which needs no font and no script.
+        An SVG document of 640 by 360, which needs neither font nor script.
 
     Example:
         >>> line_chart({"loss": [(0, 0.7), (1, 0.5)]}, "Loss", "epoch", "loss")[:4]
@@ -59,7 +59,7 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
     place = float(_LEFT)
     for number, (name, points) in enumerate(kept.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        # Curves that lie on one another are seen all the same: the later ones are thinner.
+        # Later curves are thinner, so that curves on top of each other are all visible.
         width = 1.5 + 1.5 * (len(kept) - 1 - number)
         parts.append(_line([(_x(xs.share(x)), _y(ys.share(y))) for x, y in points], colour, width))
         parts.append(_line([(place, 38), (place + 16, 38)], colour, width))
@@ -69,7 +69,7 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
 
 
 class _Axis:
-    """Round numbers from below the least value to above the greatest."""
+    """Axis from a round number below the least value to one above the greatest."""
 
     def __init__(self, values: Sequence[float]) -> None:
         least, most = min(values), max(values)
@@ -84,7 +84,7 @@ class _Axis:
         return (value - self.ticks[0]) / (self.ticks[-1] - self.ticks[0])
 
     def label(self, value: float) -> str:
-        """The number with as many digits as tell the ticks apart."""
+        """The number with as many digits as distinguish the ticks."""
         return f"{value:,.{max(0, -math.floor(math.log10(self.step)))}f}"
 
 

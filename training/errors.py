@@ -1,10 +1,10 @@
-"""The error that training raises for a mistake that its caller can mend."""
+"""The error that training raises for a mistake of its caller."""
 
 from __future__ import annotations
 
 
 class TrainingError(ValueError):
-    """A model, a layer or a training run cannot do what was asked of it.
+    """A model, a layer or a training run cannot do what it was asked to do.
 
-    The message says what was expected, what was received and how to mend it.
+    The message says what was expected, what was received and how to fix it.
     """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet(name: str, level: int) -> Iterator[None]:
-    """Mute what a logger says below a level, for as long as the scope is open.
+    """Mute a logger's messages below a level, for as long as the scope is open.
 
     Example:
         >>> with quiet("absl", logging.ERROR):

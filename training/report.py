@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 from training.chart import line_chart
 
-_EPOCHS = 6  # with their metrics' names they fit into 80 columns
+_EPOCHS = 6  # as many as fit into 80 columns beside the metrics' names
 
 
 @dataclass(frozen=True, repr=False)
 class TrainingReport:
-    """Report of a training run; printed, a table of its metrics, and in a notebook its curves.
+    """Report of a training run; prints as a table of metrics, with its curves in a notebook.
 
     Attributes:
-        samples: rows trained on, over all epochs; of a run that went on from a checkpoint, those
-            since then.
-        seconds: wall time of training, tracing included, validation not.
-        loss_curve: the mean loss of up to 50 equal stretches of the run, in order.
-        history: for each metric, `val_` metrics too, its value after each epoch. A frame of it,
-            to plot or to save: `polars.DataFrame(report.history)`.
+        samples: rows trained on, over all epochs; after resuming from a checkpoint, since then.
+        seconds: wall time of training, including tracing, without validation.
+        loss_curve: the mean loss in up to 50 equal intervals of the run, in order.
+        history: for each metric, `val_` metrics too, its value after each epoch. As a frame:
+            `polars.DataFrame(report.history)`.
 
     Example:
         >>> report = train(model, train_data, valid_data)
@@ -40,19 +39,19 @@ class TrainingReport:
 
     @property
     def auc(self) -> float | None:
-        """The area under the ROC curve in the last epoch of training, where it was measured."""
+        """The area under the ROC curve in the last training epoch, if it was measured."""
         return self._last("auc")
 
     @property
     def val_auc(self) -> float | None:
-        """The area under the ROC curve on the validation data, where it was measured."""
+        """The area under the ROC curve on the validation data, if it was measured."""
         return self._last("val_auc")
 
     def _last(self, metric: str) -> float | None:
         return self.history[metric][-1] if metric in self.history else None
 
     def to_svg(self) -> str:
-        """A picture of the loss within the run.
+        """The loss during the run as an SVG picture.
 
         Example:
             >>> _ = Path("loss.svg").write_text(report.to_svg())

@@ -25,16 +25,16 @@ def save_model(
 ) -> ModelSignature:
     """Writes a SavedModel that serves the model's predictions.
 
-    It has exactly one signature, in inference mode, whose inputs are named as the model's
-    `keras.Input`s, to the letter, and whose outputs are named as `model_signature` says. It
-    holds the model's weights once and nothing of the optimizer, so it is as large as the
-    weights. TensorFlow 2 and the C++ loader of a server read it. The model is not changed.
+    It has exactly one signature, in inference mode, whose inputs have exactly the names of the
+    model's `keras.Input`s, and whose outputs are named as in `model_signature`. It contains the
+    model's weights once and nothing of the optimizer, so it is as large as the weights. TensorFlow
+    2 and the C++ loader of a server read it. The model is unchanged.
 
-    The folder appears whole or not at all: it is written beside its place, reaches the disk and is
-    renamed.
+    The folder appears complete or not at all: it is written beside its target path, synced to disk,
+    and renamed.
 
     Args:
-        model: what `model_signature` takes.
+        model: a model that `model_signature` accepts.
         path: the folder to make; its parent is made too.
         signature: the name of the signature.
 
@@ -58,17 +58,17 @@ def save_model(
         except tf.errors.OpError as error:
             raise TrainingError(
                 f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "
-                f"({type(error).__name__}). Look for room on the disk, and for who may write there."
+                f"({type(error).__name__}). Check the free space and the permissions of the disk."
             ) from error
     return described
 
 
 def write_saved_model(state: tf.Module, folder: Path, signatures: Mapping[str, Any]) -> None:
-    """Writes functions and what they need, without TensorFlow's notes, which name the folder.
+    """Writes functions and their resources, without TensorFlow's notes, which name the folder.
 
     Args:
-        state: what the functions need.
-        folder: where to.
+        state: the resources of the functions.
+        folder: where to write.
         signatures: concrete functions by name.
     """
     with quiet("absl", logging.ERROR):
@@ -79,7 +79,7 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
     """The model in inference mode as a function of named tensors, to a dictionary of outputs.
 
     Args:
-        model: what `model_signature` takes.
+        model: a model that `model_signature` accepts.
         signature: its signature.
 
     Example:
@@ -100,7 +100,7 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
 
 
 def concrete_function(function: Callable[..., Any], signature: ModelSignature) -> Any:
-    """A function of named tensors, traced for those of a signature."""
+    """A function of named tensors, traced for the inputs of a signature."""
     specs = {
         spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)
         for spec in signature.inputs
@@ -109,17 +109,17 @@ def concrete_function(function: Callable[..., Any], signature: ModelSignature) -
 
 
 def network_state(model: keras.Model) -> tf.Module:
-    """Resources that a SavedModel of the model must hold: each of its variables once, and its tables."""
+    """Resources that a SavedModel of the model must hold: each variable once, and its tables."""
     module = tf.Module()
-    # Plain tf.Variables, each tracked by one name: a checkpoint holds a variable as often
-    # as it is reachable, and C++ loaders do not find a Keras variable's value.
+    # Plain tf.Variables, each tracked by one name: a checkpoint contains a variable once for each
+    # path to it, and C++ loaders do not find a Keras variable's value.
     module.weights = [variable.value for variable in model.variables]
     module.resources = _resources(model)
     return module
 
 
 def _resources(model: keras.Model) -> list[Any]:
-    """Lookup tables and their like, which a SavedModel must own to restore."""
+    """Lookup tables and similar objects, which a SavedModel must own to restore."""
     kind = tf.saved_model.experimental.TrackableResource
     return [node for node in tf.train.TrackableView(model).descendants() if isinstance(node, kind)]
 
@@ -158,5 +158,5 @@ def _put_into_place(staging: Path, path: Path) -> None:
 def _unwritable(path: Path, error: OSError) -> TrainingError:
     return TrainingError(
         f"Expected to be able to write a folder beside {path}. Received: {error}. "
-        "Look for room on the disk, and for who may write there."
+        "Check the free space and the permissions of the disk."
     )

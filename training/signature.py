@@ -15,7 +15,7 @@ from training.errors import TrainingError
 from training.private import operation_of
 from workflow.schema.dtypes import DTYPES
 
-# TensorFlow renames, silently, the inputs of a SavedModel whose names are not of this form.
+# TensorFlow silently renames inputs of a SavedModel with other names.
 _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -39,7 +39,7 @@ class TensorSpec:
     shape: tuple[int | None, ...]
 
     def __str__(self) -> str:
-        """For people: `userId int32 [N, 1]`."""
+        """Readable form: `userId int32 [N, 1]`."""
         dims = ", ".join("N" if size is None else str(size) for size in self.shape)
         return f"{self.name} {self.dtype} [{dims}]"
 
@@ -68,19 +68,19 @@ class ModelSignature:
 
 
 def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) -> ModelSignature:
-    """Reads the signature off a model; nothing is written or changed.
+    """Read the signature off a model; nothing is written or changed.
 
-    Inputs carry the names of the model's `keras.Input`s. Outputs carry the keys of a dictionary
-    of outputs, else the names of the layers that make them.
+    Inputs have the names of the model's `keras.Input`s. Outputs have the keys of a dictionary of
+    outputs, else the names of the layers that make them.
 
     Args:
         model: a functional or a built sequential model. A subclassed model becomes one by
             `keras.Model(inputs, subclassed(inputs))`.
-        names: other names for some of the inputs.
+        names: replacement names for some of the inputs.
 
     Raises:
-        TrainingError: a model without declared inputs, and any input or output that could not
-            be served under a name of its own as `(N, k)` of a dtype that Triton knows.
+        TrainingError: a model without declared inputs, or an input or output that cannot be served
+            under its own name as `(N, k)` with a dtype that Triton knows.
 
     Example:
         >>> print(model_signature(model))
@@ -128,7 +128,7 @@ def _output_names(model: keras.Model) -> list[str]:
 
 
 def _is_auto_named(operation: Any) -> bool:
-    """Whether the name is the class's own, with or without a number: Dense, `dense_3`."""
+    """Whether the name is derived from the class, with or without a number: Dense, `dense_3`."""
     stem = re.sub(r"(_\d+)?$", "", operation.name)
     return stem.replace("_", "") == type(operation).__name__.lower()
 
@@ -163,15 +163,15 @@ def _check_name(side: str, name: str) -> None:
     pattern = _INPUT_NAME if side == "input" else _OUTPUT_NAME
     if pattern.fullmatch(name) and not (side == "input" and keyword.iskeyword(name)):
         return
-    allowed = "letters, digits and _, a letter first, no word of Python"
+    allowed = "letters, digits and _, a letter first, not a keyword of Python"
     if side == "output":
         allowed = "letters, digits, _, - and ."
     raise TrainingError(
         f"Expected the name of an {side} of {allowed}, since TensorFlow or Triton would refuse "
         f"or change another. Received: {name!r}. Rename it in the model"
         + (
-            f"; or export with ServingOptions(columns={{{name!r}: <column of the workflow>}}), of "
-            "which ops.Rename can make a name of that form."
+            f"; or export with ServingOptions(columns={{{name!r}: <column of the workflow>}}), to "
+            "which ops.Rename can give such a name."
             if side == "input"
             else "."
         )
@@ -179,7 +179,7 @@ def _check_name(side: str, name: str) -> None:
 
 
 def _check_distinct(side: str, names: list[str]) -> None:
-    # TensorFlow renames an input whose name another has, and minds no case in that.
+    # TensorFlow renames an input whose name another one has, ignoring case.
     keys = [name.lower() if side == "inputs" else name for name in names]
     counts = Counter(keys)
     twice = [name for name, key in zip(names, keys, strict=True) if counts[key] > 1]

@@ -1,4 +1,4 @@
-"""One call that fits a model and reports what came of it."""
+"""One call that fits a model and reports the result."""
 
 from __future__ import annotations
 
@@ -47,56 +47,56 @@ def train(
     validate_ids: bool = False,
     verbose: bool = False,
 ) -> TrainingReport:
-    """Compiles and fits a model; `compile_model` and `model.fit` do as well without it.
+    """Compiles and fits a model; `compile_model` and `model.fit` can be used directly instead.
 
-    The data is held to the model's inputs first: columns, dtypes, shapes and a label.
+    First validates the data against the model's inputs: columns, dtypes, shapes and a label.
 
     Args:
-        model: a Keras model. For several outputs the data has a label for each, by name or in the
+        model: a Keras model. With several outputs the data has a label for each, by name or in the
             same order.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
             `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
-        epochs: how often to go through the data.
-        optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be
+        epochs: how many passes over the data.
+        optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
+            of `keras.optimizers.schedules`.
             one of `keras.optimizers.schedules`.
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
-        metrics: Keras metrics or their names, such as "auc" and "accuracy"; the area under the
-            ROC curve when None. Each of several outputs has all of them.
-        class_weight: label -> what its rows count for in the loss, in training alone; such as
-            `{0: 1.0, 1: 20.0}` for rare positives. Predictions are then those of rows in which
-            positives are as many times more frequent.
-        split: whether to train with the split step of `compile_model`; None for where the model can
-            be split: a functional or sequential one with dense layers behind its tables, which no
-            regularizer reads, of one output, and of no `tf.distribute` strategy.
-        precision: what the dense layers compute in: "float32", or with the split step, which it
-            then asks for, "bfloat16" or "float16".
-        steps_per_execution: how many steps to take for each call from Python, after which
-            callbacks are called, a bar moves, and NaN is noticed. None for 32 with the split step
-            on a GPU, which waits after each call, and else for 1: also if one of `callbacks`, not
-            counting Keras' own, does something for each batch. `compile_model` and Keras have it
-            for `predict` as well, here it is for training and validation alone.
-        patience: ends the run when that many epochs have not bettered the loss on the validation
-            data, and gives the model the weights of the best. A run that goes on from a
-            checkpoint counts anew.
+        metrics: Keras metrics or their names, such as "auc" and "accuracy"; None for the area under
+            the ROC curve. Each of several outputs has all of them.
+        class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
+            1: 20.0}` for rare positives. Predictions are then those for data in which positives are
+            that many times more frequent.
+        split: whether to train with the split step of `compile_model`; None to use it if the model
+            can be split: a functional or sequential model with one output and dense layers behind
+            its tables, without regularizers on tables or a `tf.distribute` strategy.
+        precision: the dtype of the dense layers' computation: "float32", or with the split step,
+            which it then requires, "bfloat16" or "float16".
+        steps_per_execution: how many steps to take for each call from Python, after which callbacks
+            run, the progress bar moves, and NaN is detected. None for 32 with the split step on a
+            GPU, where each call ends with a wait, and else for 1, as also if one of `callbacks`,
+            not counting Keras' own, runs after each batch. In `compile_model` and Keras the setting
+            applies to `predict` as well, here to training and validation alone.
+        patience: ends the run after that many epochs without a lower loss on the validation data,
+            and restores the best weights. A resumed run starts the count again.
         checkpoint: a folder for model, optimizer and loader's position after each epoch; or a
-            `loader.LoaderCheckpoint`, for positions within epochs and for a loader that was
-            mapped. If there is a checkpoint, training goes on from there, to the same weights as
-            without the interruption; if it is of the last epoch, nothing is left to train.
-        tensorboard: a folder for curves that TensorBoard draws; see `EventLog`.
+            `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
+            is a checkpoint, training resumes from it, to the same weights as without the
+            interruption; if it is from the last epoch, nothing is left to train.
+        tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
         stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
         validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
-        verbose: prints a line for each epoch, and in a terminal a bar until then.
+        verbose: prints a line for each epoch, and in a terminal a progress bar until then.
 
     Returns:
         Speed, loss curve and metrics.
 
     Raises:
-        TrainingError: no data, data that is not what the model takes, arguments that make no
-            sense, an id out of range, no memory, or a loss or a weight that is not a number; the
-            model then keeps the weights it had at that moment, and the checkpoint those before.
+        TrainingError: no data, data that does not fit the model, invalid arguments, an id out of
+            range, no memory, or a loss or a weight that is not a number; the model then keeps its
+            weights at that moment, and the checkpoint the earlier ones.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
@@ -137,7 +137,7 @@ def train(
     with explained(model), checked_ids(model) if validate_ids else nullcontext():
         compile_model(model, optimizer, loss, metrics, split=split, precision=precision)
         if model.built and not model.optimizer.built:
-            # Once a step is traced it is too late: it would keep the loss scale of the beginning.
+            # Before a step is traced, which would keep the initial loss scale.
             model.optimizer.build(model.trainable_variables)
         first = 0 if saver is None else saver.restore(model)
         if first >= epochs:
@@ -180,7 +180,7 @@ def _saver(
 
 
 def _weighted(data: Any, class_weight: Mapping[int, float] | None) -> tuple[Any, Any]:
-    """The data, and what of class_weight is left for Keras to do."""
+    """The data, and the part of class_weight that is left for Keras."""
     if class_weight is None:
         return data, None
     check_class_weight(class_weight)
@@ -220,7 +220,7 @@ def _fit(
 
 
 def _evaluated(model: keras.Model, validation_data: Any) -> dict[str, tuple[float, ...]]:
-    """The metrics on the validation data, if any, of a model that is trained already."""
+    """The metrics on the validation data, if any, of a model that is already trained."""
     if validation_data is None:
         return {}
     x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)

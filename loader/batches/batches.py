@@ -1,8 +1,8 @@
-"""From blocks of rows to batches.
+"""Cutting of blocks of rows into batches.
 
-The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it.
-So the rows of any batch are known from the plan alone, which is what makes resuming cheap.
-Cutting copies nothing where the batch size is a multiple of 64: a batch is views into its block.
+The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it. So
+the plan alone says which rows a batch holds, which makes resuming cheap. Where the batch size is a
+multiple of 64, a batch is a set of views into its block and nothing is copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loader.order.plan import Chunk
 
 Array = npt.NDArray[Any]
 
-# TensorFlow's kernels abort the process on memory that is less aligned than this.
+# TensorFlow's kernels abort the process on memory with a smaller alignment.
 ALIGNMENT = 64
 
 
@@ -56,7 +56,7 @@ def _runs(array: Array, batch_size: int) -> Iterator[Array]:
     runs: Iterator[Array] = iter(array[:whole].reshape(-1, batch_size, width))
     if whole < rows:
         runs = itertools.chain(runs, [array[whole:]])
-    # Where the first starts at an aligned address and all are as long as is right, all do.
+    # If the first batch starts at an aligned address and its length is aligned, so are all others.
     step = batch_size * array.strides[0]
     return map(_aligned, runs) if _misses(array) or step % ALIGNMENT else runs
 
@@ -66,7 +66,7 @@ def _misses(array: Array) -> bool:
 
 
 def _aligned(array: Array) -> Array:
-    """The array itself, or a copy of it at an address that is aligned."""
+    """The array itself, or a copy at an aligned address."""
     if not _misses(array):
         return array
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
@@ -78,14 +78,14 @@ def _aligned(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows in memory of which whole batches are cut; only an epoch's last may be short."""
+    """Rows in memory from which whole batches are cut; only an epoch's last batch may be short."""
 
     columns: Sequence[Dense | Ragged]
 
     def batches(self, batch_size: int) -> Iterator[Sequence[Array]]:
-        """The tensors of each batch, in the order of the layout, a list column giving two."""
+        """The tensors of each batch, in the order of the layout; a list column gives two."""
         arrays = [each for column in self.columns for each in column.batches(batch_size)]
-        # In C for all columns together: a step of Python for each costs more than the cut.
+        # zip cuts all columns in C: a Python step for each would cost more than the cut itself.
         return zip(*arrays, strict=True)
 
 
@@ -94,7 +94,7 @@ class BlockSource(Protocol):
 
     Attributes:
         chunks_per_read: how many chunks are read at once, where the buffer allows it.
-        order_by: what draws the order of rows from a seed, with its version.
+        order_by: the algorithm that derives the row order from a seed, and its version.
     """
 
     chunks_per_read: int
@@ -103,10 +103,10 @@ class BlockSource(Protocol):
     def blocks(
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
     ) -> Iterator[Any]:
-        """Read chunks and give their rows in blocks of whole batches, nothing lost in between.
+        """Read chunks and yield their rows in blocks of whole batches, without gaps.
 
         Args:
-            groups: chunks of an epoch in order, grouped by what is read at once.
+            groups: the chunks of an epoch in order, grouped into reads.
             batch_size: rows in each batch.
             seed: seed and epoch number of the row order, or None to leave rows in place.
         """

@@ -14,13 +14,13 @@ from loader.errors import LoaderError
 
 T = TypeVar("T")
 
-# Takes what waits so many seconds, or without a limit, and tells whether the waiting is over; calls
-# it until it is, or raises a `LoaderError` when it never will be.
+# Takes a function that waits for some seconds (None: without a limit) and returns whether the wait
+# is over. Calls it until it is, or raises a `LoaderError` if it will never be.
 Wait = Callable[[Callable[[float | None], bool]], None]
 
 
 def wait_without_limit(done: Callable[[float | None], bool]) -> None:
-    """The `Wait` for a reader that always comes to its end."""
+    """The `Wait` for a reader that always ends."""
     done(None)
 
 
@@ -38,7 +38,7 @@ class _Channel(Generic[T]):
         self.hangs = False
 
     def put(self, item: T) -> bool:
-        """Wait for room and leave an item; False when the consumer has gone."""
+        """Wait for room and add an item; False when the consumer has gone."""
         with self.changed:
             self.changed.wait_for(
                 lambda: self.closed or len(self.items) < max(self.ahead, self.wanted)
@@ -49,14 +49,14 @@ class _Channel(Generic[T]):
             return not self.closed
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Say that no more items follow, and why."""
+        """Signal the end of the items, with the error that caused it if any."""
         with self.changed:
             self.error = error
             self.finished = True
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Tell the reader to stop, and drop what it left."""
+        """Tell the reader to stop, and drop the items it left."""
         with self.changed:
             self.closed = True
             self.items.clear()
@@ -64,18 +64,18 @@ class _Channel(Generic[T]):
 
 
 class Prefetcher(Generic[T]):
-    """Iterates over what `produce` yields, produced in a thread of its own.
+    """Iterator over the items of `produce`, which runs in a background thread.
 
-    An exception of the producer is raised to the consumer as itself, after the items that came
-    before it. Closing, or dropping the last reference, ends the thread and waits for it. Where
-    `wait` finds that the thread never ends, nobody waits for it any more: it stays, as a daemon.
+    An exception of the producer is raised in the consumer unchanged, after the items that precede
+    it. Closing the iterator, or dropping the last reference to it, ends the thread and joins it. If
+    `wait` raises because the thread never ends, the thread is abandoned as a daemon.
 
     Args:
-        produce: makes the iterator; it is called and consumed in the thread.
-        ahead: how many finished items may wait, besides the one that is being made; with 0 an
-            item is handed over when it is asked for, and the next one made meanwhile.
+        produce: makes the iterator; called and consumed in the thread.
+        ahead: how many finished items may wait while the next one is made. With 0, the thread makes
+            one item and starts the next when that one is taken.
         wait: how to wait for the thread.
-        name: the thread's.
+        name: name of the thread.
 
     Raises:
         LoaderError: raised by `__next__` when `wait` gives up, or in a fork of the process.
@@ -137,7 +137,7 @@ class Prefetcher(Generic[T]):
             channel.wanted = False
 
     def close(self) -> None:
-        """End the thread and wait for it. More than once does no harm."""
+        """End the thread and join it. Can be called repeatedly."""
         self._finalizer()
 
     def __enter__(self) -> Prefetcher[T]:

@@ -1,4 +1,4 @@
-"""Processes that were forked. Threads do not come along, so whoever waits for one waits for ever."""
+"""Checks for forked processes: threads are not forked, so waiting for one would never end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from loader.errors import LoaderError
 
 _IMPORTED_IN = os.getpid()
-# Seconds for one number. Where Polars works it takes a few milliseconds.
+# Seconds for reading one number, which takes a few milliseconds where Polars works.
 _PATIENCE = 10.0
 _ADVICE = (
     "Start processes with multiprocessing.get_context('spawn'), and make the loader in the process "
@@ -19,28 +19,29 @@ _ADVICE = (
 
 
 def expect_process(made_in: int) -> None:
-    """Refuse what another process has made.
+    """Refuse an object made in another process.
 
     Args:
         made_in: the id of the process that made it.
 
     Raises:
-        LoaderError: this process is a fork of that one.
+        LoaderError: this process is a fork of the one that made it.
     """
     if os.getpid() != made_in:
         raise LoaderError(
-            f"Expected a loader of this process, {os.getpid()}. Received: one of process {made_in}, "
-            f"whose threads did not come along when it was forked. {_ADVICE}"
+            f"Expected a loader made in this process, {os.getpid()}. Received: one made in process "
+            f"{made_in}, whose threads do not exist in its forks. {_ADVICE}"
         )
 
 
 def expect_polars() -> None:
-    """Refuse a fork of a process whose Polars had started its threads: it would hang here.
+    """Refuse a fork of a process in which Polars had started its threads: Polars would hang here.
 
-    Polars does not tell, so a forked process reads one number in the way in which files are read.
+    Polars has no function that reports this, so a forked process reads one number as files are
+    read.
 
     Raises:
-        LoaderError: there was no answer.
+        LoaderError: reading did not end.
     """
     if os.getpid() == _IMPORTED_IN:
         return

@@ -12,13 +12,13 @@ from loader.order.position import Progress
 class Stream(Iterator[Sequence[Array]]):
     """The batches of an epoch or more, as flat lists of arrays in the order of the layout.
 
-    Not for several threads at once. Dropping it ends its reader thread.
+    Not thread-safe. Dropping it ends its reader thread.
 
     Args:
-        begin: takes an epoch and starts its reader; called when its first batch is asked for.
+        begin: starts an epoch and its reader; called when the epoch's first batch is requested.
         batch_size: rows in a batch.
         end: called after an epoch's last batch.
-        epochs: how many there are, one after another; None for no end of them.
+        epochs: how many epochs follow one another; None for an endless stream.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Stream(Iterator[Sequence[Array]]):
 
     @property
     def begun(self) -> bool:
-        """Whether a batch was asked for."""
+        """Whether a batch has been requested."""
         return self._blocks is not None
 
     def __next__(self) -> Sequence[Array]:
@@ -49,11 +49,12 @@ class Stream(Iterator[Sequence[Array]]):
             self._progress, self._blocks = self._begin()
         batch = next(self._batches, None)
         while batch is None:
-            # The last step ends the epoch: before it there is always a block.
+            # No StopIteration: the branch below ends an epoch after its last batch, so a block
+            # follows.
             self._batches = next(self._blocks).batches(self._batch_size)
             batch = next(self._batches, None)
         self._progress.taken += 1
-        if not self._progress.left:  # Keras never asks for more than there are
+        if not self._progress.left:  # Keras never requests more batches than an epoch has
             self._end_epoch()
         return batch
 

@@ -79,10 +79,10 @@ def resolve_names(
     feature_columns: Sequence[Any] | None,
     schema: Schema | None,
 ) -> Names:
-    """Roles of columns: categorical, continuous or label, as named, or else as the schema tags them.
+    """Roles of columns (categorical, continuous, label) as named, or else as the schema tags them.
 
-    Tags are asked for features only when neither names nor feature columns are given, and for
-    labels only when `label_names` is None; `label_names=[]` means no labels.
+    Tags give the features only when neither names nor feature columns are given, and the labels
+    only when `label_names` is None; `label_names=[]` means no labels.
 
     Raises:
         LoaderError: names and feature columns together, neither names nor tags, or a name twice.
@@ -135,7 +135,7 @@ def _listed(names: Any) -> list[str]:
 
 
 def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
-    """The source columns of `tf.feature_column` objects: categorical ones, then numeric ones."""
+    """Source columns of `tf.feature_column` objects: categorical ones, then numeric ones."""
     sources: dict[str, bool] = {}
     for column in feature_columns:
         for name, is_numeric in _sources(column):
@@ -152,7 +152,7 @@ def _sources(column: Any) -> Iterator[tuple[str, bool]]:
             f"Expected objects of tf.feature_column. Received: {column!r}. "
             "Use cat_names and cont_names instead."
         )
-    # A name is a number's if its column normalises it, or if it weights a categorical column.
+    # A name is numeric if its column normalises it, or if it weights a categorical column.
     is_numeric = hasattr(column, "normalizer_fn") or hasattr(column, "weight_feature_key")
     for parent in parents:
         if isinstance(parent, str):
@@ -168,16 +168,16 @@ def make_layout(
     *,
     sparse: bool = False,
 ) -> BatchLayout:
-    """Put names and types together.
+    """Combine names and types.
 
     Args:
         names: the columns by role.
-        types: what the files hold.
+        types: types of the columns in the files.
         widths: columns of fixed width, with the length of the longest row allowed.
-        sparse: whether those become `tf.SparseTensor`s.
+        sparse: whether columns of fixed width become `tf.SparseTensor`s.
 
     Raises:
-        LoaderError: a label that holds lists, or a width for a column that is no list feature.
+        LoaderError: a label that holds lists, or a width for a column that is not a list feature.
     """
     for name in names.labels:
         if types[name].is_list:
@@ -209,10 +209,10 @@ def fixed_widths(
     Args:
         sparse_names: the columns.
         sparse_max: the longest row allowed in each.
-        schema: where `sparse_max` says nothing, its `value_count` does.
+        schema: its `value_count` applies where `sparse_max` has no entry.
 
     Raises:
-        LoaderError: a name without a maximum, a maximum below 1, or one without its name.
+        LoaderError: a name without a maximum, a maximum below 1, or a maximum without a name.
     """
     if not isinstance(sparse_max, Mapping | None):
         raise LoaderError(f"Expected sparse_max as a dict, by column. Received: {sparse_max!r}.")
@@ -220,7 +220,7 @@ def fixed_widths(
     others = [name for name in sparse_max or () if name not in names]
     if others:
         raise LoaderError(
-            f"Expected sparse_max for columns of sparse_names alone, which is {names}. Received: "
+            f"Expected sparse_max for columns of sparse_names only, which is {names}. Received: "
             f"{others[0]!r} as well. Add it to sparse_names, or leave it out of both."
         )
     widths = {}

@@ -1,4 +1,4 @@
-"""Parquet files to read, and what their footers promise."""
+"""Parquet files to read, and the contents of their footers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ColumnType:
 
     @property
     def polars(self) -> pl.DataType:
-        """The type in which Polars holds it."""
+        """The Polars type that holds it."""
         return polars_dtype(self.dtype, is_list=self.is_list)
 
     def __str__(self) -> str:
@@ -60,20 +60,20 @@ class Skipped:
     """Record of data that could not be read and was passed over.
 
     Attributes:
-        files: those of which nothing, or not everything, was read.
-        reasons: for each row group that was replaced since the last report; by file and number.
+        files: files of which nothing, or not everything, was read.
+        reasons: for each row group replaced since the last report, by file and number.
     """
 
     files: list[str] = field(default_factory=list)
     reasons: dict[tuple[str, int], Exception] = field(default_factory=dict)
 
     def add_file(self, path: str, reason: Exception) -> None:
-        """A file that is left out as a whole, with a warning."""
+        """Record a file that is left out as a whole, with a warning."""
         warnings.warn(f"Skipping a file: {reason}", stacklevel=2)
         self.files.append(path)
 
     def add_row_group(self, path: str, number: int, reason: Exception) -> None:
-        """A row group that is replaced, to be reported at the end of the epoch."""
+        """Record a row group that is replaced, for the report at the end of the epoch."""
         self.reasons[path, number] = reason
         if path not in self.files:
             self.files.append(path)
@@ -83,8 +83,8 @@ class Skipped:
         reasons, self.reasons = list(self.reasons.values()), {}
         if reasons:
             warnings.warn(
-                f"{len(reasons)} row groups could not be read in this epoch, and rows that follow "
-                f"them came twice instead. The first: {reasons[0]}",
+                f"{len(reasons)} row groups could not be read in this epoch; rows that follow them "
+                f"came twice instead. The first: {reasons[0]}",
                 stacklevel=2,
             )
 
@@ -94,9 +94,9 @@ class ReadableFiles:
     """The files that can be read.
 
     Attributes:
-        types: of the wanted columns.
-        row_groups: in order.
-        skipped: where to write down what cannot be read; None when that is an error.
+        types: types of the wanted columns.
+        row_groups: the row groups in order.
+        skipped: record of data that cannot be read; None when such data is an error.
         table: the files as one table of columns of these types; without files for a frame.
     """
 
@@ -111,7 +111,7 @@ class ReadableFiles:
         return {str(file.path): file for file in self.table.files}
 
     def is_alike(self) -> bool:
-        """Whether every file has each column itself, and as its type."""
+        """Whether every file contains each column itself, with its type."""
         return all(_own_types(file, self.types) == self.types for file in self.files.values())
 
 
@@ -130,18 +130,18 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
 def read_footers(
     files: Sequence[DataFile], columns: Sequence[str], *, skip_bad: bool = False
 ) -> ReadableFiles:
-    """Read the footers of all files, which are one table as in a workflow.
+    """Read the footers of all files, which form one table as in a workflow.
 
     Args:
         files: in the order in which they are read.
         columns: names of the wanted columns.
-        skip_bad: leave files out that cannot be read or make no table with those before them, with
-            a warning, instead of raising.
+        skip_bad: leave out files that cannot be read, or whose types are incompatible with those of
+            files before them, with a warning, instead of raising.
 
     Raises:
-        LoaderError: a file that is not parquet, was cut off or is not the one that was published,
-            a column that a file lacks, a type that no tensor can hold, or types of which no one
-            holds all values.
+        LoaderError: a file that is not parquet, was truncated or is not the one that was published,
+            a column that a file lacks, a type that no tensor can hold, or types without a common
+            type that holds all values.
     """
     found: list[ParquetFile] = []
     groups: list[list[RowGroup]] = []
@@ -165,7 +165,7 @@ def read_footers(
     if not found:
         raise LoaderError(
             f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
-            f"such as {files[0].path}. Their warnings tell why."
+            f"such as {files[0].path}. Their warnings give the reasons."
         )
     table = ParquetTable(found)
     _expect_table(table, columns)
@@ -182,7 +182,7 @@ def read_footers(
 def _read_footer(
     listed: DataFile, columns: Sequence[str], schemas: FooterSchemas
 ) -> tuple[ParquetFile, list[RowGroup]]:
-    """A file with the wanted columns alone, and its row groups as large as it has them."""
+    """A file reduced to the wanted columns, and its row groups with their own sizes."""
     try:
         listed.expect_size()
         file, footer = ParquetFile.read_with_footer(listed.path, listed.keys, schemas)
@@ -193,7 +193,7 @@ def _read_footer(
         raise
     except WorkflowError as error:
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
-    except UNREADABLE as error:  # pyarrow decodes names of columns only where they are asked for
+    except UNREADABLE as error:  # pyarrow decodes column names only when they are accessed
         raise LoaderError(
             f"{listed.path} cannot be read as parquet: its footer is damaged. Write the file again, "
             'or leave it out with on_bad_files="skip".'
@@ -220,7 +220,7 @@ def _expect_table(table: ParquetTable, columns: Sequence[str]) -> None:
     for name in columns:
         if name in table.conflicts:
             raise LoaderError(table.conflicts[name])
-        if not _is_null(table.schema[name]):  # of what is null in some files, others know the type
+        if not _is_null(table.schema[name]):  # null in some files: the others have the type
             column_type(name, table.schema[name], table.files[-1].path)
 
 
@@ -237,7 +237,7 @@ def column_type(name: str, dtype: pl.DataType, where: object) -> ColumnType:
     else:
         if not column.time:
             return ColumnType(column.dtype, column.is_list)
-        advice = "Make numbers of it in a workflow, as with DatePart, cast it, or leave it out."
+        advice = "Convert it to numbers in a workflow, as with DatePart, cast it, or leave it out."
     raise LoaderError(
         f"Expected column {name!r} of {where} as numbers, booleans, strings or lists of those. "
         f"Received: {dtype}. {advice}"
@@ -249,7 +249,7 @@ def _is_null(dtype: pl.DataType) -> bool:
 
 
 def _own_types(file: ParquetFile, columns: Iterable[str]) -> dict[str, ColumnType]:
-    """The types of those columns that are in a file itself and not all null."""
+    """Types of the columns that are in a file itself and not all null."""
     have = file.schema
     return {
         name: column_type(name, have[name], file.path)
@@ -261,7 +261,7 @@ def _own_types(file: ParquetFile, columns: Iterable[str]) -> dict[str, ColumnTyp
 def _as_types(
     groups: Sequence[RowGroup], own: Mapping[str, ColumnType], types: Mapping[str, ColumnType]
 ) -> list[RowGroup]:
-    """Row groups as large as they are once their columns are of the table's types, at most."""
+    """Row groups with an upper bound of their size once columns have the table's types."""
     if own == types:
         return list(groups)
     widths = {name: DTYPES[found.dtype].numpy.itemsize for name, found in types.items()}
@@ -291,7 +291,7 @@ def _decoded_bytes(group: Any, types: dict[str, ColumnType]) -> int:
         if found is None:
             continue
         kind = DTYPES[found.dtype]
-        if kind.kind == "string":  # a pointer and a header for each, in Polars as in numpy
+        if kind.kind == "string":  # each has a pointer and a header, in Polars as in numpy
             total += chunk.total_uncompressed_size + 16 * chunk.num_values
         else:
             total += kind.numpy.itemsize * chunk.num_values

@@ -1,1 +1,1 @@
-"""The loader's path on an NVIDIA GPU: decoded by cuDF, handed to TensorFlow, never on the host."""
+"""The loader's path on an NVIDIA GPU: cuDF decodes, TensorFlow takes over; rows stay on the GPU."""

@@ -1,8 +1,8 @@
-"""From decoded rows on the GPU to batches on the GPU.
+"""Decoded rows on the GPU, cut into batches on the GPU.
 
 As on the CPU (loader/batches/batches.py), the rows of an epoch are one stream, and batches are
-consecutive runs of it. A block of whole batches is transposed once, so that cutting a batch out
-of it and a column out of a batch copies nothing.
+consecutive runs of it. A block of whole batches is transposed once, so that cutting a batch out of
+the block, and a column out of a batch, copies nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class DeviceBatch(NamedTuple):
     """A batch on the GPU.
 
     Attributes:
-        parts: as `Packing.specs` describes them.
-        block: what `DeviceBlock.columns` says of the block that it is part of.
-        number: its place there.
+        parts: the tensors that `Packing.specs` describes.
+        block: `DeviceBlock.columns` of the block that contains this batch.
+        number: index of this batch in the block.
     """
 
     parts: Sequence[tf.Tensor]
@@ -36,7 +36,7 @@ class DeviceBatch(NamedTuple):
     number: int
 
     def columns(self) -> list[Array]:
-        """Columns of the matrices, as views of their memory; empty where that is not aligned."""
+        """Columns of the matrices, as views of their memory; empty where it is not aligned."""
         return [column[self.number] for column in self.block]
 
 
@@ -45,22 +45,22 @@ class DeviceBlock:
     """Batches on the GPU.
 
     Attributes:
-        parts: those of each batch.
-        columns: those of the matrices of all batches, as views of their memory, where that is
-            aligned. Nobody may read them; `repr` would.
+        parts: the parts of each batch.
+        columns: the columns of all batches' matrices, as views of their memory; empty where it is
+            not aligned. Reading them on the host, as `repr` would, is invalid.
     """
 
     parts: Sequence[Sequence[tf.Tensor]]
     columns: Sequence[Array] = field(default=(), repr=False)
 
     def batches(self, batch_size: int) -> Iterator[DeviceBatch]:
-        """Each batch, once; the block was cut for this batch size."""
+        """Iterate over the batches; the block was cut for this batch size."""
         del batch_size
         return map(DeviceBatch, self.parts, itertools.repeat(self.columns), itertools.count())
 
 
 class DeviceBlocks:
-    """Reads chunks and gives their rows in blocks of whole batches, nothing lost in between.
+    """Reads chunks and yields their rows in blocks of whole batches, without gaps.
 
     Args:
         reader: decodes pieces of parquet on the GPU.
@@ -68,7 +68,7 @@ class DeviceBlocks:
         device: TensorFlow's name of the GPU.
     """
 
-    # Decoding many row groups at once is what keeps a GPU busy: as many as the buffer allows.
+    # A GPU is busy only when it decodes many row groups at once: as many as the buffer allows.
     chunks_per_read = 8
 
     def __init__(self, reader: DeviceReader, packing: Packing, device: str) -> None:
@@ -83,7 +83,7 @@ class DeviceBlocks:
         """Blocks of whole batches; the last one may end with a short batch.
 
         Args:
-            groups: chunks of an epoch in order, grouped by what is read at once.
+            groups: the chunks of an epoch in order, grouped into reads.
             batch_size: rows in each batch.
             seed: seed and epoch number of the row order, or None to leave rows in place.
         """
@@ -94,7 +94,7 @@ class DeviceBlocks:
             rest = cut.rest
             if cut.parts:
                 yield self._block(cut)
-            del cut  # it would be held while the next group is read
+            del cut  # else it would be held while the next group is read
         if rest.count:
             yield self._block(self._cutter.cut(nothing, rest, rest.count))
 
@@ -106,5 +106,5 @@ class DeviceBlocks:
 
 
 def _is_aligned(matrix: tf.Tensor) -> bool:
-    """Whether each column of a batch begins where TensorFlow may borrow it."""
+    """Whether each column of a batch begins at an address that TensorFlow may borrow."""
     return bool(matrix.shape[2] * matrix.dtype.size % ALIGNMENT == 0)

@@ -1,12 +1,12 @@
-"""Matrices in which the columns of a batch travel together on the GPU.
+"""Matrices that carry the columns of a batch together on the GPU.
 
-Forty tensors a batch cost more than reading them. So all scalars of one width travel as one
-matrix, and are taken apart where they are used: by an eager operation, or inside the compiled
+Passing forty tensors a batch costs more than reading them. So all scalars of one width travel as
+one matrix, which is split where the batch is used: by an eager operation, or inside the compiled
 train step.
 
-TensorFlow moves int32 through the host in most of its kernels that only move data (slice,
-concat, reshape, unstack), since it takes int32 for shapes. So everything travels as floats of
-the same width, bit for bit, and gets its dtype at the end.
+TensorFlow runs int32 through the host in most kernels that only move data (slice, concat, reshape,
+unstack), because it uses int32 for shapes. So all columns travel as floats of the same width, bit
+for bit, and get their dtypes at the end.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from loader.errors import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from workflow.schema.dtypes import DTYPES
 
-# Dtypes narrower than the narrowest carrier are widened to this one.
+# Narrower dtypes are widened to this one, which has the width of the narrowest carrier.
 _WIDENED = "int32"
 _CARRIERS = {4: "float32", 8: "float64"}
 
 
 def carries(column: BatchColumn) -> bool:
-    """Whether the GPU path takes a column: not one of strings or halves."""
+    """Whether the GPU path takes a column: all but strings and float16."""
     return column.type.dtype not in ("string", "float16")
 
 
@@ -40,18 +40,18 @@ def widened(dtype: str) -> str:
 
 
 def carrier(dtype: str) -> str:
-    """The float dtype that carries a column's bits."""
+    """The float dtype that carries the bits of a dtype."""
     return _CARRIERS[np.dtype(widened(dtype)).itemsize]
 
 
 @dataclass(frozen=True)
 class ColumnPlace:
-    """Place of a column in a batch, and how it gets its own dtype again.
+    """Place of a column in a batch, and the conversion back to its own dtype.
 
     Attributes:
-        number: counted in the batch's flat tensors.
-        bits: the dtype that its carrier's bits are of; None where that is the carrier's.
-        dtype: the dtype to convert to from there; None where it is that already.
+        number: index among the batch's flat tensors.
+        bits: the dtype of the bits; None if the carrier's dtype.
+        dtype: the column's own dtype; None if `bits` is that already.
     """
 
     number: int
@@ -65,11 +65,11 @@ class ColumnPlace:
         return cls(number, bits, None if widened(dtype) == dtype else tf.as_dtype(dtype))
 
     def restore(self, tensor: tf.Tensor) -> tf.Tensor:
-        """The column with its own dtype again."""
+        """Convert a column from its carrier to its own dtype."""
         return self.narrow(tensor if self.bits is None else tf.bitcast(tensor, self.bits))
 
     def narrow(self, tensor: tf.Tensor) -> tf.Tensor:
-        """The column with its own dtype, of one that has the dtype of its bits."""
+        """Convert a column from the dtype of its bits to its own dtype."""
         return tensor if self.dtype is None else tf.cast(tensor, self.dtype)
 
 
@@ -78,7 +78,7 @@ class GpuRows:
     """Rows on the GPU, in carriers.
 
     Attributes:
-        matrices: for each width the scalars and list lengths, shape (rows, columns).
+        matrices: for each width, the scalars and list lengths, shape (rows, columns).
         padded: each padded column, shape (rows, width).
         values: the elements of each ragged column, shape (elements, 1).
     """
@@ -93,7 +93,7 @@ class GpuRows:
         return int((self.matrices + self.padded)[0].shape[0])
 
     def groups(self) -> tuple[tuple[tf.Tensor, ...], ...]:
-        """All of them, as a compiled function takes them."""
+        """All tensors, as a compiled function takes them."""
         return self.matrices, self.padded, self.values
 
 
@@ -113,7 +113,7 @@ class Packing:
         layout: the columns of a batch.
 
     Raises:
-        LoaderError: a column of strings or halves, which the GPU path does not carry.
+        LoaderError: a column of strings or float16, which the GPU path does not carry.
     """
 
     def __init__(self, layout: BatchLayout) -> None:
@@ -163,13 +163,13 @@ class Packing:
 
     @cached_property
     def _order(self) -> list[int]:
-        """For each tensor of a batch its number among the columns of all parts."""
+        """For each tensor of a batch, its index among the columns of all parts."""
         matrices, lists = self._places
         numbers = [place.number for place in itertools.chain(*matrices, lists)]
         return sorted(range(len(numbers)), key=numbers.__getitem__)
 
     def tensors(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The tensors of a batch in the order of the layout, a ragged column giving two."""
+        """The tensors of a batch in the order of the layout; a ragged column gives two."""
         columns = [
             place.restore(column)
             for part, places in zip(parts, self._places[0], strict=False)
@@ -180,7 +180,7 @@ class Packing:
     def tensors_of(
         self, columns: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """The result of `tensors`, made of columns that `columns` has cut out of the matrices."""
+        """The result of `tensors`, from columns that `columns` has cut out of the matrices."""
         places = itertools.chain(*self._places[0])
         narrowed = [place.narrow(column) for column, place in zip(columns, places, strict=True)]
         return self._arranged(narrowed, parts)
@@ -191,10 +191,10 @@ class Packing:
         return [found[number] for number in self._order]
 
     def columns(self, matrices: Sequence[Array]) -> list[Array]:
-        """Cut the matrices of many batches into columns of the dtypes of their bits.
+        """Cut the matrices of many batches into columns with the dtypes of their bits.
 
         Args:
-            matrices: in carriers, shape (batches, columns, rows, 1). Nobody reads them here.
+            matrices: carriers, shape (batches, columns, rows, 1). They are not read here.
 
         Returns:
             For each column an array of shape (batches, rows, 1).
@@ -207,10 +207,10 @@ class Packing:
         return found
 
     def lengths_of(self, matrices: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The row lengths of each ragged column, shape (rows,), float64: exact, and on the GPU.
+        """The row lengths of each ragged column, shape (rows,), as float64: exact, and on the GPU.
 
         Args:
-            matrices: those of `GpuRows`.
+            matrices: `matrices` of `GpuRows`.
         """
         found: dict[str, tf.Tensor] = {}
         for members, matrix in zip(self.matrices.values(), matrices, strict=True):

@@ -1,4 +1,4 @@
-"""The GPU as cuDF sees it: whose turn it is, its memory, and what to say when it fails."""
+"""The GPU that cuDF uses: device selection, memory, and errors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from loader.errors import LoaderError
 from loader.order.plan import Piece
 
-# What pylibcudf makes of libcudf's exceptions, but for the one of too little memory.
+# Exceptions that pylibcudf raises for libcudf's, apart from out-of-memory.
 CUDF_ERRORS = (RuntimeError, OSError, ValueError, TypeError, IndexError, ArithmeticError)
 LOST = (
     "From then on the GPU works again only in a new process: start the program anew. "
-    'device="cpu" finds what is damaged, and reads what on_bad_files="skip" cannot skip here.'
+    'device="cpu" finds the damage, and reads data that on_bad_files="skip" cannot skip here.'
 )
 _NOT_READY = "cudaErrorNotReady"
 
 
 def use_device(number: int) -> None:
-    """Make a GPU the calling thread's.
+    """Make a GPU the current device of the calling thread.
 
     Raises:
         LoaderError: there is no such GPU.
@@ -33,25 +33,25 @@ def use_device(number: int) -> None:
 
 
 def prepare_memory(number: int) -> int:
-    """Let cuDF allocate from a pool that works along CUDA streams, unless one is set already.
+    """Let cuDF allocate from a stream-ordered pool, unless a pool is set already.
 
     Args:
-        number: the GPU's, which becomes the calling thread's: each has a pool of its own.
+        number: the GPU's number. It becomes the thread's device, since each GPU has its own pool.
 
     Returns:
-        the GPU's memory in bytes.
+        The GPU's memory in bytes.
 
     Raises:
         LoaderError: there is no such GPU, or this process has lost it.
     """
     import rmm  # noqa: PLC0415 - it needs a GPU to be imported
 
-    use_device(number)  # which succeeds with a lost GPU as well, if it was the thread's before
+    use_device(number)  # succeeds even with a lost GPU, if it was this thread's device before
     # Without waiting: a GPU that hangs would never answer.
     if _status(0) not in ("cudaSuccess", _NOT_READY):
         raise LoaderError(
-            f"Expected GPU {number} to work. Received: an error before, at which this process lost "
-            f"it. {LOST}"
+            f"Expected GPU {number} to work. Received: an earlier error, by which this process "
+            f"lost it. {LOST}"
         )
     if type(rmm.mr.get_current_device_resource()) is rmm.mr.CudaMemoryResource:
         rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
@@ -61,8 +61,8 @@ def prepare_memory(number: int) -> int:
 def gpu_lives() -> bool:
     """Whether this process can still use its GPU.
 
-    A kernel that reads outside of memory takes the process's whole CUDA context with it: all that
-    the runtime is asked from then on fails with the same error.
+    A kernel that reads out of bounds destroys the process's CUDA context: every later call of the
+    runtime fails with the same error.
     """
     from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
 
@@ -72,11 +72,11 @@ def gpu_lives() -> bool:
 
 @contextlib.contextmanager
 def tell_gpu_errors(pieces: Sequence[Piece]) -> Iterator[None]:
-    """Tell what cuDF cannot do with pieces as what it is.
+    """Turn cuDF's errors about pieces into errors of the loader.
 
     Raises:
-        LoaderError: too little memory, or an error of cuDF, which may have cost this process the
-            GPU; with files and row groups.
+        LoaderError: out of memory, or an error of cuDF, after which this process may have lost the
+            GPU. Names files and row groups.
     """
     try:
         yield
@@ -85,28 +85,28 @@ def tell_gpu_errors(pieces: Sequence[Piece]) -> Iterator[None]:
     except MemoryError as error:
         raise LoaderError(
             f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
-            f"Received: {error}. Lower buffer_size, or what TensorFlow takes, with "
+            f"Received: {error}. Lower buffer_size, or TensorFlow's share, with "
             "configure_tensorflow."
         ) from error
     except CUDF_ERRORS as error:
-        after = 'device="cpu" tells more.' if gpu_lives() else LOST
+        after = 'device="cpu" gives details.' if gpu_lives() else LOST
         raise LoaderError(
             f"Expected rows that cuDF can decode in {where(pieces)}. Received: {error}. {after}"
         ) from error
 
 
 def cudf_version() -> str:
-    """The version of cuDF, whose sort and hash draw the order of rows."""
+    """The version of cuDF, whose sort and hash determine the order of rows."""
     from pylibcudf import _version  # noqa: PLC0415 - it needs a GPU to be imported
 
     return str(_version.__version__)
 
 
 def is_busy(stream: Any) -> bool:
-    """Whether a CUDA stream has work left, without waiting for it.
+    """Whether a CUDA stream has work left; does not wait.
 
     Args:
-        stream: as cuDF takes it.
+        stream: a stream object of cuDF.
     """
     _, handle = stream.__cuda_stream__()
     return _status(handle) == _NOT_READY
@@ -117,18 +117,18 @@ def _status(stream: int) -> str:
     from cuda.bindings import runtime  # noqa: PLC0415 - comes with cuDF
 
     (status,) = runtime.cudaStreamQuery(stream)
-    # "Not ready" would stay as this thread's last error, and whoever asks for that next be misled.
+    # "Not ready" would remain this thread's last error, and mislead the next caller that asks.
     runtime.cudaGetLastError()
     return str(status.name)
 
 
 def end_without_gpu() -> None:
-    """Let this process end as soon as Python has, with the exit status that it has then.
+    """Let this process end as soon as Python has ended, with the same exit status.
 
-    CUDA's own end of a process waits for the GPU, and for ever for one that hangs.
+    CUDA's own shutdown waits for the GPU, and never returns if the GPU hangs.
     """
     libc = ctypes.CDLL(None)
-    # Of what is done at exit the newest comes first, and gets the status, as `_exit` takes it.
+    # Exit handlers run in reverse order of registration, with the status as first argument.
     libc.on_exit(libc._exit, None)  # noqa: SLF001 - that is its name
 
 

@@ -1,9 +1,9 @@
-"""Rows into batches: what TensorFlow does for it, compiled.
+"""Rows cut into batches by compiled TensorFlow functions.
 
 This runs in the reader's thread, which must not run eager operations with arguments on the host
-(bounds, shapes, axes, sizes): on a GPU, TensorFlow passes those of all threads through one
-rendezvous, where they meet those of the user's thread (tensorflow#62523). Each call of a compiled
-function has a rendezvous of its own.
+(bounds, shapes, axes, sizes): on a GPU, TensorFlow passes such arguments of all threads through one
+rendezvous, where they collide with those of the user's thread (tensorflow#62523). Each call of a
+compiled function has its own rendezvous.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from loader.gpu.column_matrix import GpuRows, Packing, carrier
 
-# Batches of which elements are cut in one call: compiled once, for any number of batches.
+# Batches whose elements are cut in one call: compiled once, for any number of batches.
 _TOGETHER = 64
 
 Tensors = tuple[tf.Tensor, ...]
@@ -25,12 +25,12 @@ Tensors = tuple[tf.Tensor, ...]
 
 @dataclass(frozen=True)
 class CutBatches:
-    """The first rows as batches, and the rows after them.
+    """Rows as whole batches, and the remaining rows.
 
     Attributes:
-        matrices: of all batches, shape (batches, columns, rows, 1).
-        parts: those of each batch, as `Packing.specs` describes them.
-        rest: fewer rows than a batch has.
+        matrices: matrices of all batches, shape (batches, columns, rows, 1).
+        parts: the parts of each batch, as `Packing.specs` describes them.
+        rest: the remaining rows, fewer than a batch.
     """
 
     matrices: Tensors
@@ -65,11 +65,11 @@ class Cutter:
             self.nothing = GpuRows(*(tuple(map(tf.constant, part)) for part in empty))
 
     def cut(self, first: GpuRows, second: GpuRows, batch_size: int) -> CutBatches:
-        """Cut rows, joined with those before them. When it returns the GPU has done so.
+        """Cut rows, joined with the rows before them. On return the GPU has finished.
 
         Args:
-            first: the rows before.
-            second: the rows.
+            first: the remaining rows of the previous call.
+            second: the new rows.
             batch_size: rows in a batch.
         """
         # The scope must not stay open where a generator yields: another thread may close it.
@@ -88,9 +88,9 @@ class Cutter:
     def _cut_rows(
         self, first: Sequence[Tensors], second: Sequence[Tensors], batch_size: tf.Tensor
     ) -> tuple[tuple[Tensors, ...], tuple[Tensors, ...]]:
-        """Matrices and padded columns by batch, elements with their number in each; the rest."""
+        """Matrices and padded columns by batch, elements with each batch's number; the rest."""
         with tf.device(self._device):
-            # A copy in any case: what cuDF has made goes soon.
+            # A copy in any case: cuDF's memory is released soon.
             matrices, padded, values = (
                 [tf.concat(pair, 0) for pair in zip(a, b, strict=True)]
                 for a, b in zip(first, second, strict=True)
@@ -108,7 +108,7 @@ class Cutter:
                 tuple(each[:number] for each, number in zip(values, taken, strict=True)),
                 tuple(sizes),
             )
-            # Copies, or these few rows would keep the memory of all.
+            # Copies, or these few rows would keep the memory of all rows.
             rest = (
                 tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in matrices),
                 tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in padded),
@@ -121,7 +121,7 @@ class Cutter:
 
 
 def _specs(packing: Packing) -> tuple[tuple[tf.TensorSpec, ...], ...]:
-    """Specs of the tensors of `Rows.groups()`."""
+    """Specs of the tensors of `GpuRows.groups()`."""
     matrices = [tf.TensorSpec((None, len(m)), name) for name, m in packing.matrices.items()]
     padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in packing.padded]
     values = [tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in packing.ragged]
@@ -152,7 +152,7 @@ def _parts(split: Any, elements: tf.Tensor, sizes: list[int]) -> list[tf.Tensor]
     for first in range(0, len(sizes), _TOGETHER):
         some = sizes[first : first + _TOGETHER]
         stop = start + sum(some)
-        with tf.device("/cpu:0"):  # where a slice takes its bounds from
+        with tf.device("/cpu:0"):  # a slice takes its bounds from the host
             bounds = [tf.constant(bound, tf.int64) for bound in (start, stop)]
             padded = tf.constant(some + [0] * (_TOGETHER - len(some)), tf.int32)
         found += split(elements, *bounds, padded)[: len(some)]

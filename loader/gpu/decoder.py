@@ -1,4 +1,4 @@
-"""From parquet to tables on the GPU, by cuDF."""
+"""Parquet decoded into tables on the GPU, by cuDF."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from loader.read.chunks import null_error, takes_no_null, too_long, unreadable
 
 
 class Decoder:
-    """Decodes pieces of parquet on the GPU, on a CUDA stream of its own.
+    """Decodes pieces of parquet on the GPU, on its own CUDA stream.
 
     Args:
         layout: the columns wanted.
-        row_groups: all row groups there are; what is whole of them decodes fastest.
+        row_groups: all row groups of the data; pieces that are whole row groups decode fastest.
         number: the GPU's number.
 
     Attributes:
-        stream: the CUDA stream; a table that `read` gives is ready.
+        stream: the CUDA stream; it has finished with a table when `read` returns it.
     """
 
     def __init__(self, layout: BatchLayout, row_groups: Sequence[RowGroup], number: int) -> None:
@@ -36,12 +36,12 @@ class Decoder:
         self.stream = Stream()
 
     def read(self, pieces: Sequence[Piece]) -> Any:
-        """One table of all pieces' rows, in order.
+        """Read all pieces' rows into one table, in order.
 
         Raises:
             DamagedError: a file that cannot be decoded, or a null where no tensor can hold one.
-            LoaderError: a list longer than its padded width, too little memory, or a damaged page
-                that ended this process's use of the GPU, which nothing can skip.
+            LoaderError: a list longer than its padded width, out of memory, or a damaged page after
+                which this process can no longer use the GPU, which nothing can skip.
         """
         use_device(self._number)
         with tell_gpu_errors(pieces):
@@ -65,7 +65,7 @@ class Decoder:
         return self._whole.get((piece.path, piece.row_group)) == (piece.start, piece.rows)
 
     def _read_whole(self, pieces: Sequence[Piece]) -> Any | None:
-        """All pieces in one go; None if one of them is damaged, so that each is to be tried."""
+        """All pieces in one read; None if one of them is damaged, so that each has to be tried."""
         paths, groups = _by_file(pieces)
         options = self._options(paths)
         options.set_row_groups(groups)
@@ -91,7 +91,7 @@ class Decoder:
                 raise
             raise unreadable(piece, error) from error
         if table.num_rows() != piece.rows:
-            raise unreadable(piece, f"{table.num_rows()} rows where the footer promised others")
+            raise unreadable(piece, f"{table.num_rows()} rows, unlike its footer")
         self._check_types(table, piece)
         return table
 
@@ -101,7 +101,7 @@ class Decoder:
         return builder.column_names(self._layout.names).build()
 
     def _check_types(self, table: Any, piece: Piece) -> None:
-        """The footer told the types when the loader was made; the file may be another now."""
+        """Check types again: the file may have changed since the loader read its footer."""
         if table.num_columns() != len(self._layout.names):
             raise unreadable(piece, f"{table.num_columns()} of {len(self._layout.names)} columns")
         for column, data in zip(self._layout.columns, table.columns(), strict=True):
@@ -145,7 +145,7 @@ class Decoder:
         return list(self._plc.copying.slice(data, bounds, stream=self.stream))
 
     def _own_elements(self, column: BatchColumn, part: Any) -> Any:
-        """The values of some rows; lists share theirs with the rows around them."""
+        """The values of some rows; a list's child column contains its neighbours' values too."""
         return part.list_view().get_sliced_child(self.stream) if column.type.is_list else part
 
     def _longest(self, data: Any) -> int:
@@ -159,7 +159,7 @@ def _elements(column: BatchColumn, data: Any) -> Any:
 
 
 def _by_file(pieces: Sequence[Piece]) -> tuple[list[str], list[list[int]]]:
-    """Files, each with consecutive pieces' row groups, as cuDF reads them in order."""
+    """Files, each with the row groups of consecutive pieces, as cuDF reads them in order."""
     paths: list[str] = []
     groups: list[list[int]] = []
     for piece in pieces:

@@ -1,9 +1,9 @@
-"""Columns of a block as tensors over its memory, without an operation of TensorFlow for each.
+"""Columns of a block as tensors over its memory, without a TensorFlow operation for each.
 
-On eager tensors an operation costs five microseconds, a tensor that comes in through DLPack one
-and a half. numpy cuts: it works out addresses and does not look at what is there, so memory of a
-GPU can pose as an array. Only the capsules that numpy makes of its views name the wrong device;
-that is put right before TensorFlow sees them.
+On eager tensors an operation costs five microseconds, an import through DLPack one and a half.
+numpy does the slicing: it computes addresses and never reads the memory, so GPU memory can pose as
+an array. Only the DLPack capsules of numpy's views name the wrong device, which is corrected before
+TensorFlow sees them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from loader.batches.batches import Array
 _KINDS = {"CPU": 1, "GPU": 2}
 
 
-# The beginning of a capsule's `DLManagedTensor`: its memory's address, and its device. Of a type of
-# its own: what `ctypes.pythonapi` holds is everybody's. A ctypes structure takes longer.
+# The first words of a capsule's `DLManagedTensor`: the memory's address, and the device. A separate
+# prototype, since `ctypes.pythonapi` is shared by all. A ctypes structure would be slower.
 _words = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int64), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -29,11 +29,11 @@ _ADDRESS, _DEVICE = 0, 1
 
 
 class _Posing:
-    """A tensor's memory, under its address. Every view of it keeps the tensor alive."""
+    """A tensor's memory, by address. Every view of it keeps the tensor alive."""
 
     def __init__(self, tensor: tf.Tensor) -> None:
         self.tensor = tensor
-        capsule = to_dlpack(tensor)  # owns what its words are read from
+        capsule = to_dlpack(tensor)  # owns the memory that its words are read from
         self.__array_interface__ = {
             "data": (_words(capsule, _NAME)[_ADDRESS], False),
             "shape": tuple(tensor.shape),
@@ -43,32 +43,32 @@ class _Posing:
 
 
 def as_array(tensor: tf.Tensor) -> Array:
-    """A tensor's memory as an array that may be cut, and that nobody may read if it is on a GPU.
+    """A tensor's memory as an array that can be sliced, and must not be read if it is on a GPU.
 
-    It waits, and with it all of Python, until the device has done what was asked of it.
+    Blocks, holding the GIL, until the device has finished the work queued for it.
 
     Args:
-        tensor: of numbers, eager, not empty.
+        tensor: numeric, eager, not empty.
     """
     return np.asarray(_Posing(tensor))
 
 
 def device_number(name: str) -> int:
-    """DLPack's name for a device of TensorFlow.
+    """DLPack's number for a device of TensorFlow.
 
     Args:
-        name: as "/gpu:0".
+        name: a name such as "/gpu:0".
     """
     device = tf.DeviceSpec.from_string(name)
     return _KINDS[device.device_type] | device.device_index << 32
 
 
 def as_tensor(view: Array, device: int) -> tf.Tensor:
-    """A view of what `as_array` gave as a tensor over the same memory.
+    """A view of a result of `as_array` as a tensor over the same memory.
 
     Args:
-        view: contiguous, and aligned as TensorFlow's kernels need it.
-        device: where the memory is; a `device_number`.
+        view: contiguous, and aligned as TensorFlow's kernels require.
+        device: the `device_number` of the memory's device.
     """
     capsule = view.__dlpack__()
     _words(capsule, _NAME)[_DEVICE] = device

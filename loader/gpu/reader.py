@@ -1,7 +1,7 @@
-"""From tables on the GPU to rows that TensorFlow can hold.
+"""Tables on the GPU, turned into rows that TensorFlow can hold.
 
-cuDF decodes row groups into GPU memory on a CUDA stream of the loader's own, shuffles rows there
-and lays the scalars out row by row; TensorFlow borrows the result through DLPack.
+cuDF decodes row groups into GPU memory on the loader's own CUDA stream, shuffles rows there and
+lays the scalars out row by row; TensorFlow borrows the result through DLPack.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class DeviceReader:
     """Reads chunks into rows on the GPU.
 
     Args:
-        tables: decodes pieces, all into one cuDF table with their rows in order.
+        tables: decodes pieces into one cuDF table with their rows in order.
         packing: the columns wanted, and how they travel.
-        stream: the CUDA stream on which `tables` works, and this as well.
+        stream: the CUDA stream of `tables` and of this reader.
         device: TensorFlow's name of the GPU.
 
     Attributes:
-        order_by: what draws the order of rows from a seed, with its version.
+        order_by: the algorithm that derives the row order from a seed, and its version.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class DeviceReader:
         self.order_by = f"cudf {cudf_version()}"
 
     def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
-        """The rows of chunks, each shuffled if there is a seed, those that it wants.
+        """Read the wanted rows of chunks, each shuffled if there is a seed.
 
-        TensorFlow borrows cuDF's memory: keep the rows until its stream has read them.
+        TensorFlow borrows cuDF's memory: keep the rows until TensorFlow's stream has read them.
 
         Raises:
-            LoaderError: a file that cannot be decoded, values that do not fit the layout, or too
-                little memory.
+            LoaderError: a file that cannot be decoded, values that do not fit the layout, or out of
+                memory.
         """
         pieces = [piece for chunk in chunks for piece in chunk.pieces]
         table = self._tables.read(pieces)
@@ -82,12 +82,12 @@ class DeviceReader:
         ragged = [values[c.name] for c in packing.ragged]
         self._stream.synchronize()
         rows = GpuRows(*self._arrange(matrices, padded, counts, ragged))
-        if padded:  # what they were made of is cuDF's and goes now: let TensorFlow read it first
+        if padded:  # made from cuDF's memory, released on return: let TensorFlow read it first
             tf.raw_ops.SyncDevice()
         return rows
 
     def _order(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> Any:
-        """Row numbers of a table of chunks in the order wanted, those that are wanted."""
+        """Row numbers of the wanted rows of a table of chunks, in the wanted order."""
         plc, stream = self._plc, self._stream
         int32 = plc.DataType(plc.TypeId.INT32)
         one = plc.Scalar.from_py(1, int32, stream=stream)
@@ -104,7 +104,7 @@ class DeviceReader:
         return orders[0] if len(orders) == 1 else plc.concatenate.concatenate(orders, stream=stream)
 
     def _shuffled(self, order: Any, chunk: Chunk, seed: tuple[int, int]) -> Any:
-        """A chunk's row numbers, sorted by a hash of their place in the chunk."""
+        """A chunk's row numbers, sorted by a hash of their positions in the chunk."""
         plc, stream = self._plc, self._stream
         int32 = plc.DataType(plc.TypeId.INT32)
         zero, one = (plc.Scalar.from_py(n, int32, stream=stream) for n in (0, 1))
@@ -146,7 +146,7 @@ class DeviceReader:
     def _borrow(self, columns: Sequence[Any], dtypes: Sequence[str]) -> tf.Tensor:
         """Columns of one width side by side, as the floats that carry them, row after row."""
         plc = self._plc
-        # These own the memory that the floats are a view of.
+        # These own the memory that the result is a view of.
         plain = [self._plain(c, dtype) for c, dtype in zip(columns, dtypes, strict=True)]
         name = carrier(dtypes[0])
         as_float = plc.DataType(plc.TypeId[name.upper()])
@@ -167,17 +167,17 @@ class DeviceReader:
 def compiled_arrange(packing: Packing, device: str) -> Any:
     """Function that gives borrowed memory the shapes of `GpuRows`.
 
-    One compiled function, for the reader thread must not run eager operations with arguments on
-    the host (bounds, shapes, axes): on a GPU, TensorFlow passes those of all threads through one
-    rendezvous, where they meet those of the user's thread (tensorflow#62523).
+    Compiled, since the reader thread must not run eager operations with arguments on the host
+    (bounds, shapes, axes): on a GPU, TensorFlow passes such arguments of all threads through one
+    rendezvous, where they collide with those of the user's thread (tensorflow#62523).
 
     Args:
         packing: the columns.
         device: TensorFlow's name of the GPU.
 
     Returns:
-        Takes the matrices, elements and row lengths of padded columns, and elements of ragged
-        ones, flat or not; gives the matrices, padded columns and values of `GpuRows`.
+        Function from matrices, elements and row lengths of padded columns, and elements of ragged
+        columns, flat or not, to matrices, padded columns and values of `GpuRows`.
     """
 
     @tf.function(autograph=False)
@@ -216,7 +216,7 @@ def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tenso
     starts = tf.cast(tf.cumsum(counts, exclusive=True), tf.int64)
     places = tf.constant(np.arange(width)[None])
     inside = places < tf.cast(counts, tf.int64)
-    # One more, for where there are no elements at all there is nothing to gather.
+    # One more element: without any, gather would have nothing to read.
     elements = tf.concat([tf.reshape(values, [-1]), tf.zeros([1], values.dtype)], 0)
     found = tf.gather(elements, tf.where(inside, starts + places, tf.zeros_like(places)))
     return tf.where(inside, found, tf.zeros([], values.dtype))

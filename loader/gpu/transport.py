@@ -1,4 +1,4 @@
-"""Batches on the GPU, as TensorFlow takes them."""
+"""Transport of batches on the GPU into TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader.tensorflow.tensors import pack
 
 
 class DeviceTransport:
-    """Parts of a batch on a GPU; see `loader.tensorflow.tensors.Transport`.
+    """Transport of the parts of a batch on a GPU; see `loader.tensorflow.tensors.Transport`.
 
     Args:
         packing: how columns travel.
@@ -32,20 +32,20 @@ class DeviceTransport:
         self._called: list[DirectCall] = []
 
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Unlike `tf.numpy_function` this leaves tensors where they are.
+        """Call Python with tensors that stay on this device, unlike `tf.numpy_function`.
 
-        They have to be on this device. The function lives for as long as this does.
+        The function lives for as long as this transport.
         """
         direct = DirectCall(function, [spec.dtype for spec in self.specs])
         self._called.append(direct)
         return direct.operation(inputs)
 
     def arrange(self, batch: DeviceBatch) -> list[Any]:
-        """Parts come in the order of the specs."""
+        """Parts are in the order of the specs already."""
         return list(batch.parts)
 
     def to_batch(self, batch: DeviceBatch) -> Any:
-        """A batch of eager tensors: without an operation for most of them."""
+        """A batch of eager tensors, most of them made without a TensorFlow operation."""
         if not batch.block:
             return self._make(batch.parts)
         columns = [as_tensor(view, self._number) for view in batch.columns()]
@@ -56,10 +56,10 @@ class DeviceTransport:
         return pack(self._packing.layout, self._packing.tensors(parts))
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Elements are made where they are used; what hands them over has a thread of its own.
+        """Elements are made where they are used; a separate thread hands them over.
 
-        From one thread to the next of TensorFlow's pool a batch takes a fifth of a compiled loop's
-        time.
+        Passing a batch between two threads of TensorFlow's own pool takes a fifth of a compiled
+        loop's time.
         """
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1

@@ -1,7 +1,7 @@
-"""Reads on a GPU that may never end, and who waits for them.
+"""Reads on a GPU that may never end, and the wait for them.
 
 A damaged page can keep cuDF's decompression busy for ever (seen with zstd), and nothing can
-interrupt a kernel. Who waits for the reader has to be told.
+interrupt a kernel. So the thread that waits for the reader raises an error.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from loader.read.damaged import PieceReader
 
 T = TypeVar("T")
 
-# Seconds between two looks at the GPU.
+# Seconds between two checks of the GPU.
 _LOOK = 0.1
 
 
 class WatchedReader(Generic[T]):
-    """Reads as another reader does, and lets nobody wait for ever for what hangs.
+    """Reads as another reader does; a wait for a read that hangs raises an error.
 
-    A read may take as long as it needs for its bytes, from a network for example: meanwhile its
-    CUDA stream has nothing to do. Only a stream that was at work whenever it was looked at, for
-    longer than the limit and for one and the same read, counts as hanging.
+    A read may take as long as its bytes need to arrive, for example from a network: meanwhile its
+    CUDA stream is idle. A stream counts as hanging only if it was busy at every check, for longer
+    than the limit, during one and the same read.
 
     Args:
-        reader: what reads.
-        is_busy: whether its CUDA stream has work left; it must not wait.
-        limit: seconds of unbroken work; None for no limit.
-        give_up: called when it hangs.
+        reader: the reader that is watched.
+        is_busy: whether its CUDA stream has work left; must not wait.
+        limit: seconds of uninterrupted work; None for no limit.
+        give_up: called when a read hangs.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class WatchedReader(Generic[T]):
         self._under_way: dict[int, Sequence[Piece]] = {}  # by thread, the oldest first
 
     def read(self, pieces: Sequence[Piece]) -> T:
-        """Read pieces."""
+        """Read pieces, recorded as under way."""
         thread = threading.get_ident()
         self._under_way[thread] = pieces
         try:
@@ -58,17 +58,17 @@ class WatchedReader(Generic[T]):
             del self._under_way[thread]
 
     def wait(self, done: Callable[[float | None], bool]) -> None:
-        """Wait, as `loader.batches.prefetch.Wait` says, for a thread that reads.
+        """Wait for a thread that reads; a `loader.batches.prefetch.Wait`.
 
         Raises:
-            LoaderError: the GPU does not come to an end; with files and row groups.
+            LoaderError: the GPU does not finish; names files and row groups.
         """
         if self._limit is None:
             done(None)
             return
-        looks, last = 0, None  # not a clock, which goes on where the process is suspended
+        looks, last = 0, None  # not a clock, which runs on while the process is suspended
         while not done(_LOOK):
-            # All of a loader's reads are on one stream, where the oldest holds the others up.
+            # All of a loader's reads share one stream, where the oldest blocks the others.
             oldest, *_ = *self._under_way.values(), None
             looks = looks + 1 if oldest is last and self._is_busy() else 0
             last = oldest
@@ -76,6 +76,6 @@ class WatchedReader(Generic[T]):
                 self._give_up()
                 raise LoaderError(
                     f"Expected the GPU to decode {where(oldest)} within {self._limit:g} s "
-                    "(decode_timeout). Received: a GPU that was at work on it all the time and "
-                    f"does not come to an end; a damaged page can keep it so. {LOST}"
+                    "(decode_timeout). Received: a GPU that was busy with it all the time and does "
+                    f"not finish; a damaged page can cause this. {LOST}"
                 )

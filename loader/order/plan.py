@@ -1,10 +1,10 @@
 """Assignment of rows to workers and steps: pure arithmetic on row counts, no data.
 
-An epoch is one long stream of rows: the row groups of all files, in an order drawn from the
-seed and the epoch number, a few at a time mixed with each other. The stream is the same for any
-number of workers. Each takes an equal share of it, cut at rows, not at row groups, so that all
-take the same number of steps however few files there are; and what some workers have left of
-it others can share anew.
+An epoch is one long stream of rows: the row groups of all files, in an order drawn from the seed
+and the epoch number, a few at a time mixed with each other. The stream is the same for any number
+of workers. Each worker takes an equal share of it, cut at rows, not at row groups, so that all take
+the same number of steps however few files there are. Rows that an interrupted run left over can be
+shared anew by another number of workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Piece:
         row_group: the number of the row group in the file, for messages.
         start: first row, counted in the file.
         rows: number of rows.
-        number: its place in the unshuffled order.
+        number: its index in the unshuffled order.
     """
 
     path: str
@@ -39,10 +39,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pieces whose rows are shuffled together, and which of the shuffled rows are wanted.
+    """Pieces whose rows are shuffled together, and the run of shuffled rows that is wanted.
 
     Attributes:
-        pieces: what to read.
+        pieces: the pieces to read.
         skip: rows of the shuffled chunk to leave out at its start.
         stop: the row of the shuffled chunk to stop before; None for its end.
     """
@@ -58,7 +58,7 @@ class Chunk:
 
     @property
     def wanted(self) -> int:
-        """The number of rows to give."""
+        """The number of rows to yield."""
         return (self.rows if self.stop is None else self.stop) - self.skip
 
 
@@ -70,7 +70,7 @@ class Share:
     rank: int = 0
 
     def rows(self, total: int) -> int:
-        """How many rows each rank gets: the same for all, so some get one row twice."""
+        """How many rows each rank gets: the same for all, so that some get one row twice."""
         return -(-total // self.size)
 
     def bounds(self, total: int) -> tuple[int, int]:
@@ -80,14 +80,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Leg:
-    """An earlier part of an epoch: so many workers took so many batches each."""
+    """An earlier part of an epoch: each of `workers` workers took `batches` batches."""
 
     workers: int
     batches: int
 
 
 def split_row_groups(row_groups: Sequence[RowGroup], max_rows: int) -> list[Piece]:
-    """The pieces to read, none with more than `max_rows` rows.
+    """Split row groups into pieces of at most `max_rows` rows.
 
     Example:
         >>> groups = [RowGroup("a.parquet", 0, 0, 10, 80)]
@@ -112,9 +112,9 @@ def epoch_chunks(
     """The stream of an epoch.
 
     Args:
-        pieces: all pieces, as `split_row_groups` gives them.
+        pieces: all pieces, from `split_row_groups`.
         parts_per_chunk: how many pieces are shuffled together.
-        max_rows: rows that fit into the memory for a chunk.
+        max_rows: the most rows in a chunk.
         seed: seed and epoch number, or None for the order of the files.
     """
     order = list(pieces)
@@ -134,7 +134,7 @@ def epoch_chunks(
 
 
 def take_rows(chunks: Sequence[Chunk], first: int, last: int) -> list[Chunk]:
-    """The rows of a stream from `first` to before `last`; chunks without any are left unread."""
+    """The rows of a stream from `first` to before `last`; drops chunks without any of them."""
     found = []
     position = 0
     for chunk in chunks:
@@ -151,7 +151,7 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> list[Chunk]:
     first, last = share.bounds(total)
     mine = take_rows(chunks, first, last)
     # Top-up rule: a rank that is one row short takes a row of its first chunk again (of the
-    # stream's first, should it have none), so that nobody waits for it at the last step.
+    # stream's first chunk, if it has none), so that no rank waits for it at the last step.
     if last - first < share.rows(total):
         again = (mine or chunks)[0].pieces[0]
         mine.append(Chunk((replace(again, rows=1),)))
@@ -159,7 +159,7 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> list[Chunk]:
 
 
 def rest_of(chunks: Sequence[Chunk], legs: Sequence[Leg], batch_size: int) -> list[Chunk]:
-    """Rest of an epoch that earlier legs left of its stream, to be shared anew by any number."""
+    """The rows of an epoch's stream after some legs, to be shared anew by any number of workers."""
     for leg in legs:
         total = sum(chunk.wanted for chunk in chunks)
         left = []

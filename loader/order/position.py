@@ -20,8 +20,8 @@ class Position:
     Attributes:
         epoch: number of the epoch, from 0.
         batch: batches that each worker has taken since the last of `legs`.
-        seed: what the epoch's order is drawn from; None where it has not drawn one yet.
-        legs: what other numbers of workers took of the epoch before.
+        seed: seed of the epoch's order; None if it has not been drawn yet.
+        legs: parts of the epoch that earlier numbers of workers took.
     """
 
     epoch: int
@@ -35,9 +35,9 @@ class Progress:
     """Position of an iterator.
 
     Attributes:
-        start: where it began; None when it has not.
-        steps: batches of its epoch since the last of the start's legs.
-        taken: batches since the start.
+        start: where the iterator began; None before that.
+        steps: batches of its epoch after the legs of `start`.
+        taken: batches since `start`.
     """
 
     start: Position | None = None
@@ -46,14 +46,14 @@ class Progress:
 
     @property
     def position(self) -> Position | None:
-        """The current position; None when it has not begun, or has given its last batch."""
+        """The current position; None before the first batch and after the last."""
         if self.start is None or not self.left:
             return None
         return replace(self.start, batch=self.start.batch + self.taken)
 
     @property
     def left(self) -> int:
-        """The number of batches that it has not given."""
+        """The number of batches that are left."""
         return self.steps - self.taken - (0 if self.start is None else self.start.batch)
 
 
@@ -62,7 +62,7 @@ class Pass:
     """One reading of epochs by one iterator.
 
     Attributes:
-        repeats: whether more than one epoch may come of it.
+        repeats: whether it may read more than one epoch.
     """
 
     repeats: bool = False
@@ -70,12 +70,12 @@ class Pass:
 
 @dataclass
 class Trail:
-    """Positions after the batches of the iterator that begins first from now on.
+    """Positions after the batches of the next iterator that begins.
 
-    The iterator itself may be ahead, as read by who has not used it yet.
+    The iterator itself may be ahead, since its consumer may prefetch batches.
 
     Args:
-        tell: gives the state after some batches of epochs that begin at positions.
+        tell: returns the state after some batches of epochs that begin at given positions.
     """
 
     tell: Callable[[Sequence[Position], int], dict[str, Any]]
@@ -83,12 +83,12 @@ class Trail:
 
     @property
     def repeats(self) -> bool:
-        """Whether the iterator goes on after an epoch, as that of `repeat` does."""
+        """Whether the iterator continues after an epoch, as that of `repeat` does."""
         return bool(self.begun) and self.begun[0][0].repeats
 
     def __call__(self, batches: int) -> dict[str, Any]:
-        """The state after so many batches."""
-        # Others may read the same data in between, for example to evaluate.
+        """The state after `batches` batches."""
+        # Other iterators may read the same data in between, for example to evaluate.
         return self.tell([each for by, each in self.begun if by is self.begun[0][0]], batches)
 
 
@@ -96,9 +96,9 @@ def write_state(position: Position, workers: int, order: int) -> dict[str, Any]:
     """The JSON-able form of a position.
 
     Args:
-        position: where to go on.
-        workers: how many share the data.
-        order: a number that differs when the same position would mean other rows.
+        position: where to resume.
+        workers: how many workers share the data.
+        order: a number that differs when the same position would refer to other rows.
     """
     legs = [[leg.workers, leg.batches] for leg in position.legs]
     values = (STATE_FORMAT, position.epoch, position.batch, position.seed, workers, legs, order)
@@ -111,10 +111,10 @@ def read_state(
     """The position that `write_state` wrote, for another number of workers if need be.
 
     Args:
-        state: what was written.
-        workers: how many share the data now.
-        order: as for `write_state`. It matters only in the midst of an epoch.
-        steps: how many batches each of so many workers takes from the last leg of a position on.
+        state: the result of `write_state`.
+        workers: how many workers share the data now.
+        order: as for `write_state`. It matters only in the middle of an epoch.
+        steps: how many batches each of some workers takes after the last leg of a position.
 
     Raises:
         LoaderError: a state of another shape, or of other data or settings.

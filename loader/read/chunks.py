@@ -1,4 +1,4 @@
-"""Reading pieces of parquet into memory: the interface, and the reader for the CPU."""
+"""Pieces of parquet read into memory: the interface, and the reader for the CPU."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workflow.schema.dtypes import DTYPES
 
 _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
 
-# Files whose footers are kept once they are parsed.
+# Files whose parsed footers are kept.
 _SCANS = 64
-# A query of so many rows costs what it reads; one of fewer costs what it takes to plan it.
+# Above this many rows a query's time is its reading, below it is its planning.
 _JOINED_ROWS = 16384
 
 
@@ -27,11 +27,11 @@ class ChunkReader(Protocol):
     """Turns pieces into data frames; each device has one."""
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
-        """One frame a piece with the wanted columns, each checked against the layout."""
+        """One frame for each piece with the wanted columns, each checked against the layout."""
 
 
 class ParquetReader:
-    """Reads row groups with Polars, several in one query so that all cores have work.
+    """Reads row groups with Polars, several in one query to use all cores.
 
     Args:
         layout: the columns wanted.
@@ -44,7 +44,7 @@ class ParquetReader:
     ) -> None:
         self._layout = layout
         self._table, self._files = source.table, source.files
-        # A scan that is used again has the footer that it has parsed.
+        # A scan that is used again keeps the footer it has parsed.
         scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False, **options)
         self._scan = lru_cache(_SCANS)(scan)
 
@@ -58,7 +58,7 @@ class ParquetReader:
         try:
             found = _collect([self._query(run) for run in runs], sum(p.rows for p in pieces))
         except _UNREADABLE:
-            frames = [self._read_alone(piece) for piece in pieces]  # tells which one it is
+            frames = [self._read_alone(piece) for piece in pieces]  # finds the one that fails
         else:
             pairs = zip(runs, found, strict=True)
             frames = [frame for run, whole in pairs for frame in _cut(whole, run)]
@@ -79,7 +79,7 @@ class ParquetReader:
 
 
 def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces by what one query reads: runs of small ones that follow each other in a file."""
+    """Pieces grouped into queries: runs of small pieces that follow each other in a file."""
     runs: list[list[Piece]] = []
     rows = 0
     for piece in pieces:
@@ -102,25 +102,26 @@ def _cut(frame: pl.DataFrame, run: Sequence[Piece]) -> list[pl.DataFrame]:
 
 
 def _collect(queries: list[pl.LazyFrame], rows: int) -> list[pl.DataFrame]:
-    """The frames of queries that read so many rows in all."""
+    """The frames of queries that read `rows` rows in all."""
     return pl.collect_all(
         queries,
-        # For queries of few rows it takes two thirds of the time, for those of many somewhat more.
+        # Streaming takes two thirds of the time for queries of few rows, somewhat more for larger
+        # ones.
         engine="streaming" if rows <= len(queries) * _JOINED_ROWS else "in-memory",
-        # Polars would make one scan of those of one file, and decode all of it for a few row groups.
+        # Polars would merge scans of one file, and decode all of it for a few row groups.
         optimizations=pl.QueryOptFlags(comm_subplan_elim=False),
     )
 
 
 class FrameReader:
-    """Cuts a data frame in memory into chunks, as if it were a file."""
+    """Cuts a data frame in memory into pieces, as if it were a file."""
 
     def __init__(self, layout: BatchLayout, frame: pl.DataFrame) -> None:
         self._layout = layout
         self._frame = frame.select(pl.col(c.name).cast(c.type.polars) for c in layout.columns)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
-        """Cut the pieces out. Tensors may borrow them: TensorFlow writes to nothing it borrows."""
+        """Cut the pieces out. Tensors may borrow them: TensorFlow only reads borrowed memory."""
         frames = [self._frame[piece.start : piece.start + piece.rows] for piece in pieces]
         for piece, frame in zip(pieces, frames, strict=True):
             check(frame, piece, self._layout)
@@ -128,11 +129,11 @@ class FrameReader:
 
 
 def check(frame: pl.DataFrame, piece: Piece, layout: BatchLayout) -> None:
-    """Hold a decoded piece to what tensors can carry.
+    """Check that tensors can carry a decoded piece.
 
     Raises:
-        DamagedError: other rows or types than the footer promised, or a null in a column that is
-            not of floats.
+        DamagedError: rows or types that differ from the footer, or a null in a column that is not a
+            float.
         LoaderError: a list longer than its padded width.
     """
     if len(frame) != piece.rows:
@@ -151,13 +152,13 @@ def check(frame: pl.DataFrame, piece: Piece, layout: BatchLayout) -> None:
 
 
 def _check_type(series: pl.Series, column: BatchColumn, piece: Piece) -> None:
-    """The footer told the type when the loader was made; the file may be another one now."""
+    """Check the type again: the file may have changed since the loader read its footer."""
     if series.dtype != column.type.polars:
         raise unreadable(piece, f"{series.dtype} in column {column.name!r}, not {column.type}")
 
 
 def takes_no_null(column: BatchColumn) -> bool:
-    """Whether a null has no place in a column's tensor; a float's null becomes NaN."""
+    """Whether a column's tensor cannot hold nulls; in a float column a null becomes NaN."""
     return DTYPES[column.type.dtype].kind != "float"
 
 
@@ -178,14 +179,14 @@ def lengths_of(series: pl.Series) -> pl.Series:
 
 
 def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
-    """The error for nulls where tensors cannot hold any, by the number in each column."""
+    """The error for nulls where tensors cannot hold any, from the number in each column."""
     found = {column: count for column, count in nulls.items() if count}
     columns = ", ".join(f"{column.name!r} ({column.type})" for column in found)
     counts = ", ".join(f"{count} in {column.name!r}" for column, count in found.items())
     return DamagedError(
         f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
         "Fill them in the workflow, with FillMissing or Categorify, or in a LambdaOp, as in "
-        "(rating > 3).fill_null(False): what is compared with null is null.",
+        "(rating > 3).fill_null(False): a comparison with null is null.",
         (piece.path, piece.row_group),
     )
 

@@ -1,4 +1,4 @@
-"""Blocks of rows in the machine's memory: read chunks, shuffle rows, carry the rest over."""
+"""Blocks of rows in the machine's memory: read chunks, shuffle rows, carry the remainder over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostBlocks:
         layout: the columns of a batch.
     """
 
-    # One row group alone does not keep all cores at work; more than two cost memory, not time.
+    # One row group does not keep all cores busy; more than two cost memory and save no time.
     chunks_per_read = 2
     order_by = f"polars {pl.__version__}"
 
@@ -38,18 +38,18 @@ class HostBlocks:
     ) -> Iterator[Block]:
         """See `BlockSource`."""
         parts = functools.partial(self._parts, groups, batch_size, seed)
-        if seed is None:  # rows that stay in place cost nothing here
+        if seed is None:  # rows in place need no second thread
             with contextlib.closing(parts()) as split:
                 yield from self._cut(split, batch_size)
             return
-        # Decoding, shuffling and cutting each leave cores idle now and then: at once they use them.
+        # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
         with Prefetcher(parts, ahead=0, name="parquet-loader-shuffle") as split:
             yield from self._cut(split, batch_size)
 
     def _parts(
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
     ) -> Generator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """The rows of each chunk: those that fill up the batch begun before it, and the rest."""
+        """The rows of each chunk: those that complete the batch begun before it, and the rest."""
         read = functools.partial(self._reads, groups)
         with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
             rows = 0
@@ -57,7 +57,7 @@ class HostBlocks:
                 for chunk, order in zip(group, _row_orders(group, seed), strict=True):
                     missing = min(-rows % batch_size, chunk.wanted)
                     rows += chunk.wanted
-                    # Without a name, which would hold it while the next group is read.
+                    # Not bound to a name, which would hold it while the next group is read.
                     yield _split([frames.pop(0) for _ in chunk.pieces], chunk, missing, order)
 
     def _reads(
@@ -102,8 +102,8 @@ def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequenc
     """The order of each chunk's rows; None where they stay in place."""
     if seed is None:
         return [None] * len(group)
-    # An order is drawn on one core, and a query costs more than that of a small chunk: one query for
-    # all of them takes several cores and is planned once.
+    # Polars draws one order on one core, and planning a query costs more than drawing for a small
+    # chunk: one query for all of them uses several cores and is planned once.
     drawn = pl.select(_row_order(chunk, seed).alias(str(n)) for n, chunk in enumerate(group))
     return [order.item() for order in drawn]
 
@@ -111,7 +111,7 @@ def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequenc
 def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Expr:
     # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
-    # Polars shuffles twice as fast as numpy, which only gives the seed here.
+    # Polars shuffles twice as fast as numpy, which provides the seed only.
     rows = pl.int_range(chunk.rows, dtype=pl.UInt32)
     return rows.shuffle(seed=int(random.integers(2**63))).implode()
 
@@ -119,12 +119,12 @@ def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Expr:
 def _split(
     pieces: Sequence[pl.DataFrame], chunk: Chunk, rows: int, order: pl.Series | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The first wanted rows of a chunk, in its order if it has one, and the rest of them."""
+    """The first wanted rows of a chunk, in its order if it has one, and the remaining rows."""
     frame = pl.concat(pieces, rechunk=order is not None)
     if order is None:
         return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
     order = order[chunk.skip : chunk.stop]
-    # One gather for both, the rest first: its batches then start at aligned addresses.
+    # One gather for both, the remainder first: its batches then start at aligned addresses.
     mixed = frame[pl.concat([order[rows:], order[:rows]], rechunk=True)]
     return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
 
@@ -156,7 +156,7 @@ def _as_array(series: pl.Series) -> Array:
 
 
 class _Exported:
-    """Lets TensorFlow borrow an array's memory.
+    """Export of an array's memory, so that TensorFlow can borrow it.
 
     Polars hands out read-only views, and numpy exports only writable arrays through DLPack.
     The memory belongs to the block alone, and TensorFlow does not write to what it borrows.

@@ -1,4 +1,4 @@
-"""Files that changed, and what `on_bad_files="skip"` does with row groups that are damaged."""
+"""Changed files, and the replacement of damaged row groups under `on_bad_files="skip"`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PieceReader(Protocol[T_co]):
-    """Reads pieces, all at once; raises `DamagedError` at the first that is damaged."""
+    """Reads pieces, all at once; raises `DamagedError` at the first damaged one."""
 
     def read(self, pieces: Sequence[Piece]) -> T_co:
         """Read the pieces' rows."""
 
 
 class SkippingReader(Generic[T]):
-    """Reads as another reader does, and other rows in the place of damaged ones.
+    """Reads as another reader does, with other rows in place of damaged ones.
 
-    Leaving rows out would give workers different numbers of steps, and those with more would
-    wait for the others for ever. So a damaged row group is replaced with as many rows of those
-    that follow it in the files. That depends on nothing but the files: every epoch keeps its
-    number of batches, and a position means the same rows after an interruption.
+    Leaving rows out would give workers different numbers of steps, and workers with more steps
+    would wait for the others for ever. So a damaged row group is replaced with as many rows of the
+    row groups that follow it in the files. The replacement depends on the files alone: every epoch
+    keeps its number of batches, and a position refers to the same rows after an interruption.
 
     Args:
-        reader: what reads.
-        row_groups: all row groups there are.
-        skipped: where to write down what was replaced.
-        regroup: puts together what was read in the place of each piece, from all that was read
-            and the number of pieces in each place. Default: for a reader that gives one thing for
-            all pieces.
+        reader: reads pieces.
+        row_groups: all row groups of the data.
+        skipped: records what was replaced.
+        regroup: combines the results that replace each piece, given all results and their number
+            for each piece. Default: for a reader that returns one result for all pieces.
     """
 
     def __init__(
@@ -59,14 +58,14 @@ class SkippingReader(Generic[T]):
         """Read pieces, again for as long as a damaged one is found among them.
 
         Raises:
-            LoaderError: when not one row group can be read.
+            LoaderError: every row group is damaged.
         """
         while True:
             places = [self._instead_of(piece) for piece in pieces]
             try:
                 found = self._reader.read(list(itertools.chain.from_iterable(places)))
             except DamagedError as error:
-                # Without its traceback, which would keep what was read before it, GPU memory too.
+                # Without its traceback, which would keep frames read before it alive, on a GPU too.
                 self._damaged[error.where] = DamagedError(str(error), error.where)
             else:
                 return self._regroup(found, list(map(len, places)))
@@ -79,7 +78,7 @@ class SkippingReader(Generic[T]):
         return self._stand_ins(piece)
 
     def _stand_ins(self, piece: Piece) -> list[Piece]:
-        """As many rows as the piece has, of the row groups that follow it, round and round."""
+        """Pieces with as many rows, from the row groups that follow it, cyclically."""
         places = [(group.path, group.index) for group in self._row_groups]
         number = places.index((piece.path, piece.row_group))
         others = [*self._row_groups[number + 1 :], *self._row_groups[:number]]
@@ -101,15 +100,15 @@ class SkippingReader(Generic[T]):
 
 
 class UnchangedReader(Generic[T]):
-    """Reads as another reader does, but no file that differs from what was written.
+    """Reads as another reader does, but refuses files that have changed since they were listed.
 
-    Row groups are known from the footers of the beginning: a file that has grown, shrunk or gone
-    since would have other rows at their places. Pages that have checksums are checked before they
-    are read for the first time, on the host, since a damaged page can end the use of a GPU.
+    Row groups are known from footers read at the start: a file that has grown, shrunk or gone since
+    would have other rows in their places. Pages that have checksums are checked on the host before
+    they are first read, since a damaged page can crash the CUDA context.
 
     Args:
-        reader: what reads.
-        source: all row groups there are.
+        reader: reads pieces.
+        source: all row groups of the data.
     """
 
     def __init__(self, reader: PieceReader[T], source: ReadableFiles) -> None:
@@ -123,7 +122,7 @@ class UnchangedReader(Generic[T]):
         """Read pieces.
 
         Raises:
-            DamagedError: a file has changed, or what reads finds it damaged.
+            DamagedError: a file has changed, or `reader` finds it damaged.
         """
         by_file: dict[str, list[Piece]] = {}
         for piece in pieces:
@@ -151,7 +150,7 @@ class UnchangedReader(Generic[T]):
 
 
 def _size(path: str) -> int | None:
-    """The bytes of a file; None where there is none."""
+    """The bytes of a file; None if it does not exist."""
     try:
         return Path(path).stat().st_size
     except OSError:
@@ -159,6 +158,6 @@ def _size(path: str) -> int | None:
 
 
 def one_frame_each(frames: Sequence[pl.DataFrame], counts: Sequence[int]) -> list[pl.DataFrame]:
-    """Frames joined by consecutive runs of `counts`: how a `ChunkReader` is regrouped."""
+    """Join frames in consecutive runs of `counts`: `regroup` for a `ChunkReader`."""
     rest = iter(frames)
     return [pl.concat(itertools.islice(rest, count)) for count in counts]

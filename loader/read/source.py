@@ -1,4 +1,4 @@
-"""The data a loader is over: parquet files, or a frame in memory, behind one face."""
+"""The data of a loader, parquet files or a frame in memory, behind one interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workflow.data.sources import parquet_files, paths_of
 from workflow.errors import WorkflowError
 from workflow.schema.schema import Schema
 
-# A data frame has no row groups of its own; this many rows at a time are shuffled and cut.
+# A data frame has no row groups; this many rows at a time are shuffled and cut.
 FRAME_PART_ROWS = 1_000_000
 
 
@@ -38,13 +38,13 @@ class ParquetData:
     schema: Schema | None
 
     def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
-        """Types and row groups, from the footers; raises as `read_footers`."""
+        """Read types and row groups from the footers; raises as `read_footers` does."""
         return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
 
     def reader(
         self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
-        """Reader of the files; raises `LoaderError` at options that it does not take."""
+        """Reader of the files; raises `LoaderError` for options that it does not accept."""
         reader = ParquetReader(layout, check_reader_options(options), source)
         return _skipping(UnchangedReader(reader, source), source)
 
@@ -58,7 +58,7 @@ class FrameData:
     schema: Schema | None
 
     def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
-        """Types and row groups of its own making; raises as `frame_source`."""
+        """Types, and row groups of a chosen size; raises as `frame_source` does."""
         columns = [*names.features, *names.labels]
         for name in columns:
             if name in self.conflicts:
@@ -69,7 +69,7 @@ class FrameData:
     def reader(
         self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
-        """Reader of the frame; raises `LoaderError` at options, for there are none."""
+        """Reader of the frame; raises `LoaderError` for any option."""
         if options:
             raise LoaderError(
                 f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
@@ -84,15 +84,14 @@ def _skipping(reader: ChunkReader, source: ReadableFiles) -> ChunkReader:
 
 
 def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
-    """Open what a constructor's first argument stands for, as a workflow does.
+    """Open the first argument of the constructor, as a workflow does.
 
     Args:
         data: a path, folder, glob pattern, a list of those, or a frame as `read_frame` takes it.
-        schema: as given by the user; else the files' own is looked for.
+        schema: given by the user; None for the schema file beside the data.
 
     Raises:
-        LoaderError: no such files, data of another kind, or a schema file that cannot be
-            understood.
+        LoaderError: no such files, data of an unknown kind, or an invalid schema file.
     """
     try:
         paths = paths_of(data)
@@ -107,7 +106,7 @@ def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
 
 
 def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> ReadableFiles:
-    """Describe a data frame as files are described.
+    """Describe a data frame in the form of files.
 
     Raises:
         LoaderError: a missing column, or a type that no tensor can hold.
@@ -136,7 +135,7 @@ def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Refuse options that would change which rows are read.
 
     Raises:
-        LoaderError: an option that the loader sets itself, or one that Polars does not have.
+        LoaderError: an option that the loader sets itself, or that Polars does not have.
     """
     options = dict(options or {})
     allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")

@@ -1,1 +1,1 @@
-"""Batches as TensorFlow's tensors and datasets."""
+"""Batches as TensorFlow tensors and datasets."""

@@ -16,13 +16,13 @@ class BatchIterator(OwnedIterator):
     """Batches of one epoch.
 
     TensorFlow's own iterator copies each tensor and wraps each exception. A Python loop gets its
-    batches directly instead: without a copy, and with exceptions as they are. Handed to a
-    `tf.function`, as Keras does, the iterator works as TensorFlow's.
+    batches directly instead: without a copy, and with exceptions unchanged. Passed to a
+    `tf.function`, as Keras does, it behaves as TensorFlow's own iterator.
 
     Args:
-        dataset: what TensorFlow iterates over.
-        stream: what Python iterates over.
-        transport: how its batches come into TensorFlow.
+        dataset: the dataset that TensorFlow iterates over.
+        stream: the stream that Python iterates over.
+        transport: transport of its batches into TensorFlow.
     """
 
     def __init__(self, dataset: tf.data.Dataset, stream: Stream, transport: Transport) -> None:
@@ -37,9 +37,9 @@ class BatchIterator(OwnedIterator):
         return self._transport.to_batch(next(self._stream))
 
     def __getattr__(self, name: str) -> Any:
-        """Become TensorFlow's iterator when it asks for a part of that.
+        """Create TensorFlow's iterator when one of its attributes is requested.
 
-        Making one takes longer than reading some batches, and a Python loop needs none.
+        Creating it takes longer than reading some batches, and a Python loop needs none.
         """
         if name not in ITERATOR_PARTS:
             raise AttributeError(name)

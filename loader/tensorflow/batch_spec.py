@@ -1,4 +1,4 @@
-"""A batch's type, for TensorFlow: parts on their way, tensors where they are used."""
+"""A batch's type for TensorFlow: parts in transit, tensors where they are used."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Make = Callable[[Sequence[Any]], Any]
 
 
 def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
-    """The spec of elements that are taken apart inside the function that uses them.
+    """The spec of elements that are split inside the function that uses them.
 
-    A dataset's elements cross from function to function, where TensorFlow would move int32
-    through the host, and each tensor costs. So only the parts cross, and the spec, asked by
-    TensorFlow for the element that they stand for, adds the operations that make it.
+    A dataset's elements cross from function to function, where TensorFlow would move int32 through
+    the host, and where each tensor has a cost. So only the parts cross; when TensorFlow asks the
+    spec for the element, the spec adds the operations that make it.
 
     Args:
         parts: dtype and shape of each part.
-        make: makes the element of the parts.
+        make: makes the element from the parts.
     """
 
-    # A class for each: TensorFlow compares and copies specs by their class and what they
-    # serialise to, and a function does not serialise.
+    # A class for each spec: TensorFlow compares and copies specs by class and serialised form, and
+    # a function cannot be serialised.
     class BatchSpec(tf.TypeSpec):
         value_type = property(lambda _: tuple)
 
@@ -39,13 +39,13 @@ def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
             return list(parts)
 
         def _to_components(self, value: Any) -> Any:
-            raise NotImplementedError("A batch is taken apart once, and not put together again.")
+            raise NotImplementedError("A batch is split once, and not put together again.")
 
         def _from_components(self, components: Any) -> Any:
             return make(components)
 
         def _to_legacy_output_shapes(self) -> Any:
-            # What TensorFlow asks for first when it is to cut batches for replicas.
+            # TensorFlow calls this first when it cuts batches for replicas.
             raise LoaderError(
                 "Expected a loader on the CPU to feed several replicas, since TensorFlow cuts its "
                 'batches there. Received: one on a GPU. Pass device="cpu" to it, and its '
@@ -56,10 +56,10 @@ def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
 
 
 class MappedDataset(SizedDataset):
-    """A dataset on a GPU with a function applied where a batch is used.
+    """A dataset on a GPU with a function that is applied where a batch is used.
 
     Args:
-        dataset: on the GPU, of elements of a `batch_spec`.
+        dataset: a dataset on the GPU whose elements have a `batch_spec`.
         size: the number of elements in one pass.
         device: TensorFlow's name of the GPU.
         function: applied to `x, y`, or to `x` where there are no labels.
@@ -84,5 +84,5 @@ class MappedDataset(SizedDataset):
             return super().__iter__()
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
-        """As `tf.data.Dataset.map`; there is nothing to run in parallel."""
+        """As `tf.data.Dataset.map`; nothing runs in parallel."""
         return MappedDataset(self, self._size, self._device, map_func)

@@ -1,4 +1,4 @@
-"""Epochs as a `tf.data.Dataset`, and the datasets that can be made of it."""
+"""Epochs as a `tf.data.Dataset`, and the datasets derived from it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from loader.workers import replicas_of_worker
 
 
 class EpochDataset(SizedDataset):
-    """A `tf.data.Dataset` of which every pass is an epoch.
+    """A `tf.data.Dataset` in which every pass is an epoch.
 
     Args:
-        epochs: where batches come from.
-        transport: how they come into TensorFlow.
-        device: where they are: "cpu" or "gpu:0".
+        epochs: source of the batches.
+        transport: transport of batches into TensorFlow.
+        device: device of the batches: "cpu" or "gpu:0".
 
     Attributes:
         device: as given.
@@ -67,11 +67,11 @@ class EpochDataset(SizedDataset):
         """Epochs one after another as one dataset, for `fit` with `steps_per_epoch`.
 
         Args:
-            count: how many epochs; None or -1 for no end of them.
+            count: how many epochs; None or -1 for an endless dataset.
             name: not used.
 
         Raises:
-            LoaderError: a count that makes no sense.
+            LoaderError: an invalid count.
 
         Example:
             >>> model.fit(train.repeat(), steps_per_epoch=1000, epochs=50)  # doctest: +SKIP
@@ -82,7 +82,7 @@ class EpochDataset(SizedDataset):
         return dataset if self.device == "cpu" else self._map_where_used(dataset, _unchanged)
 
     def as_dataset(self) -> tf.data.Dataset:
-        """The loader as a mere `tf.data.Dataset` of known length.
+        """The loader as a plain `tf.data.Dataset` of known length.
 
         Example:
             >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
@@ -92,14 +92,14 @@ class EpochDataset(SizedDataset):
     def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
         """Batches for the replicas of a strategy: in each step every replica takes one.
 
-        `fit` and `strategy.experimental_distribute_dataset` would cut each batch in as many parts
+        `fit` and `strategy.experimental_distribute_dataset` would cut each batch into as many parts
         as there are replicas, which is right for scalars and padded lists, and wrong for pairs of
-        values and row lengths. Here nothing is cut, so `batch_size` is that of a replica. Where
-        there are such pairs, compile the model by `training.compile_model(..., split=False)`, or
-        call `training.train`: Keras alone builds a model by the mean of the replicas' batches.
+        values and row lengths. This method cuts nothing, so `batch_size` is the batch size of one
+        replica. With such pairs, compile the model by `training.compile_model(..., split=False)`,
+        or call `training.train`: Keras alone builds a model from the mean of the replicas' batches.
 
         Args:
-            strategy: where the model's variables were made.
+            strategy: the strategy in whose scope the model was made.
 
         Raises:
             LoaderError: the loader is on a GPU, and there are several replicas.
@@ -119,7 +119,7 @@ class EpochDataset(SizedDataset):
 
 
 def _dataset_of(epochs: Epochs, transport: Transport, count: int | None = 1) -> SizedDataset:
-    """A dataset of so many epochs as if they were one; None for no end of them."""
+    """A dataset of `count` epochs as if they were one; None for an endless dataset."""
     generator = GeneratorFunctions(StreamRegistry(lambda: epochs.stream(count)), transport)
     dataset = transport.finish(generator.dataset())
     if epochs.settings.share.size > 1:  # tf.distribute must not share it out again

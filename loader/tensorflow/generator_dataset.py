@@ -1,8 +1,8 @@
 """A `tf.data.Dataset` over Python streams, with as little work per batch as TensorFlow allows.
 
 `tf.data.Dataset.from_generator` does the same with checks on every tensor of every batch, which
-cost more than reading it. Here the structure is fixed beforehand, so a batch is one call that
-hands over a flat list of arrays.
+cost more than reading it. Here the structure is fixed in advance, so a batch is one call that
+returns a flat list of arrays.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from loader.errors import LoaderError
 from loader.tensorflow.private import HandleDataset
 from loader.tensorflow.tensors import Transport
 
-# As TensorFlow's own datasets on a GPU have it. Running a function that may be spread over devices
-# takes 50 us more, each time.
+# As in TensorFlow's own datasets on a GPU. Running a function that may be spread over devices costs
+# 50 us more each time.
 _ON_ONE_DEVICE = {"experimental_ints_on_device": True}
 
 
 class StreamRegistry:
     """The streams that TensorFlow iterators have open.
 
-    Each has a number, which travels as the length of a tensor without elements: Python knows a
-    shape at once, and would have to wait for a GPU to tell what is in its memory.
+    Each stream has a number, which travels as the length of a tensor without elements: Python reads
+    a shape at once, but would have to wait for a GPU to read a value.
     """
 
     def __init__(self, make: Callable[[], Stream]) -> None:
@@ -40,7 +40,7 @@ class StreamRegistry:
         self._lock = threading.Lock()
 
     def open(self) -> Any:
-        """Start a stream, and give what stands for it."""
+        """Start a stream, and return the token that identifies it."""
         with self._lock:
             number = next(self._numbers)
             self._streams[number] = self._make()
@@ -75,14 +75,14 @@ class GeneratorFunctions:
     """The three functions of TensorFlow's generator dataset. They must outlive the dataset.
 
     Args:
-        streams: where batches come from.
-        transport: how they come into TensorFlow.
+        streams: the open streams.
+        transport: transport of batches into TensorFlow.
     """
 
     def __init__(self, streams: StreamRegistry, transport: Transport) -> None:
         token = tf.TensorSpec((None, 0), tf.float32)
-        # TensorFlow keeps Python functions for as long as the process lives. They must not keep
-        # the loader, its data and its threads with them.
+        # TensorFlow keeps Python functions for as long as the process lives. They must not keep the
+        # loader, its data and its threads alive.
         self._streams = streams
         weak = weakref.ref(streams)
 
@@ -111,9 +111,9 @@ class GeneratorFunctions:
     def dataset(self) -> tf.data.Dataset:
         """A new dataset over the streams.
 
-        TensorFlow would put a prefetching thread behind whatever ends in an iterator. The stream
-        has its own; a second one would run ahead of the position that is saved, and would wait
-        for ever for Python when the interpreter ends.
+        TensorFlow would add a prefetching thread to any dataset that is iterated. The stream has
+        its own; a second one would run ahead of the saved position, and would wait for ever for
+        Python when the interpreter exits.
         """
         options = tf.data.Options()
         options.experimental_optimization.inject_prefetch = False

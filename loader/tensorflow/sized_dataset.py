@@ -11,16 +11,16 @@ from loader.tensorflow.private import HandleDataset, handle_of
 
 
 class SizedDataset(HandleDataset):
-    """A dataset whose number of elements Python knows and TensorFlow cannot find out.
+    """A dataset whose length Python knows and TensorFlow cannot determine.
 
-    Keras asks for it before the first epoch, and remarks that data ran out when it is not told.
-    `tf.data.experimental.assert_cardinality` would not do: it fails on an epoch that is resumed,
-    which is shorter. What `map` and `prefetch` return knows its length too.
+    Keras asks for the length before the first epoch, and without it warns that data ran out.
+    `tf.data.experimental.assert_cardinality` would fail on a resumed epoch, which is shorter. The
+    results of `map` and `prefetch` know their length too.
 
     Args:
-        dataset: gives the elements.
-        size: their number in one pass; `tf.data.INFINITE_CARDINALITY` if there is no end.
-        keep: what has to live for as long as the dataset does.
+        dataset: source of the elements.
+        size: number of elements in one pass; `tf.data.INFINITE_CARDINALITY` for an endless dataset.
+        keep: object that has to live for as long as the dataset does.
     """
 
     def __init__(self, dataset: tf.data.Dataset, size: int, keep: object = None) -> None:
@@ -32,14 +32,14 @@ class SizedDataset(HandleDataset):
         """The number of elements in one pass.
 
         Raises:
-            TypeError: there is no end of them, as for other datasets of TensorFlow.
+            TypeError: the dataset is infinite, as for other datasets of TensorFlow.
         """
         if self._size == tf.data.INFINITE_CARDINALITY:
             raise TypeError("The dataset is infinite.")
         return self._size
 
     def cardinality(self) -> tf.Tensor:
-        """`len` as TensorFlow asks for it: an int64 scalar."""
+        """`len` in the form TensorFlow asks for: an int64 scalar."""
         return tf.constant(self._size, tf.int64)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:

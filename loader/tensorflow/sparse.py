@@ -1,7 +1,7 @@
-"""List features as `tf.SparseTensor`s, made of the pairs in which they are read.
+"""List features as `tf.SparseTensor`s, made from pairs of values and row lengths.
 
-On a GPU TensorFlow adds up no integers, and moves int32 through the host to change its shape.
-So positions are counted as float64, which is exact, and shapes change as floats, bit for bit.
+On a GPU TensorFlow cannot sum integers, and moves int32 through the host to reshape it. So
+positions are counted as float64, which is exact, and shapes change as floats, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SparseTransport:
     """Brings batches into TensorFlow as another transport does, then makes sparse tensors.
 
     Args:
-        transport: what brings pairs of values and row lengths.
+        transport: transport of pairs of values and row lengths.
         layout: the columns of a batch.
     """
 
@@ -30,7 +30,7 @@ class SparseTransport:
         self.specs = transport.specs
         self.element_spec = transport.element_spec
         self._to_sparse = _to_sparse
-        if self.device != "/cpu:0":  # there a batch is made where it is used
+        if self.device != "/cpu:0":  # on a GPU a batch is made where it is used
             self.element_spec = batch_spec(self.specs, self._make)
             self._to_sparse = _to_sparse_on_gpu
         self._transport = transport
@@ -49,7 +49,7 @@ class SparseTransport:
         return self._converted(self._transport.to_batch(batch))
 
     def _make(self, parts: Sequence[Any]) -> Any:
-        """A batch of what crossed into TensorFlow."""
+        """A batch from the parts that crossed into TensorFlow."""
         return self._converted(element_of(self._transport.element_spec, parts))
 
     def _converted(self, batch: Any) -> Any:
@@ -61,7 +61,7 @@ class SparseTransport:
         return dataset.map(self.convert) if self.device == "/cpu:0" else dataset
 
     def convert(self, x: dict[str, Any], *labels: Any) -> Any:
-        """A batch with sparse tensors in the place of pairs."""
+        """A batch with sparse tensors in place of pairs."""
         x = x | {column.name: self._to_sparse(x[column.name], column) for column in self._sparse}
         return (x, *labels) if labels else x
 
@@ -74,7 +74,7 @@ def _to_sparse(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.Spa
 
 
 def _to_sparse_on_gpu(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.SparseTensor:
-    """The same without an integer that is added up or reshaped; slower than that on a CPU."""
+    """The same without summing or reshaping integers; slower on a CPU."""
     values = _flat(pair[0])
     lengths = tf.cast(pair[1], tf.float64)[:, 0]
     ends = tf.cumsum(lengths)

@@ -1,4 +1,4 @@
-"""From arrays to TensorFlow: the structure of a batch and the hand-over of its memory."""
+"""Arrays handed to TensorFlow: the structure of a batch and the transfer of its memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from loader.files.layout import BatchColumn, BatchLayout
 
 
 def pack(layout: BatchLayout, items: Sequence[Any]) -> Any:
-    """Arrange one item a tensor as a batch: `(x, y)`, or `x` alone without labels.
+    """Arrange a list of items, one for each tensor, as a batch: `(x, y)`, or `x` without labels.
 
-    `x` maps names to tensors, a list feature to a pair; `y` is one label's tensor, or a dict of
-    several.
+    `x` maps names to tensors, a list feature to a pair; `y` is the tensor of one label, or a dict
+    of several.
 
     Args:
         layout: the columns.
@@ -46,7 +46,7 @@ def _width(column: BatchColumn) -> int:
 
 def borrow(array: Array) -> tf.Tensor:
     """An array of numbers as an eager tensor over the same memory."""
-    # Of what is empty there is no memory to borrow.
+    # DLPack cannot export an empty array, so copy it.
     return from_dlpack(array.__dlpack__()) if array.size else tf.constant(array)
 
 
@@ -54,9 +54,9 @@ class Transport(Protocol):
     """Transport of batches from a stream into TensorFlow; each device has one.
 
     Attributes:
-        device: where a dataset's elements are, as TensorFlow names it.
-        specs: dtype and shape of what crosses into TensorFlow for each batch.
-        element_spec: the element that a dataset makes of it.
+        device: where a dataset's elements are, by TensorFlow's name.
+        specs: dtype and shape of the parts that cross into TensorFlow for each batch.
+        element_spec: spec of the element that a dataset makes from them.
     """
 
     device: str
@@ -64,7 +64,7 @@ class Transport(Protocol):
     element_spec: Any
 
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """An operation that calls Python for what a stream gives, in the order of `specs`."""
+        """An operation that calls Python for the parts of a batch, in the order of `specs`."""
 
     def arrange(self, batch: Any) -> list[Any]:
         """A batch of the stream, in the order of `specs`."""
@@ -73,11 +73,11 @@ class Transport(Protocol):
         """A batch of the stream, as eager tensors in the batch's structure."""
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Do what is left to do to the elements of a dataset of `element_spec`."""
+        """Complete a dataset whose elements have `element_spec`."""
 
 
 class HostTransport:
-    """Arrays in the machine's memory.
+    """Transport of arrays in the machine's memory.
 
     Args:
         layout: the columns of a batch.

@@ -207,7 +207,7 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ({"cat_names": [], "cont_names": []}, "Expected names of the features"),
         ({"cat_names": ["rating"]}, "Received twice: rating"),
         ({"label_names": ["genres"], "cat_names": ["userId"]}, "label 'genres'"),
-        ({"sparse_max": {"genres": 3}}, r"sparse_names alone, which is \[\]\. Received: 'genres'"),
+        ({"sparse_max": {"genres": 3}}, r"sparse_names only, which is \[\]\. Received: 'genres'"),
         ({"sparse_names": ["genres"]}, r"sparse_max\['genres'\]"),
         ({"sparse_names": ["genres"], "sparse_as_dense": True}, r"sparse_max\['genres'\]"),
         (

@@ -101,7 +101,7 @@ def test_continuous_columns_alone_do_as_well():
     ("sizes", "continuous", "aggregation", "message"),
     [
         (SIZES, [], "stack", "one width to stack.*Received: user of 3, genres of 2"),
-        ({"user": (6, 3)}, ["age"], "stack", "continuous ones having 1.*age of 1"),
+        ({"user": (6, 3)}, ["age"], "stack", "continuous ones have 1.*age of 1"),
         (SIZES, [], "sum", "concat, stack.*Received: 'sum'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_train_takes_distributed_data(found):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("cut", "Expected a replica's lists whole"),
+        ("cut", "Expected whole lists for a replica"),
         ("validation cut", "in column 'tags'"),
         ("split", "MirroredStrategy of 2 replicas. Use split=False"),
         ("weights", "to weigh rows by class_weight"),

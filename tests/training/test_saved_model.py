@@ -165,7 +165,9 @@ def test_a_full_disk_is_told_of_and_leaves_nothing_behind(tmp_path, model, monke
         raise tf.errors.ResourceExhaustedError(None, None, "x.tempstate; No space left on device")
 
     monkeypatch.setattr(tf.saved_model, "save", fail)
-    with pytest.raises(TrainingError, match=r"write a SavedModel.*No space left.*room on the disk"):
+    with pytest.raises(
+        TrainingError, match=r"write a SavedModel.*No space left.*Check the free space"
+    ):
         save_model(model, tmp_path / "saved")
     assert not any(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""From the vectors of all values of list columns to one vector a row."""
+"""Combination of the vectors of list columns into one vector a row."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import tensorflow as tf
 from training.errors import TrainingError
 
 COMBINERS = ("sum", "mean", "sqrtn")
-# What one processor of a GPU sums up; about the square root of the longest tensors.
+# Elements that one multiprocessor of a GPU sums; about the square root of the longest tensors.
 _BLOCK = 2048
 _FOR_FEW_ROWS: ContextVar[bool] = ContextVar("for_few_rows", default=False)
 
 
 @contextmanager
 def for_few_rows() -> Iterator[None]:
-    """Builds graphs of a third of the operations, which a request of one row spends its time on.
+    """Builds graphs with a third of the operations, whose overhead dominates a request of one row.
 
-    They give the same to the last bit. On a GPU one of its many processors sums up a whole tensor
-    then, and lengths come from the host, which is felt where many rows are trained on.
+    Results are identical bit for bit. On a GPU these graphs sum a whole tensor on one
+    multiprocessor and take lengths from the host, which slows training on many rows.
     """
     before = _FOR_FEW_ROWS.set(True)
     try:
@@ -31,10 +31,10 @@ def for_few_rows() -> Iterator[None]:
 
 
 def check_combiner(combiner: str) -> str:
-    """The combiner, if it is one.
+    """The combiner, if it is valid.
 
     Raises:
-        TrainingError: it is none.
+        TrainingError: an unknown combiner.
     """
     if combiner not in COMBINERS:
         raise TrainingError(
@@ -46,8 +46,8 @@ def check_combiner(combiner: str) -> str:
 def combine(vectors: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, combiner: str) -> tf.Tensor:
     """Adds up the vectors of each row; an empty row gets zeros.
 
-    A row's vectors are added in their order, so its result is the same to the last bit alone and
-    in a batch.
+    A row's vectors are added in their order, so its result is the same bit for bit alone and in a
+    batch.
 
     Args:
         vectors: (values, width).
@@ -67,17 +67,17 @@ def combine(vectors: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, combiner: s
 
 
 def _sum_rows(vectors: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    # As arguments, rows and count would be outputs of an operation, on the GPU; count is a shape.
+    # Captured: arguments pass through an operation on the GPU, and count, a shape, is for the host.
     @tf.custom_gradient
     def summed(vectors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        # Its kernel adds a row's vectors in order and fills rows that have none with zeros.
+        # This kernel adds a row's vectors in order and gives rows without vectors zeros.
         bags = tf.raw_ops.SparseSegmentSumWithNumSegments(
             data=vectors,
             indices=_positions(rows),
             segment_ids=rows,
             num_segments=count,
         )
-        # TensorFlow's own gradient, made for any indices, sorts and sums.
+        # TensorFlow's own gradient sorts and sums, as indices in general need.
         return bags, lambda upstream: tf.gather(upstream, rows)
 
     return summed(vectors)
@@ -86,22 +86,22 @@ def _sum_rows(vectors: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Tenso
 def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """The row that each value of a list column belongs to.
 
-    Marks where rows end and counts the marks, so the cost is that of the rows and values,
-    however long the longest row is. The number of values is read off their shape, which is known
-    without waiting for a GPU.
+    Marks where rows end and counts the marks, so the cost depends on the numbers of rows and values
+    only, however long the longest row is. The number of values comes from their shape, which is
+    known without waiting for a GPU.
 
     Args:
         lengths: int64 row lengths, shape (N,).
-        values: a tensor as long as there are values.
+        values: a tensor with as many rows as there are values.
 
     Returns:
-        int64 of shape (values,), ascending. Where the lengths add up to less than there are
-        values, a GPU gives the surplus values the row N, which does not exist; where they add up
-        to more, it leaves the surplus lengths without values.
+        int64 of shape (values,), ascending. On a GPU, if the lengths add up to less than the number
+        of values, surplus values get the row N, which does not exist; if they add up to more,
+        surplus lengths get no values.
 
     Raises:
         tf.errors.InvalidArgumentError: on the CPU, lengths that do not add up to the number of
-            values. A GPU would have to be waited for in every step to notice.
+            values. On a GPU the check would wait for the GPU in every step.
 
     Example:
         >>> row_of_value(tf.constant([2, 0, 1], tf.int64), tf.constant([7, 8, 9])).numpy()
@@ -111,15 +111,15 @@ def row_of_value(lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     marks = tf.zeros(tf.shape(values)[:1] + 1, tf.float64)
     marks = tf.tensor_scatter_nd_add(marks, ends, tf.ones_like(lengths, tf.float64))
     rows = _running_sum(marks)[:-1]
-    # Adds zero. On the CPU gathering fails at a row that does not exist.
+    # Adds zero. On the CPU the gather raises for a row that does not exist.
     return rows + tf.minimum(tf.gather(lengths, rows), 0)
 
 
 def length_of(tensor: tf.Tensor) -> tf.Tensor:
-    """The length of a tensor (n,) as int64, made where the tensor is.
+    """The length of a tensor (n,) as int64, computed on the tensor's device.
 
-    TensorFlow has shapes on the host. A number that goes from there to a GPU arrives behind all
-    work that waits, and what needs it is sent after that.
+    TensorFlow keeps shapes on the host. A number copied from there to a GPU arrives after all
+    queued work, and delays the operations that need it.
 
     Example:
         >>> length_of(tf.constant([7.0, 8.0, 9.0])).numpy()
@@ -127,14 +127,14 @@ def length_of(tensor: tf.Tensor) -> tf.Tensor:
     """
     if _FOR_FEW_ROWS.get():
         return tf.size(tensor, tf.int64)
-    # Of floats, since not all integers have a sum on a GPU.
+    # A sum of floats, since a GPU cannot sum all integer types.
     return tf.cast(tf.reduce_sum(tf.ones_like(tensor, tf.float64)), tf.int64)
 
 
 def _positions(tensor: tf.Tensor) -> tf.Tensor:
-    """0, 1, 2, ... of the length of a tensor, int64, made where the tensor is.
+    """0, 1, 2, ... up to the length of a tensor, int64, computed on the tensor's device.
 
-    TensorFlow's range is made on the host and copied.
+    `tf.range` would be computed on the host and copied.
     """
     if _FOR_FEW_ROWS.get():
         return tf.range(length_of(tensor))
@@ -144,8 +144,8 @@ def _positions(tensor: tf.Tensor) -> tf.Tensor:
 def _running_sum(numbers: tf.Tensor) -> tf.Tensor:
     """The cumulative sum of whole numbers (n,) as int64.
 
-    On a GPU TensorFlow sums up floats only, which is exact up to 2**53, and a row of a matrix with
-    one of its many processors. So blocks are summed up first, side by side, and then their totals.
+    On a GPU TensorFlow sums floats only (exact up to 2**53), and each row of a matrix on one
+    multiprocessor. So blocks are summed first, in parallel, and then their totals.
     """
     numbers = tf.cast(numbers, tf.float64)
     if _FOR_FEW_ROWS.get():

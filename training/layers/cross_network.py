@@ -17,15 +17,15 @@ class CrossNetwork(keras.layers.Layer):
     Source: R. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021.
 
     Args:
-        depth: the number of such layers; l of them make polynomials of degree l + 1.
-        rank: of the matrices W = U V, where that is less work; None for full ones.
+        depth: the number of such layers; l layers make polynomials of degree l + 1.
+        rank: rank of the matrices W = U V, for less computation; None for full matrices.
         kernel_initializer: a Keras initializer for the matrices.
-        **kwargs: those of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Input and output shape: (N, width).
 
     Raises:
-        TrainingError: a depth or rank below one, or an input of another form.
+        TrainingError: a depth or rank below one, or an input of another shape.
 
     Example:
         >>> CrossNetwork(3, rank=8)(tf.ones((2, 40))).shape
@@ -85,7 +85,7 @@ class CrossNetwork(keras.layers.Layer):
         return crossed
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Shape of the output, which is that of the input."""
+        """Shape of the output, equal to that of the input."""
         return input_shape
 
     def get_config(self) -> dict[str, Any]:

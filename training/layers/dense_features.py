@@ -1,4 +1,4 @@
-"""From the loader's dictionary of features to the one tensor that a dense layer takes."""
+"""A loader's dictionary of features, joined into the one tensor that a dense layer takes."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ class DenseFeatures(keras.layers.Layer):
     features given to the call does not matter.
 
     Args:
-        embedding_sizes: column name -> (cardinality, width), single values and lists alike. Or,
-            as NVTabular had it, TensorFlow's feature columns: `embedding_column` (with a combiner
-            of its own) and `indicator_column` over `categorical_column_with_identity`, and
-            `numeric_column`, with aggregation as the second argument if need be. Each kind
-            keeps its order; everything else belongs into the workflow.
-        continuous: names of columns taken as they are, or name -> k for vectors of k numbers.
-        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns
-            or as column -> combiner.
-        embeddings_initializer: a Keras initializer, called for each column by itself.
-        aggregation: "concat" puts the columns side by side; "stack" one below the other, for
-            which all have to be of one width, continuous ones of 1.
-        validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
+        embedding_sizes: column name -> (cardinality, width), single values and lists alike. Or, as
+            in NVTabular, TensorFlow's feature columns: `embedding_column` (with its own combiner)
+            and `indicator_column` over `categorical_column_with_identity`, and `numeric_column`,
+            with aggregation as the second argument if needed. Each kind keeps its order; everything
+            else belongs in the workflow.
+        continuous: names of columns taken unchanged, or name -> k for vectors of k numbers.
+        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns or
+            as column -> combiner.
+        embeddings_initializer: a Keras initializer, called separately for each column.
+        aggregation: "concat" puts the columns side by side; "stack" one below the other, which
+            requires equal widths, 1 for continuous columns.
+        validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         indicators: column name -> cardinality, of columns that become the counts of their ids.
-        **kwargs: those of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: a dictionary: ids (N, 1) or a pair (values (nnz, 1), nnzs (N, 1)) for each
-            column of `embedding_sizes` and `indicators`, numbers (N, k) for each of `continuous`,
-            and where it says k > 1 also (N * k, 1) or a pair, all rows of which have k. Further
-            columns are ignored. Ids out of range: see `EmbeddingCollection`; an indicator does
+        inputs: a dictionary: ids (N, 1) or a pair (values (nnz, 1), nnzs (N, 1)) for each column of
+            `embedding_sizes` and `indicators`, numbers (N, k) for each column of `continuous`, and
+            for k > 1 alternatively (N * k, 1) or a pair whose rows all have length k. Further
+            columns are ignored. For ids out of range see `EmbeddingCollection`; an indicator does
             not count them.
 
     Output shape: (N, sum of the widths) or, stacked, (N, columns, width), in the layer's compute
     dtype.
 
     Attributes:
-        embedding_tables: column name -> the vectors of its ids, (cardinality, width): copies.
+        embedding_tables: column name -> a copy of the vectors of its ids, (cardinality, width).
         embeddings: the `EmbeddingCollection`, None where no column is embedded.
 
     Raises:
-        TrainingError: no column at all, a column named twice, one missing from the inputs or of
-            another form, widths that differ and are to be stacked, or a feature column that
-            the layer could not honour.
-        tf.errors.InvalidArgumentError: a list of numbers of another length than k.
+        TrainingError: no column at all, a column named twice, a column that is missing from the
+            inputs or has another shape, different widths with "stack", or a feature column that the
+            layer cannot honour.
+        tf.errors.InvalidArgumentError: a list of numbers with a length other than k.
 
     Example:
         >>> layer = DenseFeatures({"userId": (100, 16), "genres": (22, 8)}, ["age"])
@@ -99,7 +99,7 @@ class DenseFeatures(keras.layers.Layer):
             if continuous or combiner != "mean" or indicators:
                 raise TrainingError(
                     "Expected feature columns alone, which say the rest. Received: continuous, "
-                    "combiner or indicators beside them."
+                    "combiner or indicators as well."
                 )
             found = read_dense(embedding_sizes)
             embedding_sizes, combiner = found.sizes, found.combiners
@@ -111,7 +111,7 @@ class DenseFeatures(keras.layers.Layer):
         check_sizes(embedding_sizes)
         self._check(embedding_sizes)
         self._validate_ids = validate_ids
-        # XLA compiles for shapes, which lists change in each batch, and drops checks.
+        # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.
         self.supports_jit = not self.indicators and set(self.continuous.values()) <= {None, 1}
         self.embeddings = None
         if embedding_sizes:
@@ -143,13 +143,13 @@ class DenseFeatures(keras.layers.Layer):
         widths |= {name: width or 1 for name, width in self.continuous.items()}
         if self.aggregation == "stack" and len(set(widths.values())) > 1:
             raise TrainingError(
-                "Expected columns of one width to stack, continuous ones having 1 unless told. "
+                "Expected columns of one width to stack, where continuous ones have 1 by default. "
                 f"Received: {', '.join(f'{name} of {width}' for name, width in widths.items())}."
             )
 
     @property
     def validate_ids(self) -> bool:
-        """Whether ids and row lengths are checked in every call; can be set."""
+        """Whether ids and row lengths are checked in every call; settable."""
         return self._validate_ids
 
     @validate_ids.setter
@@ -198,7 +198,7 @@ class DenseFeatures(keras.layers.Layer):
             yield number_rows(name, inputs[name], width, self.compute_dtype)
 
     def _embedded(self, inputs: Mapping[str, Any]) -> Iterator[tf.Tensor]:
-        """Vectors (N, columns, width), in order: neighbours that were looked up together stay so."""
+        """Vectors (N, columns, width), in order; neighbours looked up together stay joined."""
         if self.embeddings is None:
             return
         blocks = list(self.embeddings.blocks(inputs))
@@ -218,7 +218,7 @@ class DenseFeatures(keras.layers.Layer):
         rows = [rows_of(input_shape[name]) for name in self._names[: len(widths)]]
         for name, width in self.continuous.items():
             widths.append(number_count(name, input_shape[name], width))
-            # The rows of a flat vector are not those of the batch.
+            # A flat vector does not have the batch's number of rows.
             if width in (None, 1) or input_shape[name][1] == width:
                 rows.append(input_shape[name][0])
         known = rows[0] if rows else None
@@ -242,14 +242,14 @@ class DenseFeatures(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> DenseFeatures:
-        """The layer that `get_config` described."""
+        """The layer described by a result of `get_config`."""
         sizes = {name: (rows, width) for name, rows, width in config["embedding_sizes"]}
         mappings = {name: dict(config[name]) for name in ("indicators", "continuous")}
         return cls(**{**config, **mappings, "embedding_sizes": sizes})
 
 
 def _runs(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Joins neighbouring places of one block: (block, first, one beyond the last).
+    """Join adjacent positions within a block: (block, first, one beyond the last).
 
     Example:
         >>> list(_runs([(0, 0), (0, 1), (1, 0), (0, 2)]))

@@ -27,9 +27,9 @@ class DotProductInteraction(keras.layers.Layer):
         interaction_type: None for the dot product v_i v_j; for the bilinear form v_i W v_j
             "field_all" (one matrix W), "field_each" (v_j W_i v_i: a matrix for each i, of which the
             last is used only with `self_interaction`) or "field_interaction" (one for each pair).
-        self_interaction: whether pairs (i, i) count.
+        self_interaction: whether to include the pairs (i, i).
         kernel_initializer: a Keras initializer for the matrices.
-        **kwargs: those of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Input shape: (N, vectors, width).
 
@@ -37,7 +37,7 @@ class DotProductInteraction(keras.layers.Layer):
     `self_interaction` vectors * (vectors + 1) / 2.
 
     Raises:
-        TrainingError: no such interaction, or an input of another form.
+        TrainingError: an unknown interaction, or an input of another shape.
 
     Example:
         >>> DotProductInteraction()(tf.constant([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])).numpy()
@@ -71,7 +71,7 @@ class DotProductInteraction(keras.layers.Layer):
         _, vectors, width = input_shape
         self._first, self._second = np.triu_indices(vectors, 0 if self.self_interaction else 1)
         if not len(self._first):
-            # A dense layer over no columns would end the process, within oneDNN.
+            # A dense layer over no columns would abort the process, in oneDNN.
             raise TrainingError(
                 f"Expected at least two vectors a row for {self.name!r}, since it takes products of "
                 f"pairs. Received: {vectors}. Use self_interaction=True, or another model."
@@ -116,9 +116,9 @@ class DotProductInteraction(keras.layers.Layer):
 def _products(
     left: tf.Tensor, right: tf.Tensor, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]
 ) -> tf.Tensor:
-    """The products of left[:, first] and right[:, second], by one matrix product a row."""
+    """The products of left[:, first] and right[:, second], as one matrix product for each row."""
     count = left.shape[1]
-    # Where in the output a pair stands; pairs that are not wanted take the zero appended to it.
+    # The output index of each pair; unwanted pairs take the zero that is appended.
     places = np.full((count, count), len(first))
     places[first, second] = np.arange(len(first))
 
@@ -129,7 +129,7 @@ def _products(
         every = tf.reshape(tf.matmul(left, right, transpose_b=True), [-1, count * count])
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            # TensorFlow's own gradient of gathering scatters, which is slow.
+            # TensorFlow's own gradient of gather scatters, which is slow.
             padded = tf.pad(upstream, [[0, 0], [0, 1]])
             spread = tf.reshape(tf.gather(padded, places.ravel(), axis=1), [-1, count, count])
             return tf.matmul(spread, right), tf.matmul(spread, left, transpose_a=True)

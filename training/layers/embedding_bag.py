@@ -14,43 +14,43 @@ from training.layers.shared_table import SharedTable
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class EmbeddingBag(keras.layers.Layer):
-    """Looks ids up in one table, and combines the vectors of a list into one vector.
+    """Looks up ids in one table, and combines the vectors of a list into one vector.
 
-    Called with ids of shape (N, 1) it gives each row its vector. Called with a pair
-    `(values, nnzs)`, where nnzs are row lengths, it combines the vectors of each row's values;
-    an empty row gives zeros. A row's result is the same to the last bit alone and in a batch.
+    Called with ids of shape (N, 1) it returns a vector for each row. Called with a pair `(values,
+    nnzs)`, where nnzs are row lengths, it combines the vectors of each row's values; an empty row
+    gives zeros. A row's result is the same bit for bit alone and in a batch.
 
     Differs from `keras.layers.Embedding` in two ways that matter for large tables: the table is
-    gathered from and never read as a whole, and under mixed precision it is the looked-up
-    vectors that are cast, not the table. For many columns `DenseFeatures` and
-    `EmbeddingCollection` are faster: they look up all columns of one width at once.
+    only gathered from, never read as a whole, and mixed precision casts the looked-up vectors, not
+    the table. For many columns `DenseFeatures` and `EmbeddingCollection` are faster: they look up
+    all columns of one width at once.
 
-    An id out of range takes the row of the unknown, on every device: zeros, unless training saw
-    such ids, which then share one trained vector.
+    An id out of range takes the row for unknown ids, on every device: zeros, unless such ids
+    occurred in training, which then share one trained vector.
 
     Args:
         input_dim: the number of ids, which are 0 .. input_dim - 1.
         output_dim: the width of a vector.
-        combiner: what makes one vector of many: "sum", "mean" or "sqrtn" (the sum divided by
-            the square root of the count).
+        combiner: how to combine vectors: "sum", "mean" or "sqrtn" (the sum divided by the square
+            root of the count).
         embeddings_initializer: a Keras initializer for the table.
-        validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
-        **kwargs: those of `keras.layers.Layer`.
+        validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: ids (N, 1), or a pair of values (nnz, 1) and row lengths (N, 1), each of an
-            integer dtype of its own.
+        inputs: ids (N, 1), or a pair of values (nnz, 1) and row lengths (N, 1), each of any integer
+            dtype.
 
     Output shape: (N, output_dim), in the layer's compute dtype.
 
     Attributes:
-        embeddings: the variable, (input_dim + 1, output_dim), the row of the unknown last.
-        table: the vectors of the ids, (input_dim, output_dim), a copy.
+        embeddings: the variable, (input_dim + 1, output_dim), the row for unknown ids last.
+        table: a copy of the vectors of the ids, (input_dim, output_dim).
 
     Raises:
-        TrainingError: a size below one, an unknown combiner, or inputs of another form.
-        tf.errors.InvalidArgumentError: on the CPU, row lengths that do not add up to the number
-            of values; with `validate_ids` on every device, and for ids out of range.
+        TrainingError: a size below one, an unknown combiner, or inputs of another shape.
+        tf.errors.InvalidArgumentError: on the CPU, row lengths that do not add up to the number of
+            values; with `validate_ids` on every device, also for ids out of range.
 
     Example:
         >>> bag = EmbeddingBag(22, 16, combiner="mean")
@@ -114,7 +114,7 @@ class EmbeddingBag(keras.layers.Layer):
         return tf.cast(vectors, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
-        """(N, output_dim), where N are the rows of the ids or of the nnzs."""
+        """(N, output_dim), where N is the number of rows of the ids or of the nnzs."""
         return (rows_of(input_shape), self.output_dim)
 
     def get_config(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class EmbeddingBag(keras.layers.Layer):
 
 
 def check_size(name: str, rows: Any, width: Any) -> None:
-    """Raises TrainingError unless a table of that size makes sense."""
+    """Raise TrainingError for an invalid size of a table."""
     if not (isinstance(rows, int) and isinstance(width, int)) or min(rows, width) < 1:
         raise TrainingError(
             f"Expected a table {name!r} of at least one row and one column, as integers. "

@@ -19,32 +19,32 @@ class EmbeddingCollection(keras.layers.Layer):
     """Looks up the vectors of many columns of ids, single values and lists.
 
     The tables of all columns of one width are one variable, so that a step gathers, scatters and
-    updates once, not once for each column.
+    updates once instead of once for each column.
 
-    An id out of range takes its column's row of the unknown, on every device: zeros, unless
-    training saw such ids, which then share one trained vector.
+    An id out of range takes its column's row for unknown ids, on every device: zeros, unless such
+    ids occurred in training, which then share one trained vector.
 
     Args:
         embedding_sizes: column name -> (cardinality, width), single values and lists alike.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns
             or as column -> combiner. The columns of one width and one combiner share a table.
-        embeddings_initializer: a Keras initializer, called for each column by itself.
-        validate_ids: checks ids and row lengths in every call, to find a mistake; slow on a GPU.
-        **kwargs: those of `keras.layers.Layer`.
+        embeddings_initializer: a Keras initializer, called separately for each column.
+        validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: a dictionary of, for each column, ids (N, 1) or a pair (values (nnz, 1), nnzs
-            (N, 1)). Further columns are ignored.
+        inputs: a dictionary with ids (N, 1), or a pair (values (nnz, 1), nnzs (N, 1)), for each
+            column. Further columns are ignored.
 
     Output: a dictionary of column -> (N, width), in the layer's compute dtype.
 
     Attributes:
-        embedding_tables: column -> the vectors of its ids, (cardinality, width): copies.
+        embedding_tables: column -> a copy of the vectors of its ids, (cardinality, width).
 
     Raises:
-        TrainingError: no column, a size that makes no sense, a column missing from the inputs or
-            of another form, or no room for a table.
-        tf.errors.InvalidArgumentError: as `EmbeddingBag`.
+        TrainingError: no column, an invalid size, a column that is missing from the inputs or has
+            another shape, or no memory for a table.
+        tf.errors.InvalidArgumentError: as in `EmbeddingBag`.
 
     Example:
         >>> layer = EmbeddingCollection({"userId": (100, 16), "genres": (22, 16)})
@@ -68,7 +68,7 @@ class EmbeddingCollection(keras.layers.Layer):
         check_sizes(embedding_sizes)
         if not embedding_sizes:
             raise TrainingError("Expected embedding sizes of at least one column. Received: none.")
-        # A list of pairs, since Keras hands the dictionaries of a saved layer back sorted.
+        # A list of pairs, since Keras returns the dictionaries of a saved layer sorted by key.
         self.embedding_sizes = [
             (name, rows, width) for name, (rows, width) in embedding_sizes.items()
         ]
@@ -109,7 +109,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return {name: by_name[name] for name in self.widths}
 
     def set_embedding_table(self, column: str, vectors: Any) -> None:
-        """Sets the vectors of a column's ids, (cardinality, width): pre-trained ones, say.
+        """Sets the vectors of a column's ids, (cardinality, width), for example pre-trained ones.
 
         Raises:
             TrainingError: no such column, or vectors of another shape.
@@ -138,9 +138,9 @@ class EmbeddingCollection(keras.layers.Layer):
         return {name: vectors[name] for name in self.widths}
 
     def blocks(self, inputs: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], tf.Tensor]]:
-        """The vectors as they are looked up: columns and their vectors (N, columns, width).
+        """The vectors as they were looked up: columns and their vectors (N, columns, width).
 
-        What takes whole blocks spares taking them apart.
+        A caller that takes whole blocks need not split and rejoin them.
         """
         check_present(self.name, list(self.widths), inputs)
         for table in self._tables:
@@ -183,7 +183,7 @@ class EmbeddingCollection(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> EmbeddingCollection:
-        """The layer that `get_config` described."""
+        """The layer described by a result of `get_config`."""
         sizes = {name: (rows, width) for name, rows, width in config["embedding_sizes"]}
         return cls(**{**config, "embedding_sizes": sizes})
 
@@ -207,7 +207,7 @@ def _check_combiners(
 
 
 def check_sizes(sizes: Any) -> None:
-    """Raises TrainingError unless it is column -> (cardinality, width), whole numbers from 1."""
+    """Raise TrainingError unless `sizes` maps column -> (cardinality, width), integers from 1."""
     if not isinstance(sizes, Mapping):
         raise TrainingError(
             "Expected embedding sizes as a dictionary of column -> (cardinality, width), such as "
@@ -224,7 +224,7 @@ def check_sizes(sizes: Any) -> None:
 
 
 def check_present(layer: str, wanted: list[str], inputs: Mapping[str, Any]) -> None:
-    """Raises TrainingError when a column is missing from the features given to a layer."""
+    """Raise TrainingError if a column is missing from the features passed to a layer."""
     missing = [name for name in wanted if name not in inputs]
     if missing:
         raise TrainingError(

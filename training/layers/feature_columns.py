@@ -1,4 +1,4 @@
-"""TensorFlow's feature columns as the arguments of the layers, as NVTabular's layers took them."""
+"""TensorFlow's feature columns as arguments of the layers, as in NVTabular's layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from training.errors import TrainingError
 
-# Operators of the workflow that do what a feature column does.
+# Operators of the workflow that replace a feature column.
 _OPERATORS = (
     "Do in the workflow what it does: ops.Categorify, ops.HashBucket, ops.HashedCross, "
     "ops.Bucketize, and describe the ids by categorical_column_with_identity."
@@ -18,7 +18,7 @@ _OPERATORS = (
 
 @dataclass
 class FeatureColumns:
-    """The content of feature columns, each kind in the order given.
+    """The content of feature columns, each kind in the given order.
 
     Attributes:
         sizes: column of an `embedding_column` -> (cardinality, width).
@@ -39,8 +39,8 @@ def read_dense(columns: Iterable[Any]) -> FeatureColumns:
     """Embedding and indicator columns over identity columns, and numeric columns.
 
     Raises:
-        TrainingError: a column of another kind, one with a property that the layer could not
-            honour, or a column twice.
+        TrainingError: a column of another kind, one with a property that the layer cannot honour,
+            or a column twice.
     """
     found = _read(columns)
     for name in found.ids:
@@ -82,7 +82,7 @@ def _read(columns: Iterable[Any]) -> FeatureColumns:
 
 
 def _add(found: FeatureColumns, column: Any) -> str:
-    """Adds a column to those found; its name in the data."""
+    """Adds a column to `found`; returns its name in the data."""
     kind = type(column).__name__
     if kind == "NumericColumn":
         _expect(column.key, _objections_to_numbers(column))
@@ -158,7 +158,7 @@ def _objections_to_embedding(column: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_default(initializer: Any, width: int) -> bool:
-    """Whether it is the one that TensorFlow gives an embedding column that names none."""
+    """Whether it is the default that TensorFlow gives an embedding column without initializer."""
     return (
         type(initializer).__name__ == "TruncatedNormal"
         and initializer.mean == 0

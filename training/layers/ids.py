@@ -1,4 +1,4 @@
-"""Ids as columns hold them, checked, and moved to their place in a shared table."""
+"""Ids of columns: checks, and conversion to rows of a shared table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from training.gpu import has_gpu
 def flat_integers(layer: str, what: str, tensor: Any) -> tf.Tensor:
     """A column (rows, 1) of integers as int64 (rows,).
 
-    Every integer becomes int64: for most operations on int32, TensorFlow goes to the host and
-    back, since it takes int32 for shapes. A uint64 beyond int64 becomes negative, and so stays
-    out of every table's range.
+    Every integer dtype becomes int64: most int32 operations make TensorFlow copy to the host and
+    back, because it uses int32 for shapes. A uint64 beyond int64 becomes negative, and so stays out
+    of every table's range.
 
     Raises:
-        TrainingError: another shape, or a dtype that is no integer.
+        TrainingError: another shape, or a dtype that is not an integer.
     """
     _check(layer, what, tensor)
     return tf.reshape(tf.cast(tensor, tf.int64), [-1])
@@ -34,11 +34,11 @@ def one_below_another(columns: Mapping[str, Any]) -> tf.Tensor:
     for name, tensor in columns.items():
         _check(name, "ids", tensor)
     tensors = list(columns.values())
-    # A GPU would have narrower integers than int64 joined by the host.
+    # On a GPU, integers narrower than int64 would be joined on the host.
     if len({tensor.dtype for tensor in tensors}) > 1 or has_gpu():
         tensors = [tf.cast(tensor, tf.int64) for tensor in tensors]
     ids = tf.reshape(tf.concat(tensors, axis=0), [len(tensors), -1])
-    # One cast of all takes a tenth of one for each column.
+    # One cast of all columns takes a tenth of the time of one for each.
     return ids if ids.dtype == tf.int32 else tf.cast(ids, tf.int64)
 
 
@@ -51,12 +51,12 @@ def _check(layer: str, what: str, tensor: Any) -> None:
 
 
 def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
-    """The row of each id in a table where a column has `cardinality` rows and one for the unknown.
+    """The table row of each id, where a column has `cardinality` rows and one for unknown ids.
 
     Args:
         ids: int64 or int32, (columns, rows) or of one column.
         cardinality: ids of the column are 0 .. cardinality - 1.
-        offset: the first row of the column; its row of the unknown follows its ids' rows.
+        offset: the first row of the column; its row for unknown ids follows the rows of its ids.
 
     Example:
         >>> table_rows(tf.constant([0, 2, 3, -1], tf.int64), 3, 10).numpy()
@@ -68,21 +68,21 @@ def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
 
 
 def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:
-    """The ids, once they are seen to be in range.
+    """The ids, after a check of their range.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.
     """
     known = tf.reduce_all(tf.logical_and(ids >= 0, ids < cardinality))
     message = (
-        f"Expected ids of column {column} in 0 .. {cardinality - 1}. Mend it: take the cardinality from "
+        f"Expected ids of column {column} in 0 .. {cardinality - 1}. Take the cardinality from "
         "workflow.get_embedding_sizes, and transform the data with that same workflow. Received:"
     )
     return seen(ids, known, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
 
 
 def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """The lengths, once they are seen to add up to the number of values.
+    """The lengths, after a check that they add up to the number of values.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.
@@ -97,12 +97,12 @@ def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tens
 
 
 def seen(tensor: tf.Tensor, condition: tf.Tensor, told: Sequence[Any]) -> tf.Tensor:
-    """The tensor, once a condition is seen to hold.
+    """The tensor, after a check of a condition.
 
     Args:
-        tensor: what is given on.
+        tensor: the result.
         condition: a bool, shape ().
-        told: the error's message, and the tensors that it shows.
+        told: the error's message, and the tensors to show with it.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.

@@ -13,20 +13,20 @@ from training.layers.ids import check_lengths, check_range, flat_integers
 def count_ids(
     column: str, given: Any, cardinality: int, dtype: str, *, validate: bool = False
 ) -> tf.Tensor:
-    """Count of each id in each row: (N, cardinality).
+    """Count each id in each row: (N, cardinality).
 
     Ids out of range are not counted.
 
     Args:
-        column: its name.
+        column: name of the column.
         given: ids (N, 1), or a pair (values (nnz, 1), nnzs (N, 1)).
         cardinality: ids are 0 .. cardinality - 1.
-        dtype: of the counts.
+        dtype: dtype of the counts.
         validate: whether ids and row lengths are checked.
 
     Raises:
-        TrainingError: another shape, or a dtype that is no integer.
-        tf.errors.InvalidArgumentError: found by the checks.
+        TrainingError: another shape, or a dtype that is not an integer.
+        tf.errors.InvalidArgumentError: raised by the checks.
 
     Example:
         >>> count_ids("tags", tf.constant([[1], [0]]), 3, "float32").numpy().tolist()
@@ -43,5 +43,5 @@ def count_ids(
     if validate:
         lengths = check_lengths(column, lengths, ids)
     rows = row_of_value(lengths, ids)
-    # One row more, for values that lengths leave over; see row_of_value.
+    # One extra row, for values beyond the sum of the lengths; see row_of_value.
     return combine(marks, rows, tf.concat([lengths, [0]], axis=0), "sum")[:-1]

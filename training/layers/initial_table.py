@@ -1,4 +1,4 @@
-"""The initial values of a table, made in the memory that they stay in."""
+"""The initial values of a table, written directly into its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# They draw each value by itself, whatever the shape, so that rows can be drawn in blocks.
+# Initializers that draw each value independently of the shape, so that rows can come in blocks.
 _BY_VALUE = (
     keras.initializers.RandomUniform,
     keras.initializers.RandomNormal,
@@ -17,7 +17,7 @@ _BY_VALUE = (
     keras.initializers.Ones,
 )
 _BLOCK = 2**20  # values, 4 MB of float32
-# InplaceUpdate counts rows in int32, and on a GPU takes no bfloat16 and no more values than int32.
+# InplaceUpdate counts rows in int32; on a GPU it takes no bfloat16 and at most 2**31 - 1 values.
 _MOST_ROWS = tf.int32.max
 _IN_PLACE = (tf.float32, tf.float64, tf.float16)
 
@@ -31,15 +31,15 @@ def initial_table(
     """The rows of several columns, each followed by a row of zeros, in one tensor.
 
     A table may take most of the memory, and an initializer holds two or three temporaries as large
-    as what it makes. So a table is drawn in blocks, where that makes no difference, and these
-    are written into its own memory.
+    as its result. So a table is drawn in blocks, where that makes no difference, which are written
+    into the table's memory.
 
     Args:
         cardinalities: the number of rows of each column.
         width: the width of a row.
-        initializer: a Keras initializer, called for each column by itself; for blocks of rows
-            where it draws each value by itself and has no seed of its own.
-        dtype: of the values.
+        initializer: a Keras initializer, called separately for each column; for blocks of rows if
+            it draws each value independently and has no seed.
+        dtype: dtype of the values.
 
     Returns:
         (sum of cardinalities + number of columns, width).
@@ -65,7 +65,7 @@ def _parts(
 ) -> Iterator[tf.Tensor]:
     for rows in columns:
         for size in _sizes(rows, width, initializer):
-            # One initializer object gives equal tables to columns of equal size.
+            # The same initializer object would give columns of equal size equal tables.
             yield initializer.clone()((size, width), dtype)
         yield tf.zeros((1, width), dtype)
 

@@ -16,17 +16,17 @@ from training.layers.numbers import number_count, number_rows, widths_of
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class LinearFeatures(keras.layers.Layer):
-    """A linear function of categorical and continuous columns: one weight an id, and one bias.
+    """A linear function of categorical and continuous columns: a weight for each id, and a bias.
 
-    The weights of all ids of all columns are one variable. A list adds up its values' weights.
+    The weights of all ids of all columns are one variable. A list sums the weights of its values.
     All weights start at zero.
 
     Args:
-        cardinalities: column name -> number of ids, single values and lists alike. Or, as
-            NVTabular had it, TensorFlow's feature columns: `categorical_column_with_identity`, not
+        cardinalities: column name -> number of ids, single values and lists alike. Or, as in
+            NVTabular, TensorFlow's feature columns: `categorical_column_with_identity`, not
             wrapped, and `numeric_column`.
         continuous: names of columns of numbers, or name -> k for vectors of k numbers.
-        **kwargs: those of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: a dictionary as `DenseFeatures` takes it.
@@ -34,9 +34,9 @@ class LinearFeatures(keras.layers.Layer):
     Output shape: (N, 1), in the layer's compute dtype.
 
     Raises:
-        TrainingError: no column at all, a column named twice, one missing from the inputs or of
-            another form, or a feature column that the layer could not honour.
-        tf.errors.InvalidArgumentError: a list of numbers of another length than k.
+        TrainingError: no column at all, a column named twice, a column that is missing from the
+            inputs or has another shape, or a feature column that the layer cannot honour.
+        tf.errors.InvalidArgumentError: a list of numbers with a length other than k.
 
     Example:
         >>> layer = LinearFeatures({"userId": 100}, ["age"])
@@ -55,13 +55,13 @@ class LinearFeatures(keras.layers.Layer):
             if continuous:
                 raise TrainingError(
                     "Expected feature columns alone, which say the rest. "
-                    f"Received: continuous={continuous!r} beside them."
+                    f"Received: continuous={continuous!r} as well."
                 )
             found = read_linear(cardinalities)
             cardinalities, continuous = found.ids, found.numbers
         self.cardinalities = [(name, rows) for name, rows in cardinalities.items()]
         self.continuous = widths_of(continuous)
-        # XLA compiles for shapes, which lists change in each batch, and drops checks.
+        # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.
         self.supports_jit = set(self.continuous.values()) <= {None, 1}
         names = [*cardinalities, *self.continuous]
         if not names or len(set(names)) != len(names):
@@ -80,7 +80,7 @@ class LinearFeatures(keras.layers.Layer):
             )
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Creates the weights; how many a continuous column needs, its shape tells."""
+        """Creates the weights; the shape of a continuous column says how many it needs."""
         check_present(self.name, self._names, input_shape)
         if self.weights_of_ids is not None:
             self.weights_of_ids.build()
@@ -126,7 +126,7 @@ class LinearFeatures(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LinearFeatures:
-        """The layer that `get_config` described."""
+        """The layer described by a result of `get_config`."""
         mappings = {name: dict(config[name]) for name in ("cardinalities", "continuous")}
         return cls(**{**config, **mappings})
 
@@ -136,7 +136,7 @@ def _sum_columns(weights: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], t
     """(N, columns, 1) to (N, 1)."""
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        # TensorFlow's own fetches a shape from the GPU, and so waits for it.
+        # TensorFlow's own gradient fetches a shape from the GPU, and so waits for it.
         return upstream[:, tf.newaxis] * tf.ones_like(weights)
 
     return tf.reduce_sum(weights, axis=1), gradient

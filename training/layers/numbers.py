@@ -12,10 +12,10 @@ from training.layers.ids import flat_integers, seen
 
 
 def widths_of(continuous: Any) -> dict[str, int | None]:
-    """Column -> how many numbers a row has, None for as many as the input has.
+    """Column -> numbers in a row; None for as many as the input has.
 
     Raises:
-        TrainingError: neither names, each once, nor such a dictionary.
+        TrainingError: neither distinct names nor such a dictionary.
     """
     if isinstance(continuous, Mapping):
         return dict(continuous)
@@ -31,12 +31,12 @@ def widths_of(continuous: Any) -> dict[str, int | None]:
 
 
 def number_count(column: str, shape: Any, width: int | None) -> int:
-    """The numbers of a row of a column, by the shape of what is given for it.
+    """The count of numbers in a row of a column, from the shape of its input.
 
     Args:
-        column: its name.
+        column: name of the column.
         shape: (N, k), (N * k, 1), or the shapes of a pair (values, nnzs).
-        width: k, where the layer was told it.
+        width: k, if the layer's arguments give it.
 
     Raises:
         TrainingError: another shape, or a pair where k is not known.
@@ -45,8 +45,8 @@ def number_count(column: str, shape: Any, width: int | None) -> int:
     if is_pair and (width is None or width == 1 or len(shape) != 2):
         raise TrainingError(
             f"Expected numbers {_form(width)} for {column!r}. Received: a pair (values, nnzs). "
-            f"For lists that all have k numbers give continuous={{{column!r}: k}} or "
-            f"numeric_column({column!r}, (k,)); others fill up: sparse_names and "
+            f"For lists that all have k numbers pass continuous={{{column!r}: k}} or "
+            f"numeric_column({column!r}, (k,)); pad other lists: sparse_names and "
             "sparse_as_dense=True of the loader, or ops.ListSlice(pad=True)."
         )
     if is_pair:
@@ -66,8 +66,8 @@ def number_rows(column: str, given: Any, width: int | None, dtype: str) -> tf.Te
     """A column of numbers as (N, k).
 
     Raises:
-        TrainingError: another form, as `number_count`.
-        tf.errors.InvalidArgumentError: rows of another number of values than k.
+        TrainingError: another shape, as in `number_count`.
+        tf.errors.InvalidArgumentError: rows with another number of values than k.
     """
     count = number_count(
         column, tf.nest.map_structure(lambda part: tuple(part.shape), given), width
@@ -75,7 +75,7 @@ def number_rows(column: str, given: Any, width: int | None, dtype: str) -> tf.Te
     if isinstance(given, (tuple, list)):
         values, lengths = given[0], flat_integers(column, "nnzs", given[1])
         message = (
-            f"Expected {count} numbers in each row of {column!r}, as the layer was told. "
+            f"Expected {count} numbers in each row of {column!r}, as in the layer's arguments. "
             "Received rows of:"
         )
         told = [message, tf.reduce_min(lengths), tf.reduce_max(lengths)]

@@ -15,15 +15,15 @@ from training.errors import TrainingError
 class XDeepFMOuterProduct(keras.layers.Layer):
     """Weighted sums of the elementwise products of two stacks of vectors.
 
-    out[n, k] = sum over i, j of kernel[k, i, j] * x0[n, i] * x[n, j], width by width. Stacked on
-    one another, always with the same x0, they make the compressed interaction network.
+    out[n, k] = sum over i, j of kernel[k, i, j] * x0[n, i] * x[n, j], elementwise over the width. A
+    stack of these layers, all with the same x0, is the compressed interaction network.
 
     Source: J. Lian et al., xDeepFM, KDD 2018, equation 6.
 
     Args:
-        dim: the number of vectors to make.
+        dim: the number of output vectors.
         kernel_initializer: a Keras initializer for the weights.
-        **kwargs: those of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: a pair x0 (N, i, width), x (N, j, width).
@@ -31,7 +31,7 @@ class XDeepFMOuterProduct(keras.layers.Layer):
     Output shape: (N, dim, width).
 
     Raises:
-        TrainingError: a dim below one, or inputs of another form.
+        TrainingError: a dim below one, or inputs of another shape.
 
     Example:
         >>> x = tf.ones((2, 5, 4))
@@ -58,7 +58,7 @@ class XDeepFMOuterProduct(keras.layers.Layer):
             raise TrainingError(
                 f"Expected vectors of one width for {self.name!r}. Received: {width} and {other}."
             )
-        # As a matrix, since an initializer takes its scale from the two sides of one.
+        # Created as a matrix, since initializers scale by the two sides of a matrix.
         self.kernel = self.add_weight(
             name="kernel", shape=(first * second, self.dim), initializer=self.kernel_initializer
         )

@@ -27,18 +27,18 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class SharedTable(keras.layers.Layer):
     """The tables of several columns, one below the other in one variable.
 
-    One gather serves all columns of single values and one all lists, and their gradient is one
-    set of rows of one variable, whatever the number of columns. Each column's rows are followed
-    by one for the unknown: ids out of the column's range. It starts at zeros.
+    One gather serves all columns of single values and one all lists, and their gradient is one set
+    of rows of one variable, whatever the number of columns. Each column's rows are followed by one
+    for unknown ids, which are out of the column's range. It starts at zero.
 
-    The layer is a part of others, which save its arguments.
+    The layer is part of other layers, which save its arguments.
 
     Args:
         columns: name -> cardinality.
-        width: of the vectors.
-        initializer: a Keras initializer, called for each column by itself.
-        combiner: what makes one vector of a list's: "sum", "mean" or "sqrtn".
-        **kwargs: those of `keras.layers.Layer`.
+        width: width of the vectors.
+        initializer: a Keras initializer, called separately for each column.
+        combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
         embeddings: the variable, (sum of cardinalities + number of columns, width).
@@ -67,7 +67,7 @@ class SharedTable(keras.layers.Layer):
         """Creates the table.
 
         Raises:
-            TrainingError: the device has no room for it.
+            TrainingError: the device has no memory for it.
         """
         try:
             self.embeddings = self.add_weight(
@@ -93,10 +93,10 @@ class SharedTable(keras.layers.Layer):
         return tf.ensure_shape(table, shape)
 
     def table(self, column: str) -> tf.Tensor:
-        """The vectors of a column's ids, (cardinality, width): a copy, as they are now.
+        """A copy of the current vectors of a column's ids, (cardinality, width).
 
         Raises:
-            TrainingError: there are none yet.
+            TrainingError: the layer is not built yet.
         """
         if not self.built:
             raise TrainingError(
@@ -110,7 +110,7 @@ class SharedTable(keras.layers.Layer):
         """Sets the vectors of a column's ids.
 
         Raises:
-            TrainingError: they are not of shape (cardinality, width).
+            TrainingError: the vectors do not have the shape (cardinality, width).
         """
         expected = (self.cardinalities[column], self.width)
         if np.shape(vectors) != expected:
@@ -138,7 +138,7 @@ class SharedTable(keras.layers.Layer):
             [[self.cardinalities[name]] for name in columns],
             [[self.offsets[name]] for name in columns],
         )
-        # Turned last, since what holds for a whole column is computed faster than id by id.
+        # Transposed last: whole columns are computed faster than single ids.
         return tf.gather(self.embeddings.value, tf.transpose(rows))
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
@@ -150,7 +150,7 @@ class SharedTable(keras.layers.Layer):
             if self.validate_ids:
                 ids = check_range(name, ids, self.cardinalities[name])
                 lengths = check_lengths(name, lengths, ids)
-            # One bag more than rows, for values that lengths leave over; see row_of_value.
+            # One bag more than rows, for values beyond the sum of the lengths; see row_of_value.
             first = number * (length_of(lengths) + 1)
             rows.append(table_rows(ids, self.cardinalities[name], self.offsets[name]))
             bags.append(row_of_value(lengths, ids) + first)
@@ -161,6 +161,6 @@ class SharedTable(keras.layers.Layer):
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
         )
         together = tf.reshape(combined, [len(columns), -1, self.width])
-        # Not [:, :-1], the gradient of which takes as long as the lookup.
+        # Not [:, :-1], whose gradient takes as long as the lookup.
         kept = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
         return tf.ensure_shape(kept, [len(columns), None, self.width])

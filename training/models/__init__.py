@@ -1,4 +1,4 @@
-"""Models built from what the workflow knows of its columns."""
+"""Models built from a workflow's description of its columns."""
 
 from training.models.dcn import dcn
 from training.models.dlrm import dlrm

@@ -26,10 +26,10 @@ class Columns:
     """The columns that a model takes.
 
     Attributes:
-        scalars: of one id a row: name -> (cardinality, width).
-        lists: of any number of ids a row, likewise.
-        continuous: of float32 numbers.
-        dtypes: of ids, where they are not "int32", or for lists ("int64", "int64").
+        scalars: columns with one id a row: name -> (cardinality, width).
+        lists: columns with any number of ids a row, likewise.
+        continuous: columns of float32 numbers.
+        dtypes: dtypes of ids other than "int32", or for lists other than ("int64", "int64").
     """
 
     scalars: EmbeddingSizes
@@ -55,14 +55,14 @@ class Columns:
         return {name: (rows, min(width, limit)) for name, (rows, width) in wide.items()}
 
     def of_width(self, width: int) -> dict[str, tuple[int, int]]:
-        """The sizes with another width for all."""
+        """The sizes with the same width for all columns."""
         return {name: (rows, width) for name, rows in self.cardinalities.items()}
 
     def only(self, names: Iterable[str]) -> Columns:
-        """These columns alone.
+        """The named columns alone.
 
         Raises:
-            TrainingError: one of them is not there.
+            TrainingError: an unknown column.
         """
         wanted = list(names)
         known = [*self.sizes, *self.continuous]
@@ -79,7 +79,7 @@ class Columns:
         )
 
     def inputs(self) -> dict[str, Any]:
-        """Keras inputs as the loader feeds them, nested: a list is a pair."""
+        """Keras inputs in the loader's nested structure: a list is a pair."""
         scalars = {
             name: _scalar_input(name, self.dtypes.get(name, SCALAR_DTYPE)) for name in self.scalars
         }
@@ -94,21 +94,21 @@ def columns_of(
 ) -> Columns:
     """The columns of a schema, or of embedding sizes and names.
 
-    Of a schema's columns those tagged categorical are embedded, by their properties `cardinality`
-    and, where there is one, `embedding_size` (else by the rule of
-    `workflow.get_embedding_sizes`); those tagged continuous are taken as they are. Others, the
-    target among them, are no inputs.
+    Columns of the schema that are tagged categorical are embedded, by their properties
+    `cardinality` and, if present, `embedding_size` (else by the rule of
+    `workflow.get_embedding_sizes`); columns tagged continuous are taken unchanged. Other columns,
+    the target among them, are not inputs.
 
     Args:
-        features: a workflow's output schema; or what `workflow.get_embedding_sizes` gives: a
-            dictionary when all columns hold single values, else a pair of such dictionaries, of
-            single values and of lists.
-        continuous: names of float32 columns (N, 1), besides the schema's.
-        id_dtypes: dtypes of inputs that are not the schema's, or without a schema not "int32"
+        features: a workflow's output schema; or the result of `workflow.get_embedding_sizes`: a
+            dictionary when all columns hold single values, else a pair of dictionaries, for single
+            values and for lists.
+        continuous: names of float32 columns (N, 1), in addition to the schema's.
+        id_dtypes: dtypes of inputs that differ from the schema's, or without a schema from "int32"
             (single values) or ("int64", "int64") (values and row lengths of a list).
 
     Raises:
-        TrainingError: no columns, a column without a cardinality, or sizes of another form.
+        TrainingError: no columns, a column without a cardinality, or invalid sizes.
 
     Example:
         >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities

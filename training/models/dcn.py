@@ -31,10 +31,10 @@ def dcn(
     Source: R. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021.
 
     Args:
-        features: as in `mlp`, and so are inputs and further arguments.
+        features: as in `mlp`; so are the inputs and further arguments.
         continuous: see `mlp`.
         cross_layers: the depth of the cross network.
-        rank: of its matrices; None for full ones.
+        rank: rank of the cross network's matrices; None for full matrices.
         hidden: the widths of the perceptron's hidden layers.
         max_embedding_dim: see `mlp`.
         id_dtypes: see `mlp`.

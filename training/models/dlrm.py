@@ -25,21 +25,21 @@ def dlrm(
     dropout: float = 0.0,
     output_name: str = "output",
 ) -> keras.Model:
-    """Dot products of every pair of embeddings, and of these with the continuous columns' vector.
+    """Dot products of each pair of vectors: the embeddings and one of the continuous columns.
 
     Source: M. Naumov et al., Deep Learning Recommendation Model for Personalization and
     Recommendation Systems, 2019.
 
     Args:
-        features: as in `mlp`, and so are inputs and further arguments; widths do not matter.
+        features: as in `mlp`; so are the inputs and further arguments. Widths are ignored.
         continuous: see `mlp`.
         embedding_dim: the width of every embedding.
-        bottom: hidden widths from the continuous columns to their vector.
-        top: hidden widths from the products to the output.
+        bottom: widths of the hidden layers from the continuous columns to their vector.
+        top: widths of the hidden layers from the products to the output.
         id_dtypes: see `mlp`.
         combiner: see `mlp`.
         embeddings_initializer: see `mlp`.
-        dropout: see `mlp`; of the top layers.
+        dropout: see `mlp`; applies to the top layers.
         output_name: see `mlp`.
 
     Returns:

@@ -25,30 +25,30 @@ def mlp(
 ) -> keras.Model:
     """A multi-layer perceptron over embeddings, with one sigmoid output.
 
-    The inputs are those that the loader feeds: `userId` (N, 1) for a single value, and for a
-    list `genres` the pair `genres__values` (nnz, 1), `genres__nnzs` (N, 1), nested as
-    `{"userId": ..., "genres": (values, nnzs)}`.
+    The inputs match the loader's batches: `userId` (N, 1) for a single value, and for a list
+    `genres` the pair `genres__values` (nnz, 1), `genres__nnzs` (N, 1), nested as `{"userId": ...,
+    "genres": (values, nnzs)}`.
 
     Args:
-        features: a workflow's output schema, whose dtypes the inputs get; or what
-            `workflow.get_embedding_sizes` gives: a dictionary of column name -> (cardinality,
-            width) when all columns hold single values, else a pair of such dictionaries, of
-            single values and of lists.
-        continuous: names of float32 columns of shape (N, 1), besides the schema's.
+        features: a workflow's output schema, whose dtypes the inputs get; or the result of
+            `workflow.get_embedding_sizes`: a dictionary of column name -> (cardinality, width) when
+            all columns hold single values, else a pair of dictionaries, for single values and for
+            lists.
+        continuous: names of float32 columns of shape (N, 1), in addition to the schema's.
         hidden: the widths of the hidden layers, each with relu.
-        max_embedding_dim: the widest that an embedding may be; narrower ones stay.
-        id_dtypes: the dtypes of inputs that are not the schema's, or without one not "int32"
+        max_embedding_dim: the greatest width of an embedding; narrower ones are unchanged.
+        id_dtypes: dtypes of inputs that differ from the schema's, or without a schema from "int32"
             (single values) or ("int64", "int64") (values and row lengths of a list).
         combiner: how a list's vectors become one: "sum", "mean" or "sqrtn".
         embeddings_initializer: a Keras initializer for the tables.
         dropout: the share of each hidden layer's outputs dropped in training.
-        output_name: the name of the output layer, and so of the served output.
+        output_name: the name of the output layer, and of the served output.
 
     Returns:
         A functional model, not compiled.
 
     Raises:
-        TrainingError: no columns, or a width, cardinality or dtype that makes no sense.
+        TrainingError: no columns, or an invalid width, cardinality or dtype.
 
     Example:
         >>> model = mlp(({"userId": (162542, 512)}, {"genres": (21, 16)}), max_embedding_dim=32)

@@ -1,4 +1,4 @@
-"""The parts that the models share."""
+"""Building blocks that the models share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def embedded(
     initializer: Any,
     name: str = "features",
 ) -> Any:
-    """The columns' embeddings, no wider than the limit, and their numbers, side by side."""
+    """The columns' embeddings, with capped widths, and their numbers, side by side."""
     layer = DenseFeatures(
         columns.capped(limit), columns.continuous, combiner, initializer, name=name
     )
@@ -39,7 +39,7 @@ def dense(x: Any, widths: Sequence[int], dropout: float = 0.0, name: str = "hidd
 def probability(x: Any, name: str) -> Any:
     """One probability a row.
 
-    In mixed precision it still has to be float32, for the loss and the server.
+    Always float32, even in mixed precision, for the loss and the server.
     """
     return keras.layers.Dense(1, activation="sigmoid", name=name, dtype="float32")(x)
 
@@ -48,12 +48,12 @@ def assembled(name: str, inputs: Mapping[str, Any], output: Any) -> keras.Model:
     """The functional model.
 
     Raises:
-        TrainingError: a column is named as a layer is.
+        TrainingError: a column has the name of a layer.
     """
     try:
         return keras.Model(inputs, output, name=name)
     except ValueError as error:
         raise TrainingError(
-            f"Expected columns that are named otherwise than the layers of {name!r}. "
+            f"Expected columns whose names differ from those of the layers of {name!r}. "
             f"Received: {error} Rename the column (ops.Rename), or the output (output_name)."
         ) from error

@@ -28,11 +28,11 @@ def two_tower(
     dropout: float = 0.0,
     output_name: str = "output",
 ) -> keras.Model:
-    """A vector of the query and one of the candidate; their cosine tells how well they match.
+    """A vector of the query and one of the candidate; the output is their scaled cosine.
 
-    For retrieval the towers go separate ways: the candidates' vectors into an index of nearest
-    neighbours, the query's tower into the server, where its vector is what to look up. Each is a
-    model with the trained weights, and is exported as any other, with the same workflow:
+    For retrieval the towers are separated: the candidates' vectors form an index of nearest
+    neighbours, and the query's tower is served, whose output vector is looked up there. Each tower
+    is a model with the trained weights, exported like any other, with the same workflow:
 
         def tower(side, names):
             vector = model.get_layer(f"{side}_vector").output
@@ -45,11 +45,11 @@ def two_tower(
     Source: P. Covington et al., Deep Neural Networks for YouTube Recommendations, RecSys 2016.
 
     Args:
-        features: as in `mlp`, and so are inputs and further arguments.
+        features: as in `mlp`; so are the inputs and further arguments.
         continuous: see `mlp`.
-        query: the columns of the query: the user and the context.
-        candidate: the columns of the candidate: the item.
-        width: of the two vectors, which have length one.
+        query: the query's columns: the user and the context.
+        candidate: the candidate's columns: the item.
+        width: width of the two vectors, which have length one.
         hidden: the widths of each tower's hidden layers.
         max_embedding_dim: see `mlp`.
         id_dtypes: see `mlp`.
@@ -59,10 +59,10 @@ def two_tower(
         output_name: see `mlp`.
 
     Returns:
-        A functional model of one probability, not compiled.
+        A functional model with one probability as output, not compiled.
 
     Raises:
-        TrainingError: see `mlp`; and a column in no tower or in both.
+        TrainingError: see `mlp`; also for a column in no tower or in both.
 
     Example:
         >>> sizes = {"userId": (1000, 16), "movieId": (500, 16)}
@@ -89,8 +89,8 @@ def two_tower(
 class UnitVector(keras.layers.Layer):
     """Vectors scaled to length one, in float32 under every precision.
 
-    `keras.layers.UnitNormalization` divides zero by zero in 16 bits: for a row without a known
-    feature, say. Here what is shorter than a thousandth is only made a thousand times as long.
+    `keras.layers.UnitNormalization` divides zero by zero in 16 bits, for example for a row without
+    a known feature. Here a vector shorter than 0.001 is multiplied by 1000 instead.
 
     Example:
         >>> UnitVector()(tf.constant([[3.0, 4.0], [0.0, 0.0]])).numpy().round(1)

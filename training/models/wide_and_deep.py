@@ -24,18 +24,18 @@ def wide_and_deep(
     dropout: float = 0.0,
     output_name: str = "output",
 ) -> keras.Model:
-    """A linear model and a multi-layer perceptron of the same columns, added up.
+    """A linear model and a multi-layer perceptron of the same columns, summed.
 
     Source: H.-T. Cheng et al., Wide & Deep Learning for Recommender Systems, DLRS 2016.
 
     Args:
-        features: as in `mlp`, and so are inputs and further arguments.
+        features: as in `mlp`; so are the inputs and further arguments.
         continuous: see `mlp`.
         hidden: the widths of the deep part's hidden layers.
         max_embedding_dim: see `mlp`.
         id_dtypes: see `mlp`.
-        combiner: see `mlp`; it is for the deep part, the wide part adds up.
-        embeddings_initializer: of the deep part's tables; the wide part's are zeros.
+        combiner: see `mlp`; applies to the deep part, while the wide part sums.
+        embeddings_initializer: for the deep part's tables; the wide part's start at zero.
         dropout: see `mlp`.
         output_name: see `mlp`.
 

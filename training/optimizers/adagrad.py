@@ -12,20 +12,20 @@ from training.private import state_of
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class Adagrad(SparseRows, keras.optimizers.Adagrad):
-    """`keras.optimizers.Adagrad` whose update of a table touches the batch's rows only.
+    """`keras.optimizers.Adagrad` that updates only the batch's rows of a table.
 
-    The result is that of Keras' Adagrad on the dense gradient: a row without gradient neither
-    moves nor gathers state. On TensorFlow's sparse gradients Keras' own squares each occurrence of
-    a repeated id by itself; here, as in the definition, their sum is squared.
+    The result equals that of Keras' Adagrad on the dense gradient: a row without gradient neither
+    moves nor accumulates state. On TensorFlow's sparse gradients Keras' own Adagrad squares each
+    occurrence of a repeated id separately; here, as in the definition, their sum is squared.
 
     Source: J. Duchi, E. Hazan, Y. Singer, Adaptive Subgradient Methods, JMLR 12 (2011).
 
     Args:
-        *args: those of `keras.optimizers.Adagrad`.
-        **kwargs: those of `keras.optimizers.Adagrad`, but for `gradient_accumulation_steps`.
+        *args: arguments of `keras.optimizers.Adagrad`.
+        **kwargs: arguments of `keras.optimizers.Adagrad`, except `gradient_accumulation_steps`.
 
     Raises:
-        TrainingError: gradients are to be accumulated.
+        TrainingError: `gradient_accumulation_steps` is set.
 
     Example:
         >>> Adagrad(0.1).initial_accumulator_value

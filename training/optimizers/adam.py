@@ -12,21 +12,21 @@ from training.private import state_of
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class Adam(SparseRows, keras.optimizers.Adam):
-    """`keras.optimizers.Adam` whose update of a table touches the batch's rows only: lazy Adam.
+    """`keras.optimizers.Adam` that updates only the batch's rows of a table: lazy Adam.
 
-    A row that is not in the batch keeps its moments, where Keras' lets them decay and moves the
-    row by them. Rows of a batch are updated as Keras would, from the moments that they have. So
-    the results differ a little from Keras' where ids are rare, and a step costs what the batch
-    costs, not what the table costs. Everything else is updated as by Keras.
+    A row that is not in the batch keeps its moments, where Keras decays them and moves the row by
+    them. Rows of a batch are updated as in Keras, from their current moments. So results differ
+    slightly from Keras' where ids are rare, and the cost of a step depends on the batch, not on the
+    table. All other variables are updated as in Keras.
 
     Source: D. Kingma, J. Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
 
     Args:
-        *args: those of `keras.optimizers.Adam`.
-        **kwargs: those of `keras.optimizers.Adam`, but for `gradient_accumulation_steps`.
+        *args: arguments of `keras.optimizers.Adam`.
+        **kwargs: arguments of `keras.optimizers.Adam`, except `gradient_accumulation_steps`.
 
     Raises:
-        TrainingError: gradients are to be accumulated.
+        TrainingError: `gradient_accumulation_steps` is set.
 
     Example:
         >>> Adam(0.01).beta_1
@@ -50,7 +50,7 @@ class Adam(SparseRows, keras.optimizers.Adam):
 
 
 def _decay(moments: tf.Variable, rows: tf.Tensor, values: tf.Tensor, beta: float) -> tf.Tensor:
-    """Moves rows of a moving average towards values; the rows as they are then."""
+    """Moves rows of a moving average towards values; returns their new values."""
     old = tf.gather(moments, rows)
     new = old + (values - old) * (1 - beta)
     put(moments, rows, new)

@@ -8,24 +8,24 @@ import tensorflow as tf
 from training.optimizers.marks import added_up
 from training.optimizers.padding import capacity, padded
 
-# So many rows of a table are marked in the time in which one of the batch is looked up in a hash
-# table; half of it, since they need memory as well.
+# Marking this many rows of a table takes as long as one look-up in a hash table for a row of the
+# batch; halved, since marks need memory too.
 _MARKED = 64
-# Looking so many up takes less than a millisecond, and XLA a third of a second to compile.
+# Fewer look-ups than this take less than a millisecond; XLA compiles for a third of a second.
 _FEW = 16_384
 
 
 def distinct_rows(
     gradient: tf.IndexedSlices, variable: keras.Variable | tf.Variable
 ) -> tf.IndexedSlices:
-    """The same gradient with each row once; what a repeated row gets adds up.
+    """The same gradient with each row once; values of a repeated row are summed.
 
     On a CPU TensorFlow finds repeated rows by a hash table and calls a function for each row that
-    is added, nearly all on one thread. Loops over arrays, compiled by XLA, take a sixth of that.
-    On a GPU there are places left over: see `added_up`.
+    is added, mostly on one thread. Loops over arrays, compiled by XLA, take a sixth of the time. On
+    a GPU the result has unused places: see `added_up`.
 
     Args:
-        gradient: of a table.
+        gradient: gradient of a table.
         variable: the table, of Keras or TensorFlow.
     """
     table = variable.value if isinstance(variable, keras.Variable) else variable
@@ -55,20 +55,20 @@ def _on_cpu(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
 
 @tf.function(jit_compile=True, autograph=False)
 def _marked(rows: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds repeated rows in an array as long as the table.
+    """Find repeated rows by an array as long as the table.
 
     Args:
-        rows: int32 (n,); those that are `height` are none, but one at least is.
-        height: of the table.
+        rows: int32 (n,); entries equal to `height` are padding, and there is at least one.
+        height: number of rows of the table.
 
     Returns:
-        the distinct rows, and `height` behind them: (n,);
-        which of them each row is, or n: (n,);
+        the distinct rows, then `height` as padding: (n,);
+        the index of each row among them, or n for padding: (n,);
         the number of distinct rows.
     """
     size = tf.shape(rows)[0]
     numbers = tf.range(size)
-    # Of the places of a row one is left, the last.
+    # Of a repeated row's positions one remains, the last.
     marks = tf.tensor_scatter_nd_update(tf.zeros([height], tf.int32), rows[:, tf.newaxis], numbers)
     last = tf.gather(marks, tf.minimum(rows, height - 1))
     order = tf.cumsum(tf.cast(last == numbers, tf.int32))
@@ -80,12 +80,12 @@ def _marked(rows: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tens
 def _looked_up(
     rows: tf.Tensor, size: tf.Tensor, height: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As `_marked`, by a hash table, of rows that are yet to be padded."""
+    """As `_marked`, by a hash table, of rows that are not padded yet."""
     distinct, places = tf.unique(rows)
     return padded(distinct, size, height), padded(places, size, size), tf.size(distinct)
 
 
 @tf.function(jit_compile=True, autograph=False)
 def _added_up(values: tf.Tensor, places: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The sums of values by place, as many as rows; places beyond them are none."""
+    """The sums of values by place, as many as rows; places beyond them are dropped."""
     return tf.math.unsorted_segment_sum(values, places, tf.shape(rows)[0])

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
-    """`keras.optimizers.LossScaleOptimizer` that looks at a table's rows, not at the whole table.
+    """`keras.optimizers.LossScaleOptimizer` that checks a table's rows, not the whole table.
 
-    Keras' turns each sparse gradient into a dense one to see whether it is finite.
+    Keras converts each sparse gradient to a dense one to check whether it is finite.
 
     Args:
-        *args: those of `keras.optimizers.LossScaleOptimizer`, the inner optimizer first.
-        **kwargs: those of `keras.optimizers.LossScaleOptimizer`.
+        *args: arguments of `keras.optimizers.LossScaleOptimizer`, the inner optimizer first.
+        **kwargs: arguments of `keras.optimizers.LossScaleOptimizer`.
 
     Example:
         >>> LossScaleOptimizer(keras.optimizers.SGD(0.1)).initial_scale
@@ -25,7 +25,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """
 
     def check_finite(self, grads: Iterable[Any]) -> tf.Tensor:
-        """Whether all gradients are."""
+        """Whether all gradients are finite."""
         values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
         return tf.reduce_all(
             [tf.reduce_all(tf.math.is_finite(value)) for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""Gradients of a table with each row once, without knowing how many rows there are."""
+"""Gradients of a table with each row once, without computing the number of rows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _BLOCK = 1024
 
 
 def added_up(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
-    """The same gradient, with all that a row gets in one of its places.
+    """The same gradient, with the sum for each row in one of the row's places.
 
-    For a GPU. `tf.unique` tells the number of distinct rows, which the host has to wait for, and
-    meanwhile it sends no work. Here everything has the size of the batch: the places that are left
-    over have zeros, and a row beyond the table, which a GPU neither reads nor writes.
+    For a GPU. `tf.unique` returns the number of distinct rows, for which the host waits and sends
+    no work meanwhile. Here all tensors have the size of the batch: unused places have zeros, and a
+    row number beyond the table, which a GPU neither reads nor writes.
 
-    Each place writes its number to its row of an array as long as the table, and where it finds it
-    there again it is the one place of that row. What was in the array before is never read. It
-    takes 8 bytes for each row of the table, while the update lasts.
+    Each place writes its number to its row of an array as long as the table; the place whose number
+    remains is the one for that row. Earlier content of the array is never read. The array takes 8
+    bytes for each row of the table during the update.
 
     Args:
-        gradient: of a table; rows that it does not have are left out.
-        height: the number of its rows.
+        gradient: gradient of a table; rows outside the table are dropped.
+        height: number of rows of the table.
     """
     rows = tf.cast(gradient.indices, tf.int64)
     numbers = _numbers(tf.shape(rows)[0])
@@ -37,9 +37,9 @@ def added_up(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
 
 
 def _numbers(count: tf.Tensor) -> tf.Tensor:
-    """From 0 on, made on the GPU: a range comes from the host. They are exact up to 2 ** 53.
+    """0, 1, 2, ..., computed on the GPU: a range would come from the host. Exact up to 2 ** 53.
 
-    Running sums, which TensorFlow computes in one block of threads, are of the blocks alone.
+    TensorFlow computes a running sum in one block of threads, so only blocks use one.
     """
     blocks = tf.ones([-(-count // _BLOCK)], tf.float64)
     firsts = tf.cumsum(blocks, exclusive=True) * _BLOCK

@@ -1,4 +1,4 @@
-"""Tensors of few lengths, since XLA compiles for a length and each batch of lists has another."""
+"""Tensors padded to few lengths: XLA compiles for each length, and lists have many."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ROUND = 4096
 
 
 def capacity(count: tf.Tensor) -> tf.Tensor:
-    """A length for `count` rows and at most a quarter more: four lengths from n to 2n.
+    """A length of at least `count`, and at most a quarter more: four lengths from n to 2n.
 
-    Round counts stay, so that nothing is copied: single ids of a round batch have the same number
-    each time.
+    Round counts are unchanged, so that nothing is copied: single ids of a batch of round size
+    always have the same count.
 
     Args:
         count: int32, a scalar.
@@ -24,7 +24,7 @@ def capacity(count: tf.Tensor) -> tf.Tensor:
         [1024, 1024, 10240, 10240, 425984]
     """
     least = tf.maximum(count, _LEAST)
-    # A logarithm that is a little off makes another length of it, which holds them as well.
+    # Rounding errors of the logarithm select another length, which is large enough as well.
     power = tf.cast(tf.math.log(tf.cast(least, tf.float64)) / math.log(2), tf.int32)
     part = tf.bitwise.left_shift(1, power - 2)
     is_round = tf.logical_and(count > 0, count % _ROUND == 0)
@@ -32,6 +32,6 @@ def capacity(count: tf.Tensor) -> tf.Tensor:
 
 
 def padded(tensor: tf.Tensor, size: tf.Tensor, value: int | tf.Tensor = 0) -> tf.Tensor:
-    """A tensor (n, ...) and rows of a value behind it: (size, ...)."""
+    """A tensor (n, ...) padded with rows of a value: (size, ...)."""
     missing = [[0, size - tf.shape(tensor)[0]]] + [[0, 0]] * (len(tensor.shape) - 1)
     return tf.pad(tensor, missing, constant_values=value)

@@ -1,4 +1,4 @@
-"""Gradients that are rows of a table, as the optimizers of this package share them."""
+"""Gradients that are rows of a table: the base of this package's optimizers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from training.private import trained_by
 
 
 class SparseRows:
-    """Mixed into a Keras optimizer, hands gradients of tables to `update_rows`.
+    """Mixin for a Keras optimizer that passes gradients of tables to `update_rows`.
 
-    A row that occurs several times in a batch has its gradients added up first, as in a dense
-    gradient: what follows is not linear in them. (Keras itself does not add them up, and so its
-    Adagrad and its clipping see other numbers with TensorFlow than with its other backends.)
+    The gradients of a row that occurs several times in a batch are summed first, as in a dense
+    gradient, since updates are not linear in them. (Keras itself does not sum them, so that its
+    Adagrad and its clipping give other results with TensorFlow than with its other backends.)
     """
 
     clipnorm: float | None
@@ -37,7 +37,7 @@ class SparseRows:
 
     @property
     def linear(self) -> bool:
-        """Whether adding up the gradients of a row can be left to the update itself."""
+        """Whether the update itself can sum the gradients of a repeated row."""
         return False
 
     @property
@@ -52,12 +52,12 @@ class SparseRows:
             if trainable_variables is not None:
                 trainable_variables = list(trainable_variables)
             tables = trainable_variables or trained_by(self)
-            if len(tables) == len(grads):  # otherwise Keras tells what is wrong
+            if len(tables) == len(grads):  # otherwise Keras raises the error
                 grads = [
                     distinct_rows(grad, table) if isinstance(grad, tf.IndexedSlices) else grad
                     for grad, table in zip(grads, tables, strict=True)
                 ]
-        # Keras would divide again, and cannot divide rows.
+        # Keras would divide by it again, and cannot divide rows.
         self.loss_scale_factor = None
         try:
             super().apply(grads, trainable_variables)  # type: ignore[misc]
@@ -65,7 +65,7 @@ class SparseRows:
             self.loss_scale_factor = scale
 
     def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
-        """As Keras', of the values of rows: every other row's gradient is zero."""
+        """Clip as Keras does, but only the values of rows: every other row's gradient is zero."""
         values = [grad.values if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
         clipped = super()._clip_gradients(values)  # type: ignore[misc]
         return [
@@ -76,10 +76,10 @@ class SparseRows:
         ]
 
     def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
-        """As Keras', or of rows alone."""
+        """Update as Keras does, or the rows alone."""
         if isinstance(gradient, tf.IndexedSlices):
             if not self.linear and tf.distribute.get_strategy().num_replicas_in_sync > 1:
-                gradient = distinct_rows(gradient, variable)  # each replica has added its own
+                gradient = distinct_rows(gradient, variable)  # each replica has summed its own
             values = tf.cast(gradient.values, variable.dtype)
             rate = tf.cast(learning_rate, variable.dtype)
             self.update_rows(variable, gradient.indices, values, rate)
@@ -89,12 +89,12 @@ class SparseRows:
     def update_rows(
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
-        """Updates rows of a variable and of the state that belongs to it.
+        """Updates rows of a variable and of its state.
 
         Args:
             variable: a table.
             rows: distinct, unless the optimizer is `linear`.
-            gradient: of those rows.
+            gradient: gradient of these rows.
             rate: the learning rate.
         """
         raise NotImplementedError

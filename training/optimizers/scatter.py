@@ -8,11 +8,11 @@ from training.optimizers.padding import capacity, padded
 
 
 def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor) -> None:
-    """Adds `scale * values` to rows of a variable; what repeated rows get adds up.
+    """Adds `scale * values` to rows of a variable; values of repeated rows are summed.
 
-    TensorFlow's kernel for a CPU takes a lock for every row, of few for a whole table, so threads
-    wait for each other where hot rows are close together. XLA's loop has no locks, and is many
-    times as fast on one thread. On a GPU TensorFlow's is the fast one.
+    TensorFlow's CPU kernel locks each row with one of few locks for a whole table, so threads wait
+    for each other where frequent rows are close together. XLA's loop has no locks, and is many
+    times as fast on one thread. On a GPU TensorFlow's kernel is the faster one.
 
     Args:
         variable: of shape (all rows, ...).
@@ -23,9 +23,9 @@ def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Ten
     if "CPU" in variable.device:
         with tf.device(variable.device):
             size = capacity(tf.shape(rows)[0])
-            # Rows that do not exist are left out.
+            # Rows that do not exist are dropped.
             rows = padded(rows, size, variable.shape[0])
-            # Scaled out here in place: compiled it would take memory of its own for all values.
+            # Scaled here in place: the compiled function would allocate memory for all values.
             _add_compiled(variable.handle, rows, padded(scale * values, size))
     else:
         variable.scatter_add(tf.IndexedSlices(scale * values, rows))
@@ -38,5 +38,5 @@ def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
 
 @tf.function(jit_compile=True, autograph=False)
 def _add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor) -> None:
-    # A handle: of a variable TensorFlow takes the function to be unusable once that one is gone.
+    # A handle: TensorFlow ties a function to the life of any variable that it is given.
     tf.raw_ops.ResourceScatterAdd(resource=handle, indices=rows, updates=values)

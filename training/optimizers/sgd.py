@@ -14,17 +14,17 @@ from training.private import state_of
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class SGD(SparseRows, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` whose update of a table touches the batch's rows only.
+    """`keras.optimizers.SGD` that updates only the batch's rows of a table.
 
-    Without momentum the result is Keras'. With momentum it is lazy: a row that is not in the batch
-    neither moves on nor loses momentum, where Keras' does both.
+    Without momentum the result equals Keras'. With momentum it is lazy: a row that is not in the
+    batch neither moves nor loses momentum, where in Keras it does both.
 
     Args:
-        *args: those of `keras.optimizers.SGD`.
-        **kwargs: those of `keras.optimizers.SGD`, but for `gradient_accumulation_steps`.
+        *args: arguments of `keras.optimizers.SGD`.
+        **kwargs: arguments of `keras.optimizers.SGD`, except `gradient_accumulation_steps`.
 
     Raises:
-        TrainingError: gradients are to be accumulated.
+        TrainingError: `gradient_accumulation_steps` is set.
 
     Example:
         >>> SGD(0.1).get_config()["learning_rate"]
@@ -37,7 +37,7 @@ class SGD(SparseRows, keras.optimizers.SGD):
         return not self.momentum
 
     def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
-        """As Keras', by one operation for each variable instead of two."""
+        """Update as Keras does, by one operation for each variable instead of two."""
         if isinstance(gradient, tf.IndexedSlices) or self.momentum:
             super().update_step(gradient, variable, learning_rate)
             return

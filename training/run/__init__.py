@@ -1,1 +1,1 @@
-"""Parts of `train` around `model.fit`: checks before it, watching during it."""
+"""Parts of `train` around `model.fit`: checks before it, monitoring during it."""

@@ -1,4 +1,4 @@
-"""Rows that count for more in the loss, by their label."""
+"""Weights of rows in the loss, by their label."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from training.errors import TrainingError
 def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
     """The dataset with a weight for each row.
 
-    Keras' own argument reads ahead through the host, which a loader on a GPU does not allow.
+    Keras' own argument reads ahead on the host, which a loader on a GPU does not allow.
 
     Args:
         dataset: of pairs (x, y) of features and one label (N, 1).
-        class_weight: label -> weight; other labels count for 1.
+        class_weight: label -> weight; other labels have weight 1.
 
     Raises:
-        TrainingError: rows that have weights already.
+        TrainingError: rows that already have weights.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"userId": [[5], [6]]}, [[0], [1]]))
@@ -34,7 +34,7 @@ def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.
         if rest:
             raise TrainingError(
                 "Expected pairs (x, y) in train_data, to weigh rows by class_weight. "
-                "Received: triples, with weights of their own. Leave one of the two out."
+                "Received: triples, which have weights already. Leave one of the two out."
             )
         weights = tf.ones_like(y, tf.float32)
         for label, weight in class_weight.items():
@@ -45,7 +45,7 @@ def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.
 
 
 def check_class_weight(class_weight: Mapping[int, float]) -> None:
-    """Raises TrainingError unless it has weights of at least zero, for labels that are numbers."""
+    """Raise TrainingError unless it has weights of at least zero, for labels that are numbers."""
     is_mapping = isinstance(class_weight, Mapping)
     numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (

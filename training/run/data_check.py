@@ -1,4 +1,4 @@
-"""Whether data is what a model takes, seen before a step is taken."""
+"""Checks of data against a model's inputs, before the first step."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PARTS = 3
 
 
 def check_data(model: keras.Model, data: Any, argument: str) -> None:
-    """Holds batches to the model's named inputs: columns, dtypes, shapes, and a label.
+    """Validate batches against the model's named inputs: columns, dtypes, shapes, and a label.
 
-    Keras would find a missing column as well, but casts ids of a float dtype to integers without
-    a word. Nothing is read of a `tf.data.Dataset`; data whose columns have no names, and the
-    inputs of a model that has no dictionary of them, are left to Keras.
+    Keras itself finds a missing column, but silently casts ids of a float dtype to integers.
+    Nothing is read from a `tf.data.Dataset`. Data without column names, and models without named
+    inputs, are left to Keras.
 
     Args:
-        model: what will be trained.
+        model: the model to train.
         data: as for `train`.
-        argument: what the caller names the data.
+        argument: the caller's name for the data.
 
     Raises:
-        TrainingError: data of no known kind, without a label, or that does not fit the inputs.
+        TrainingError: data of an unknown kind, without a label, or that does not fit the inputs.
 
     Example:
         >>> model = keras.Model({"age": (age := keras.Input((1,), name="age"))}, age)
@@ -57,7 +57,7 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
 
 
 def columns_with_nan(data: Any) -> list[str]:
-    """Columns of the first batch that hold NaN or infinity, and "the label" if it does.
+    """Columns of the first batch that contain NaN or infinity, and "the label" if it does.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"age": [[31.0], [float("nan")]]}, [[0], [1]]))
@@ -65,7 +65,7 @@ def columns_with_nan(data: Any) -> list[str]:
         ["column 'age'"]
     """
     if isinstance(data, KerasSequenceLoader):
-        batch = data.peek()  # which leaves its position alone
+        batch = data.peek()  # leaves its position unchanged
     elif isinstance(data, (tuple, list)):
         batch = tuple(data)
     else:
@@ -81,7 +81,7 @@ def _has_nan(value: Any) -> bool:
 
 
 def _first_batch(data: Any, argument: str) -> Any:
-    """First batch, as arrays or as symbols; None where it cannot be told beforehand."""
+    """First batch, as arrays or symbols; None if it cannot be known in advance."""
     if isinstance(data, tf.data.Dataset):
         return _symbols(data)
     if isinstance(data, keras.utils.PyDataset):
@@ -101,13 +101,13 @@ def _first_batch(data: Any, argument: str) -> Any:
 
 
 def _symbols(data: tf.data.Dataset) -> Any:
-    """A batch as a step sees it: on a GPU what crosses into the step is no batch yet."""
+    """A batch as a step sees it: on a GPU only the parts cross into the step."""
     seen: list[Any] = []
 
     def step(batches: Any) -> None:
         seen.append(batches.get_next())
 
-    # An iterator and not a batch: a batch of the GPU loader is made where it is taken.
+    # An iterator, not a batch: the GPU loader makes its batches where they are taken.
     batches = tf.data.IteratorSpec(data.element_spec)
     tf.function(step, autograph=False).get_concrete_function(batches)
     return seen[0]
@@ -123,10 +123,10 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
         )
     more = [name for name in x if name not in inputs]
     if more:
-        # Keras warns, puts the columns in the order of their names, and takes the first for the first.
+        # Keras only warns, sorts the columns by name, and assigns them to inputs by position.
         raise TrainingError(
-            f"Expected the columns {', '.join(inputs)} alone in {argument}, as the model does: Keras "
-            f"would take others in their place. Received also: {', '.join(more)}. "
+            f"Expected the columns {', '.join(inputs)} alone in {argument}, as the model does: "
+            f"Keras would confuse others with them. Received also: {', '.join(more)}. "
             "Leave them out of the loader's cat_names and cont_names."
         )
     for name, expected in inputs.items():
@@ -158,7 +158,7 @@ def _parts(name: str, expected: Any, given: Any) -> Iterator[tuple[str, tuple[An
 
 def _check_tensor(what: str, expected: Any, given: Any, argument: str) -> None:
     wanted, received = _kind(expected), _kind(given)
-    # A whole number may stand for a real one, but an id is never a fraction.
+    # An integer may stand for a float, but an id is never a fraction.
     if received != wanted and (wanted, received) != ("float", "integer"):
         raise TrainingError(
             f"Expected {what} of {argument} to be of {_dtype(expected)}, as the model does. "
@@ -176,7 +176,7 @@ def _check_tensor(what: str, expected: Any, given: Any, argument: str) -> None:
 
 
 def _dtype(tensor: Any) -> str:
-    # Keras does not know NumPy's strings by their lengths, nor its objects.
+    # Keras knows neither NumPy's strings of fixed length nor its objects.
     kind = getattr(tensor.dtype, "kind", "")
     return (
         "string" if kind in {"U", "S", "O"} else str(keras.backend.standardize_dtype(tensor.dtype))

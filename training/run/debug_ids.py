@@ -1,4 +1,4 @@
-"""Ids and row lengths checked in every step, and what the checks find as a user's mistake."""
+"""Checks of ids and row lengths in every step; failures become errors for the user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from training.private import layers_of
 
 @contextmanager
 def checked_ids(model: keras.Model) -> Iterator[None]:
-    """Checks while the block runs; the model is as before when it ends.
+    """Check while the block runs; the model is restored when it ends.
 
     Raises:
-        TrainingError: ids out of a column's range, or lengths that do not add up.
+        TrainingError: ids out of a column's range, or lengths with a wrong sum.
     """
     lookups = [
         layer
@@ -46,13 +46,13 @@ def checked_ids(model: keras.Model) -> Iterator[None]:
 
 
 def uncast(model: keras.Model, data: Any) -> Any:
-    """The data, with ids checked that Keras would cast to a narrower dtype of the model's input.
+    """The data, with a check of ids that Keras would cast to a narrower dtype of the model's input.
 
-    An int64 id beyond int32 comes out of the cast as some other id, of which no layer can tell.
-    Data that is no `tf.data.Dataset` is given back as it is.
+    The cast turns an int64 id beyond int32 into some other id, which no layer can detect. Data that
+    is not a `tf.data.Dataset` is returned unchanged.
 
     Args:
-        model: what will be trained.
+        model: the model to train.
         data: as for `train`.
     """
     inputs = getattr(model, "input", None)
@@ -76,7 +76,7 @@ def _fitting(column: str, expected: Any, given: Any) -> Any:
         return given
     fits = tf.reduce_all((given <= wanted.max) & (given >= wanted.min))
     message = (
-        f"Expected ids of column {column} that fit into the model's {wanted.name}. Mend it: number "
-        "them from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model. Received:"
+        f"Expected ids of column {column} that fit into the model's {wanted.name}. Number them "
+        "from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model. Received:"
     )
     return seen(given, fits, [message, tf.reduce_min(given), tf.reduce_max(given)])

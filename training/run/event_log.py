@@ -1,7 +1,7 @@
-"""Curves for TensorBoard, written without it.
+"""Curves for TensorBoard, written without the package tensorboard.
 
-`keras.callbacks.TensorBoard` stops `fit` where the package tensorboard (51 MB with what it needs) is
-not installed, and does not write how fast an epoch was.
+`keras.callbacks.TensorBoard` fails in `fit` if that package (51 MB with its dependencies) is not
+installed, and does not record the speed of an epoch.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.run.watch import Watch
 
-# What `tf.summary.scalar` writes; that function itself is a part of the package tensorboard.
+# As `tf.summary.scalar` writes; that function itself belongs to the package tensorboard.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"), data_class=1
 )
 
 
 class EventLog(keras.callbacks.Callback):
-    """Writes what TensorBoard draws: the loss within epochs, and each metric after each epoch.
+    """Writes TensorBoard's curves: the loss within epochs, and each metric after each epoch.
 
-    The package tensorboard has to be there where the files are looked at, not where they are
-    written, which `keras.callbacks.TensorBoard` asks for. The runs `train` and `validation` and
-    the names of the curves are those of that callback.
+    The package tensorboard is needed where the files are viewed, not where they are written, unlike
+    with `keras.callbacks.TensorBoard`. The runs `train` and `validation` and the names of the
+    curves are those of that callback.
 
     Args:
-        folder: for the event files, beside those that are there.
-        watch: knows steps, rows and seconds; it comes before this among the callbacks.
-        every: how many steps apart the values of `batch_loss` are.
+        folder: folder of the event files; existing files stay.
+        watch: knows steps, rows and seconds; precedes this callback in the list.
+        every: steps between two values of `batch_loss`.
 
     Raises:
         TrainingError: the folder cannot be made.
@@ -40,7 +40,7 @@ class EventLog(keras.callbacks.Callback):
     def __init__(self, folder: str | Path, watch: Watch, every: int = 100) -> None:
         super().__init__()
         self._folder = Path(folder)
-        try:  # now, and not after an epoch
+        try:  # now, rather than after an epoch
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TrainingError(
@@ -52,17 +52,17 @@ class EventLog(keras.callbacks.Callback):
         self._first = 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Finds the number of the epoch's first step, in a run that goes on as well."""
+        """Finds the number of the epoch's first step, also in a resumed run."""
         self._first = int(self.model.optimizer.iterations)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Writes the mean loss of the epoch up to here, now and then."""
+        """Writes the mean loss of the epoch so far, every few steps."""
         if (batch + 1) % self._every < self.model.steps_per_execution:
             step = self._first + self._watch.step - 1
             self._write("train", step, {"batch_loss": (logs or {})["loss"]})
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Writes the epoch's metrics, how fast it was, and the learning rate."""
+        """Writes the epoch's metrics, its speed, and the learning rate."""
         own, others = {}, {}
         for name, value in (logs or {}).items():
             if name.startswith("val_"):

@@ -1,4 +1,4 @@
-"""Failures inside of TensorFlow's steps, told as what a user can mend."""
+"""Failures inside TensorFlow's steps, turned into errors that a user can fix."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def explained(model: keras.Model) -> Iterator[None]:
     except tf.errors.ResourceExhaustedError as error:
         own, optimizers = (_gigabytes(part) for part in (model, model.optimizer))
         raise TrainingError(
-            f"Expected room to train {model.name!r}: its weights take {own:.2f} GB, the state of "
+            f"Expected memory to train {model.name!r}: its weights take {own:.2f} GB, the state of "
             f"{model.optimizer.name!r} {optimizers:.2f} GB, and a batch's vectors and gradients "
-            f"come to that. Received: out of memory. Take a smaller batch, narrower vectors "
+            f"more. Received: out of memory. Use a smaller batch, narrower vectors "
             "(max_embedding_dim), fewer ids (ops.Categorify(max_size=...), ops.HashBucket) or an "
             "optimizer with less state (SGD none, Adagrad as much as the weights, Adam twice)."
         ) from error

@@ -1,4 +1,4 @@
-"""Whether the labels of a batch are one for each output of a model."""
+"""Check that a batch has one label for each output of a model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from workflow import Tags
 
 
 def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
-    """Compare labels with a model's outputs, in number and, where both have names, in these.
+    """Compare labels with a model's outputs, by number and, where both have names, by name.
 
-    The outputs of a subclassed model are not known before it is called; they are left to Keras.
+    The outputs of a subclassed model are unknown before its first call; they are left to Keras.
 
     Args:
-        model: that is trained.
+        model: the model to train.
         y: the labels of a batch.
-        data: where the batch is from, a loader of which tells the name of a single label.
-        argument: how the caller names the data.
+        data: the source of the batch; a loader provides the name of a single label.
+        argument: the caller's name for the data.
 
     Raises:
-        TrainingError: a label too many or too few, or under a name that no output has.
+        TrainingError: too many or too few labels, or a label whose name no output has.
 
     Example:
         >>> import numpy as np

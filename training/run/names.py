@@ -1,4 +1,4 @@
-"""Settings of a run, checked before Keras looks at them in a step, or after an epoch."""
+"""Checks of a run's settings, before Keras reads them in a step or after an epoch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import keras
 
 from training.errors import TrainingError
 
-# Those that Keras chooses by the shapes of labels and predictions.
+# Metrics that Keras chooses by the shapes of labels and predictions.
 _USUAL = {
     "optimizer": ("adam", "adagrad", "sgd"),
     "loss": ("binary_crossentropy", "mean_squared_error"),
     "metric": ("auc", "accuracy"),
 }
-# Functions of Keras' modules, and the classes that others derive from.
+# Functions of Keras' modules, and base classes.
 _NO_CHOICES = ("get", "serialize", "deserialize", "loss", "metric", "optimizer", "mean", "sum")
-# Before a word of a class's name, as Keras makes names of them.
+# Positions before each word of a class name, where Keras puts an underscore.
 _SNAKE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 
@@ -28,9 +28,9 @@ _BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 def check_names(
     optimizer: Any, loss: Any, metrics: Sequence[Any] | None, outputs: int = 1
 ) -> list[Any]:
-    """The metrics, AUC when None, after all names were seen to be Keras'.
+    """Check all names, and return the metrics; AUC when `metrics` is None.
 
-    Of a model with several outputs each has all of the metrics.
+    Each output of a model with several outputs has all of the metrics.
 
     Args:
         optimizer: an optimizer or its name.
@@ -39,8 +39,8 @@ def check_names(
         outputs: how many outputs the model has.
 
     Raises:
-        TrainingError: a name that Keras does not know; it says which ones are like it. No
-            optimizer or no loss, or metrics that are no sequence.
+        TrainingError: a name that Keras does not know, with similar names; no optimizer or no loss;
+            or metrics that are not a sequence.
 
     Example:
         >>> check_names("adam", "binary_crossentropy", ["auc", "accuracy"])
@@ -63,14 +63,14 @@ def check_names(
 
 
 def _another(metric: Any) -> Any:
-    """A metric of the same kind, since one object cannot count for two outputs."""
+    """A new metric of the same kind, since one object cannot count for two outputs."""
     if not isinstance(metric, keras.metrics.Metric):
         return metric
     return type(metric).from_config(metric.get_config())
 
 
 def check_count(name: str, number: Any) -> None:
-    """Raises TrainingError unless an argument is a whole number from 1."""
+    """Raise TrainingError unless an argument is a whole number from 1."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise TrainingError(
             f"Expected {name} as a whole number from 1. Received: {name}={number!r}."
@@ -78,7 +78,7 @@ def check_count(name: str, number: Any) -> None:
 
 
 def check_objects(model: Any, callbacks: Any) -> None:
-    """Raises TrainingError unless they are a Keras model, and a list of Keras callbacks."""
+    """Raise TrainingError unless they are a Keras model, and a list of Keras callbacks."""
     if not isinstance(model, keras.Model):
         raise TrainingError(f"Expected a keras.Model to train. Received: {model!r}.")
     is_list = isinstance(callbacks, (list, tuple))
@@ -105,7 +105,7 @@ def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType
 
 
 def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[str]:
-    """The names, in lower case, that Keras takes for something public."""
+    """The names, in lower case, that Keras resolves to a public object."""
     public = [name for name in dir(module) if name[0] != "_"]
     names = [made for n in public for made in (_SNAKE.sub("_", n).lower(), n.lower())]
     known = [
@@ -117,5 +117,5 @@ def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[st
 def _finds(find: Callable[[str], Any], name: str) -> bool:
     try:
         return not isinstance(find(name), ModuleType)
-    except (KeyError, TypeError, ValueError):  # a name of nothing, or of what needs arguments
+    except (KeyError, TypeError, ValueError):  # unknown, or a class that needs arguments
         return False

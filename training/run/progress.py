@@ -1,4 +1,4 @@
-"""Training as one sees it in a terminal and in a log: a line for each epoch."""
+"""Training progress in a terminal and in a log: a line for each epoch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WIDTH = 80
 
 
 class EpochLines(keras.callbacks.Callback):
-    """Prints a table of 80 columns, a row when an epoch is over; in a terminal a bar until then.
+    """Prints a table of 80 columns, a row after each epoch; in a terminal a bar until then.
 
     Args:
-        watch: knows steps, rows and seconds; it comes before this among the callbacks.
+        watch: knows steps, rows and seconds; precedes this callback in the list.
         console: where to print.
     """
 
@@ -44,7 +44,7 @@ class EpochLines(keras.callbacks.Callback):
             self._bar.update(self._bar.task_ids[0], completed=self._watch.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Prints the row, after a header where there is none of these columns yet."""
+        """Prints the row, after a header if the columns have changed."""
         self._hide()
         seconds, samples = self._watch.epoch_seconds, self._watch.epoch_samples
         cells = {
@@ -52,7 +52,7 @@ class EpochLines(keras.callbacks.Callback):
             "seconds": f"{seconds:.1f}",
             "samples/s": f"{samples / seconds:,.0f}" if seconds else "",
         }
-        # Losses and AUC first: they are what is left where not all fits.
+        # Losses and AUC first: they remain where not all columns fit.
         names = sorted(logs or {}, key=lambda name: (not name.endswith(("loss", "auc")), name))
         cells |= {name: f"{(logs or {})[name]:.4f}" for name in names}
         if list(cells) != self._titles:

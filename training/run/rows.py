@@ -1,4 +1,4 @@
-"""Counting rows, since no kind of data says how many it holds and the last batch is short."""
+"""A count of rows: no kind of data reports how many it holds, and the last batch is short."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tensorflow as tf
 
 
 class RowCount:
-    """The rows that a model's steps take, counted inside of them.
+    """The rows that a model's steps take, counted inside the steps.
 
-    No metric does it, since metrics are shown, and stay with the model when it is saved.
+    Not a metric, since metrics are displayed, and are saved with the model.
 
     Example:
         >>> rows = RowCount()
@@ -26,7 +26,7 @@ class RowCount:
     """
 
     def __init__(self) -> None:
-        # A batch's shape is known to the host.
+        # The host knows a batch's shape.
         with tf.device("/cpu:0"):
             self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
 
@@ -42,7 +42,7 @@ class RowCount:
 
     @contextmanager
     def counting(self, model: keras.Model) -> Iterator[None]:
-        """Counts while the block runs; the model is as before when it ends."""
+        """Count while the block runs; the model is restored when it ends."""
         compute = model.compute_metrics
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -50,7 +50,7 @@ class RowCount:
             self._count.assign_add(tf.shape(label, out_type=tf.int64)[0])
             return compute(x, y, y_pred, sample_weight=sample_weight)
 
-        # Keras calls the attribute; without one of its own the model has its class's.
+        # Keras reads the attribute; without an own one the model has its class's method.
         model.compute_metrics = counted
         try:
             yield

@@ -1,4 +1,4 @@
-"""How many steps to take for each call from Python."""
+"""The number of steps for each call from Python."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import keras
 
-# On an H200 a call costs 1.9 ms beside its steps, which take 3.5 ms each. 32 steps make that 2 %,
-# and are over in a tenth of a second: soon enough for a bar, and for Ctrl-C.
+# On an H200 a call costs 1.9 ms beside its steps, which take 3.5 ms each. With 32 steps that is 2
+# %, and a call takes a tenth of a second: short enough for a progress bar, and for Ctrl-C.
 _ON_GPU = 32
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 
 def default_steps(callbacks: Sequence[keras.callbacks.Callback], *, on_gpu: bool) -> int:
-    """1; but 32 on a GPU, if no callback of the user's is called for each batch.
+    """1; but 32 on a GPU, unless a callback of the user's runs after each batch.
 
-    Keras waits for the GPU after each call, to tell callbacks the metrics. It does not call them
-    for the steps before the last one of a call.
+    Keras waits for the GPU after each call, to pass the metrics to callbacks. It skips the
+    callbacks for all but the last step of a call.
 
     Args:
-        callbacks: the user's. Those of Keras and of the loader know of several steps a call.
+        callbacks: the user's. Those of Keras and of the loader support several steps a call.
         on_gpu: whether the split step trains on a GPU.
 
     Example:
@@ -39,16 +39,16 @@ def _is_called_for_batches(callback: keras.callbacks.Callback) -> bool:
 
 
 def _is_ours(method: Any) -> bool:
-    # Of a method this is where it was written, even if a subclass has it.
+    # `__module__` of a method is the module that defines it, even in a subclass.
     return str(getattr(method, "__module__", "")).split(".")[0] in {"keras", "loader"}
 
 
 @contextmanager
 def steps_a_call(model: keras.Model, steps: int) -> Iterator[None]:
-    """Takes so many steps a call while the block runs; the model is as before when it ends.
+    """Take `steps` steps a call while the block runs; the model is restored when it ends.
 
-    `model.compile` would have it for `predict` as well, for which Keras makes one graph of as
-    many batches, and for a model that is loaded again.
+    With `model.compile` the setting would also apply to `predict`, for which Keras makes one graph
+    of that many batches, and to the model when it is loaded again.
     """
     before = model.steps_per_execution
     model.steps_per_execution = steps

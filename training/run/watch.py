@@ -1,4 +1,4 @@
-"""Callbacks that look on while Keras trains."""
+"""Callback that monitors training in Keras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.run.data_check import columns_with_nan
 from training.run.rows import RowCount
 
 _CURVE_POINTS = 50
-_LARGE = 1 << 24  # values: a table, which would take long to read
+_LARGE = 1 << 24  # values: a table, which takes long to read
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Call:
     epoch: int
     first: int
     last: int
-    rows: int  # of the epoch, up to here
+    rows: int  # of the epoch so far
     loss: float
 
     def __str__(self) -> str:
@@ -36,21 +36,21 @@ class _Call:
 
 
 class Watch(keras.callbacks.Callback):
-    """Times the training alone, counts its rows, keeps the loss curve, and notices NaN.
+    """Times training without validation, counts rows, keeps the loss curve, and detects NaN.
 
-    It comes before whatever saves the model, so that no NaN is saved.
+    It precedes any callback that saves the model, so that no NaN is saved.
 
     Attributes:
-        rows: what counts, while its `counting` goes on.
+        rows: the count of rows, while its `counting` is active.
         samples: rows trained on so far.
-        seconds: that this took.
+        seconds: time that these took.
         epoch_samples: rows of the last epoch, known before it is validated.
-        epoch_seconds: that it took.
-        step: the last of this epoch that was taken, from 1.
+        epoch_seconds: time that these took.
+        step: the last step taken in this epoch, from 1.
 
     Args:
-        data: what is trained on, to look into when something is no number.
-        stop_on_nan: whether a loss or a weight that is no number ends the run.
+        data: the training data, searched for NaN when the loss or a weight is not a number.
+        stop_on_nan: whether a loss or a weight that is not a number ends the run.
         saved: whether the model is saved while it trains: then the run ends within the step.
     """
 
@@ -77,10 +77,10 @@ class Watch(keras.callbacks.Callback):
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Keeps the loss, and stops at one that is no number."""
+        """Keeps the loss, and stops at one that is not a number."""
         value = float((logs or {}).get("loss", 0.0))
         first = self.step + 1
-        # Of an epoch's last call Keras counts the steps for which there were no batches, too.
+        # In an epoch's last call Keras also counts steps for which there were no batches.
         self.step = min(batch + 1, self.params["steps"] or batch + 1)
         self._calls.append(_Call(self._epoch + 1, first, self.step, self.rows.count(), value))
         if self._stop_on_nan and not math.isfinite(value):
@@ -93,7 +93,7 @@ class Watch(keras.callbacks.Callback):
         self._end_of_training()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Stops the clock, if nothing was validated, and sees the last of the losses."""
+        """Stops the clock, if there was no validation, and checks the last losses."""
         self._end_of_training()
         self._check_losses()
 
@@ -110,7 +110,7 @@ class Watch(keras.callbacks.Callback):
         self._check_weights()
 
     def _check_losses(self) -> None:
-        """Raises TrainingError at the first that is no number, or that labels beyond 0 .. 1 make."""
+        """Raise TrainingError at the first loss that is NaN, or that labels beyond 0 .. 1 cause."""
         entropy = self.model.loss == "binary_crossentropy"
         lowest = min((call.loss for call in self._calls), default=0.0)
         if entropy and lowest < 0:
@@ -129,10 +129,10 @@ class Watch(keras.callbacks.Callback):
                 )
 
     def _check_weights(self) -> None:
-        """Raises TrainingError where one of a layer is no number."""
+        """Raise TrainingError if a weight of a layer is not a number."""
         if not self._stop_on_nan:
             return
-        # A relu on a CPU gives 0 for NaN: then the loss looks well, and the weights are lost.
+        # A relu on a CPU turns NaN into 0: the loss then looks normal, although weights are lost.
         for variable in self.model.trainable_variables:
             if math.prod(variable.shape) < _LARGE and not np.isfinite(variable.numpy()).all():
                 raise TrainingError(
@@ -154,7 +154,7 @@ class Watch(keras.callbacks.Callback):
         )
 
     def loss_curve(self) -> tuple[float, ...]:
-        """Means of stretches of equally many rows, from the running means that Keras logs."""
+        """Mean losses of intervals of equally many rows, from the running means that Keras logs."""
         rows, totals = [0], [0.0]  # since the run began
         epoch, before = 0, (0, 0.0)
         for call in self._calls:

@@ -1,4 +1,4 @@
-"""A training step of which XLA compiles what it is good at."""
+"""A training step of which XLA compiles the dense part."""
 
 from training.split.compile import compile_model, is_splittable
 

@@ -15,21 +15,21 @@ def either(
 ) -> Any:
     """`tf.cond` as one operation, where TensorFlow would make a switch for each tensor.
 
-    Switches on a GPU have what the condition says copied there, behind all work that waits, and
-    what depends on them is sent after that. One operation asks the host alone.
+    Switches on a GPU copy the condition to the GPU, behind all queued work, and operations that
+    depend on them are sent only afterwards. One operation reads the condition on the host alone.
 
-    Such an operation has its tensors on the GPU, and the functions that it calls have int32 on
-    the host, since TensorFlow takes that for shapes. So int32 goes in and out as float32, bit for
+    Such an operation has its tensors on the GPU, but the functions that it calls expect int32 on
+    the host, because TensorFlow uses int32 for shapes. So int32 goes in and out as float32, bit for
     bit.
 
     Args:
         condition: a bool, shape (), on the host.
-        then: called with the arguments if it is true.
-        otherwise: called with the arguments if it is not; it gives the same structure and dtypes.
-        *arguments: nested tensors, None and Python's values.
+        then: called with the arguments if the condition is true.
+        otherwise: called with the arguments if it is false; returns the same structure and dtypes.
+        *arguments: nested tensors, None and Python values.
 
     Returns:
-        what the function gives: at least one tensor.
+        The function's result, with at least one tensor.
     """
     carried = _carried(arguments)
     results: list[Any] = []
@@ -39,7 +39,7 @@ def either(
         return _carried(results[-1])
 
     chosen = tf.cond(condition, lambda: call(then), lambda: call(otherwise))
-    # Behind each result of the operation TensorFlow puts an identity.
+    # TensorFlow puts an identity behind each result of the operation.
     as_one_operation(next(part for part in chosen if tf.is_tensor(part)).op.inputs[0].op)
     return _restored(results[0], chosen)
 

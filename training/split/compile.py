@@ -38,32 +38,31 @@ def compile_model(
 ) -> None:
     """Compiles a Keras model so that `model.fit` trains it with the split step.
 
-    XLA compiles what it is good at, the dense layers above all, which compute in 16 bits if wanted;
-    tables are written outside of it: see `training.split.step.SplitStep`. Everything else of Keras stays as it is:
-    `fit`, `evaluate`, callbacks, metrics, saving. The model itself stays float32, when it is
-    evaluated and when it is served.
+    XLA compiles the dense part, which can compute in 16 bits; tables are written outside of it: see
+    `training.split.step.SplitStep`. Everything else of Keras is unchanged: `fit`, `evaluate`,
+    callbacks, metrics, saving. The model itself stays float32 when it is evaluated and served.
 
-    A model that is loaded again trains with Keras' own step until it is given to this function.
+    A model that is loaded from disk trains with Keras' own step until this function compiles it.
 
     Args:
         model: a functional or sequential model.
-        optimizer: a Keras optimizer; or a name, for which "sgd", "adagrad" and "adam" mean those
-            of `training.optimizers`, whose updates touch the batch's rows alone.
+        optimizer: a Keras optimizer, or a name. "sgd", "adagrad" and "adam" mean the optimizers of
+            `training.optimizers`, which update the batch's rows alone.
         loss: as in `model.compile`.
         metrics: as in `model.compile`.
-        split: False gives the model Keras' own step back.
-        precision: what the dense layers compute in while training: "float32", "bfloat16" or
-            "float16", for which the loss is scaled. Variables, the last layers and the tables
-            stay float32.
-        xla: whether XLA compiles the dense part; None for where there is a GPU.
-        **options: further ones of `model.compile`: loss_weights, ..., and steps_per_execution,
-            after as many of which Keras calls callbacks, and waits for the GPU: with 32 instead of
-            1 an H200 takes steps of 3.5 ms half as fast again. It is 1 by default, since Keras
-            has it for `predict`, too, and makes one graph of as many batches. `train` takes 32 on
-            a GPU, for its own time.
+        split: False restores Keras' own step.
+        precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
+            "float16", for which the loss is scaled. Variables, the last layers and the tables stay
+            float32.
+        xla: whether XLA compiles the dense part; None for only if there is a GPU.
+        **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
+            the number of steps between two calls of callbacks, at which Keras waits for the GPU:
+            with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,
+            since Keras also uses it for `predict`, and makes one graph of that many batches.
+            `train` uses 32 on a GPU, in training only.
 
     Raises:
-        TrainingError: the model cannot be split, or no such precision; `precision` needs `split`.
+        TrainingError: the model cannot be split, unknown precision, or `precision` without `split`.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -80,7 +79,7 @@ def compile_model(
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizers.LossScaleOptimizer(optimizer)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
-    # Keras calls the attribute; without one of its own the model has its class's.
+    # Keras reads the attribute; without an own one the model has its class's method.
     vars(model).pop("train_step", None)
     loop.uninstall(model)
     replicas.install(model)

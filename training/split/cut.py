@@ -1,4 +1,4 @@
-"""Cuts a model where its tables end and its dense arithmetic begins."""
+"""The cut of a model between its tables and its dense arithmetic."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from training.private import kept_histories, layers_of, node_of
 
 @dataclass(frozen=True)
 class SplitModel:
-    """Two models that share the layers of one, and make it up when run one after the other.
+    """Two models that share the layers of one, and are equivalent to it when run in sequence.
 
     Attributes:
-        lookup: from the model's inputs to a list of tensors: all tables, and what precedes them.
+        lookup: from the model's inputs to a list of tensors: all tables, and their predecessors.
         tower: from that list to the model's outputs; XLA can compile it.
     """
 
@@ -27,10 +27,10 @@ class SplitModel:
 
 
 def cut(model: keras.Model) -> SplitModel:
-    """Cuts a functional or sequential model; it is not changed.
+    """Cuts a functional or sequential model, which is unchanged.
 
     Raises:
-        TrainingError: it has no graph of layers, or nothing is left for the tower.
+        TrainingError: it has no graph of layers, or nothing remains for the tower.
     """
     if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
         raise TrainingError(
@@ -44,9 +44,9 @@ def cut(model: keras.Model) -> SplitModel:
     if any(tensor is output for tensor in border for output in model.outputs):
         raise TrainingError(
             "Expected a model with dense layers after its lookups, to split its step. "
-            f"Received: {model.name!r}, an output of which has none. Use split=False."
+            f"Received: {model.name!r}, with an output without any. Use split=False."
         )
-    # Keras takes an input that the tower has too for its own, and could not save the model.
+    # Keras would assign an input that the tower shares to the tower, and fail to save the model.
     with kept_histories(model.inputs):
         lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
         tower = keras.Model(border, model.outputs[0] if sequential else model.output)
@@ -54,7 +54,7 @@ def cut(model: keras.Model) -> SplitModel:
 
 
 def is_lookup(layer: Any) -> bool:
-    """Whether a layer, or one inside of it, has a table, or is nothing for XLA."""
+    """Whether a layer, or one inside it, has a table or cannot be compiled by XLA."""
     if not isinstance(layer, keras.layers.Layer):
         return False
     inner = [part for part in layers_of(layer) if part is not layer]
@@ -68,7 +68,7 @@ def is_lookup(layer: Any) -> bool:
 def is_compilable(parts: SplitModel) -> bool:
     """Whether XLA can compile the lookups: of single ids that are not checked, on one device.
 
-    XLA compiles for shapes, and lists have others in each batch; it drops checks without a word.
+    XLA compiles for fixed shapes, which lists change in each batch; it drops checks silently.
     """
     nodes = [node for tensor in parts.lookup.outputs for node in _ancestry(tensor)]
     # A table too large for the GPU may be on the host.
@@ -94,7 +94,7 @@ def _compiles(node: Any) -> bool:
 
 
 def _holds_pairs(node: Any) -> bool:
-    """Whether a layer of ours was given lists: pairs of values and row lengths."""
+    """Whether a layer of ours received lists: pairs of values and row lengths."""
     for given in (*node.arguments.args, *node.arguments.kwargs.values()):
         columns = given.values() if isinstance(given, dict) else [given]
         if any(isinstance(column, (tuple, list)) for column in columns):
@@ -103,7 +103,7 @@ def _holds_pairs(node: Any) -> bool:
 
 
 def _outside(model: keras.Model) -> set[int]:
-    """The nodes, by id, that hold a lookup or lead to one."""
+    """The nodes, by id, that contain a lookup or lead to one."""
     nodes = {id(node): node for tensor in model.outputs for node in _ancestry(tensor)}
     found: set[int] = set()
     for node in nodes.values():
@@ -131,7 +131,7 @@ def _border(model: keras.Model, outside: set[int]) -> list[Any]:
 
 
 def _ancestry(tensor: Any) -> Iterator[Any]:
-    """The nodes that a tensor comes from, its own first, each once."""
+    """The nodes that a tensor depends on, its own first, each once."""
     waiting, seen = [node_of(tensor)], set()
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Dense layers that compute faster than Keras' own, and give the same."""
+"""Dense layers that compute faster than Keras' own, with the same results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# Rows of 16 bytes in 16 bits; kernels for other widths take up to three times as long on a GPU.
+# Rows of 16 bytes in 16 bits; GPU kernels for other widths take up to three times as long.
 _MULTIPLE = 8
 
 
 class AlignedDense(keras.layers.Dense):
-    """A dense layer that multiplies with zeros along, so that its input's width is a multiple of 8.
+    """A dense layer that pads its input with zeros to a width that is a multiple of 8.
 
-    For XLA, which makes the zeros where it makes the input, so they cost no copy.
+    For XLA, which writes the zeros together with the input, without a copy.
     """
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:  # noqa: ARG002 - Keras'
@@ -33,17 +33,17 @@ class AlignedDense(keras.layers.Dense):
 class HostDense(keras.layers.Dense):
     """A dense layer for TensorFlow's own kernels on a CPU.
 
-    Where its input is put together from parts, as vectors of tables and numbers are, it multiplies
-    the widest part by itself: that is not copied on its way forward, nor is its gradient cut out
-    of another on its way back, and its width is one that oneDNN is fast with. The bias is a row of
-    the other parts' kernel.
+    If its input is a concatenation of parts, such as vectors of tables and numbers, it multiplies
+    the widest part separately: forward, that part is not copied; backward, its gradient is not
+    sliced out of another; and oneDNN is fast for its width. The bias is a row of the other parts'
+    kernel.
     """
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
         """As `keras.layers.Dense`."""
         parts = _parts(inputs)
         widths = [part.shape[1] for part in parts]
-        # Several products of middle size take longer than one.
+        # Several products of medium size take longer than one.
         if len(parts) == 1 or 2 * max(widths) < sum(widths):
             return super().call(inputs, training=training)
         kernels = tf.split(tf.convert_to_tensor(self.kernel), widths, axis=0)
@@ -57,10 +57,10 @@ class HostDense(keras.layers.Dense):
 
 
 def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
-    """The parts of which the graph put a matrix together, side by side; or the tensor itself.
+    """The parts that the graph concatenated into a matrix; or the tensor itself.
 
-    No gradient then goes through the matrix. Who wants one with respect to it has to give it to a
-    function of its own, in the graph of which it is an input.
+    Gradients then bypass the matrix. A caller that wants the gradient of the matrix has to pass it
+    to a separate function, in whose graph it is an input.
     """
     in_graph = isinstance(tensor, tf.Tensor) and not tf.executing_eagerly()
     if not in_graph or tensor.graph is not tf.compat.v1.get_default_graph():
@@ -76,10 +76,10 @@ def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
 
 
 def faster_dense(layer: Any, xla: bool) -> type[keras.layers.Dense] | None:
-    """The class that computes faster than Keras' own, plain dense layer, if there is one.
+    """The class that computes faster than Keras' own dense layer, if there is one.
 
     Args:
-        layer: any, built.
+        layer: any built layer.
         xla: whether XLA compiles it.
     """
     if (

@@ -13,10 +13,10 @@ import tensorflow as tf
 def install(model: keras.Model) -> None:
     """Gives a compiled model a training function that lets the host run ahead of the GPU.
 
-    Keras' own joins several steps by conditions in the graph: whether steps are left, and whether
-    there is a batch. What they say TensorFlow copies to the GPU, behind all work that waits there,
-    and sends what depends on it after that. So the GPU waits for the host after each step. Here
-    the host decides, in Python.
+    Keras' own function joins several steps by conditions in the graph: whether steps are left, and
+    whether there is a batch. TensorFlow copies these conditions to the GPU, behind all queued work,
+    and sends dependent operations only afterwards. So the GPU waits for the host after each step.
+    Here the host decides, in Python.
     """
 
     def make_train_function(force: bool = False) -> None:
@@ -27,20 +27,20 @@ def install(model: keras.Model) -> None:
 
 
 def uninstall(model: keras.Model) -> None:
-    """Gives the model Keras' own training function back."""
+    """Restores Keras' own training function."""
     vars(model).pop("make_train_function", None)
 
 
 class _TrainFunction:
     """The function that Keras calls for `steps_per_execution` steps, or for those that there are batches for.
 
-    Keras reads the metrics after each call, and waits for the GPU with that.
+    Keras reads the metrics after each call, which waits for the GPU.
     """
 
     def __init__(self, model: keras.Model) -> None:
         self._most = model.steps_per_execution
         step = model.train_step
-        # `train_on_batch` gives lists whose lengths all differ: one graph is for them all.
+        # `train_on_batch` passes lists of many lengths: one graph serves them all.
         self._step = tf.function(step, autograph=False, reduce_retracing=True)
         self._next_step = tf.function(
             lambda iterator: step(_present(iterator.get_next())), autograph=False
@@ -50,10 +50,11 @@ class _TrainFunction:
         """Trains on the next batches.
 
         Args:
-            iterator: TensorFlow's of a dataset; or Python's, which `train_on_batch` has.
+            iterator: TensorFlow's iterator of a dataset, or a Python iterator from
+                `train_on_batch`.
 
         Returns:
-            the metrics after the last step.
+            The metrics after the last step.
 
         Raises:
             tf.errors.OutOfRangeError: there is no batch.
@@ -67,12 +68,12 @@ class _TrainFunction:
             for _ in range(self._most - 1):
                 logs = self._next_step(iterator)
         except tf.errors.OutOfRangeError:
-            pass  # the steps that there were batches for
+            pass  # there were batches for these steps only
         return logs
 
 
 def _present(batch: Any) -> Any:
-    """The batch with None for what is not there; Keras hands that over as an empty Optional."""
+    """The batch with None for missing parts; Keras passes those as an empty Optional."""
     return keras.tree.map_structure(
         lambda part: None if isinstance(part, tf.experimental.Optional) else part, batch
     )

@@ -14,10 +14,10 @@ POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_flo
 
 
 def policy_of(precision: str) -> str | None:
-    """The Keras dtype policy of a precision, None for the layers' own.
+    """The Keras dtype policy of a precision; None for the layers' own policies.
 
     Raises:
-        TrainingError: no such precision.
+        TrainingError: an unknown precision.
     """
     if precision not in POLICIES:
         raise TrainingError(
@@ -27,22 +27,23 @@ def policy_of(precision: str) -> str | None:
 
 
 def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
-    """The layers that compute in place of a tower's, with variables of their own.
+    """Layers that compute in place of a tower's, with their own variables.
 
-    Layers that compute in float32 get the policy. Those that make the outputs keep float32, down
-    to the last ones with weights, since a loss of 16 bits does not tell close predictions apart.
+    Layers that compute in float32 get the policy. The layers that make the outputs keep float32,
+    back to the last ones with weights, since a loss in 16 bits does not distinguish close
+    predictions.
 
     Args:
         tower: a functional or sequential model.
-        policy: the dtype policy; None for that of each layer.
+        policy: the dtype policy; None for the policy of each layer.
         xla: whether XLA compiles them.
 
     Returns:
-        A copy; or the tower itself, where there is nothing to gain, or where nothing but other
-        dense layers are and a layer cannot be made anew.
+        A copy; or the tower itself, if nothing can be gained, or if only dense layers could gain
+        and a layer cannot be recreated.
 
     Raises:
-        TrainingError: a layer cannot be made anew from its config.
+        TrainingError: a layer cannot be recreated from its config.
     """
     if policy is not None:
         return _copied(tower, policy, xla)
@@ -69,7 +70,7 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
     except (TypeError, ValueError, NotImplementedError) as error:
         reason = " ".join(str(error).split())
         raise TrainingError(
-            "Expected layers that can be made anew from their get_config, for another precision. "
+            "Expected layers that can be recreated from their get_config, for another precision. "
             f"Received: {reason} Give the model a dtype policy yourself: "
             f"keras.config.set_dtype_policy({policy!r}) before it is built."
         ) from error

@@ -1,4 +1,4 @@
-"""Keras' `fit` on several replicas of a `tf.distribute` strategy, where batches hold lists."""
+"""Keras' `fit` on several replicas of a `tf.distribute` strategy, where batches contain lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.private import replace_build
 
 
 def count(model: keras.Model) -> int:
-    """How many replicas a model was made for: 1 outside of a strategy's scope.
+    """How many replicas a model was made for: 1 outside a strategy's scope.
 
     Example:
         >>> count(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
@@ -23,10 +23,10 @@ def count(model: keras.Model) -> int:
 
 
 def install(model: keras.Model) -> None:
-    """Lets Keras build a model of several replicas by the batch of the first one.
+    """Lets Keras build a model of several replicas from the batch of the first one.
 
-    Keras builds it by the mean over the replicas' batches, which there is not of lists: their
-    values are of another number in each batch.
+    Keras builds it from the mean over the replicas' batches, which does not exist for lists: their
+    numbers of values differ between batches.
     """
     strategy = model.distribute_strategy
 
@@ -43,7 +43,7 @@ def install(model: keras.Model) -> None:
 
 
 def _check_whole(batch: Any) -> None:
-    """Raises TrainingError where lists were cut apart, as for replicas TensorFlow cuts batches."""
+    """Raise TrainingError if lists were cut apart, as TensorFlow does to feed replicas."""
     x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
     columns = x if isinstance(x, Mapping) else {}
     for name, column in columns.items():
@@ -52,7 +52,7 @@ def _check_whole(batch: Any) -> None:
         values, total = len(column[0]), int(np.sum(column[1]))
         if values != total:
             raise TrainingError(
-                f"Expected a replica's lists whole, as many values as their lengths add up to. "
+                f"Expected whole lists for a replica, as many values as their lengths add up to. "
                 f"Received: {values} values for {total} in column {name!r}: fit gives each replica "
                 "a part of each batch. Give each a batch: train_data.distribute(strategy)."
             )

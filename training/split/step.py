@@ -15,12 +15,12 @@ from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
 from training.split.precision import faster
 
-# Where shapes are known, and decided upon.
+# Shapes are known on the host, which decides by them.
 _HOST = "/cpu:0"
 
 
 class _Result(NamedTuple):
-    """Result of the tower's part of a step; nothing is assigned in it."""
+    """Result of the tower's part of a step, which assigns nothing."""
 
     outputs: Any
     lookup_gradients: list[Any]
@@ -31,20 +31,20 @@ class _Result(NamedTuple):
 class SplitStep:
     """A `train_step` of a Keras model in two parts.
 
-    What can be compiled is one function that XLA compiles: the dense layers, forward and backward,
-    and the lookups of single ids before them. It gives back the predictions, the gradients, those
-    of tables as rows, and other state as it is then, such as the mean loss. It assigns nothing,
-    since XLA's scatter on repeated ids is slow on a GPU, and so is compiling assignments: what
-    changes tables is the optimizer, by TensorFlow's own kernels. Lists have other shapes in each
-    batch, for which XLA would compile anew: where a model takes some, its lookups are TensorFlow's
-    own kernels, too, and the function takes the looked-up vectors and gives back their gradients.
+    XLA compiles one function: the dense layers, forward and backward, and the lookups of single ids
+    before them. It returns the predictions, the gradients (those of tables as rows), and the new
+    values of other state, such as the mean loss. It assigns nothing, since XLA is slow on a GPU
+    both at scattering to repeated ids and at compiling assignments: the optimizer changes tables,
+    by TensorFlow's own kernels. Lists have other shapes in each batch, for which XLA would compile
+    again: if a model takes lists, TensorFlow's own kernels do its lookups as well, and the function
+    takes the looked-up vectors and returns their gradients.
 
-    XLA compiles for each batch size anew. Only the largest batch size that came along is compiled
-    for; a smaller batch, as the last of an epoch, is computed without XLA.
+    XLA compiles for each batch size separately. Only the largest batch size so far is compiled; a
+    smaller batch, such as the last of an epoch, is computed without XLA.
 
     Args:
         model: a compiled functional or sequential model.
-        policy: the dtype policy of the dense layers in training, None for their own.
+        policy: the dtype policy of the dense layers in training; None for their own.
         xla: whether to compile the dense part.
 
     Raises:
@@ -56,8 +56,8 @@ class SplitStep:
         self.parts = cut_for_training(model)
         tower = self.parts.tower
         self._target = faster(tower, policy, xla)
-        # Not inlined: in a branch TensorFlow has all operations on the GPU, and some belong on the
-        # host.
+        # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
+        # the host.
         self._plain = tf.function(
             self._compute, autograph=False, experimental_attributes={"_noinline": xla}
         )
@@ -68,10 +68,10 @@ class SplitStep:
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
-        """Trains on one batch; the metrics so far."""
+        """Trains on one batch; returns the metrics so far."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         tables = self.parts.lookup.trainable_variables
-        # Asked now, since checks of ids are switched on and off after the model is compiled.
+        # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
         if self._on_gpu:
             y, weight = _widened((y, weight))
@@ -88,8 +88,9 @@ class SplitStep:
             gradients = _by_variable(tables, backward)
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
-        # A step that finds no batch fails, and must not count, nor draw numbers, before it does.
-        # An identity, since TensorFlow does not wait for what a function gives, once it is inlined.
+        # A step that finds no batch fails; before that it must neither count nor draw random
+        # numbers. An identity, since TensorFlow does not wait for the results of a function that is
+        # inlined.
         with tf.control_dependencies([tf.identity(keras.tree.flatten(result.outputs)[0])]):
             self._assign(result.updates)
             self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
@@ -116,7 +117,7 @@ class SplitStep:
         return either(is_full, self._compiled, self._plain, given, y, weight, joined)
 
     def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
-        """Forward and backward, from the features if `joined`, else from what was looked up."""
+        """Forward and backward, from the features if `joined`, else from the looked-up vectors."""
         trainable = [tf.convert_to_tensor(v.value) for v in self.parts.tower.trainable_variables]
         tables = self.parts.lookup.trainable_variables
         sources = [table.value for table in tables] if joined else list(given)
@@ -136,10 +137,10 @@ class SplitStep:
         return _Result(outputs, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
-        """Values of the variables while the tower runs, those of the layers' copies too."""
+        """Values of the variables while the tower runs, including those of the layers' copies."""
         tower = self.parts.tower
         state = [tf.convert_to_tensor(v.value) for v in tower.non_trainable_variables]
-        # The model's own as well: its regularizers look at them.
+        # The model's own variables as well: its regularizers read them.
         return [
             pair
             for part in (tower, self._target)
@@ -160,12 +161,12 @@ class SplitStep:
         )
         loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
         if self._target is not self.parts.tower:
-            # Of layers' activities: the model does not know those of the copies.
+            # Losses of layers' activities: the model does not know those of the copies.
             loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in scope.losses)
         return outputs, loss
 
     def _state(self, tower: keras.Model) -> list[keras.Variable]:
-        """Variables that a step may change besides weights: moving averages, seeds, metrics of losses."""
+        """Variables besides weights that a step may change: moving averages, seeds, losses."""
         return [*tower.non_trainable_variables, *self.model.metrics_variables]
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
@@ -179,10 +180,10 @@ class SplitStep:
 
 
 def cut_for_training(model: keras.Model) -> SplitModel:
-    """A model in two parts, where each is trained by itself.
+    """Cut a model in two parts, each of which is trained separately.
 
     Raises:
-        TrainingError: the model cannot be cut, or its step not be split.
+        TrainingError: the model cannot be cut, or its step cannot be split.
     """
     parts = cut(model)
     regularized = [
@@ -205,14 +206,14 @@ def cut_for_training(model: keras.Model) -> SplitModel:
 
 
 def _taken(model: keras.Model, x: Any) -> Any:
-    """The features that a model takes: others may be lists, or text, not for XLA."""
+    """The features that a model takes: others may be lists or text, which XLA cannot take."""
     if isinstance(x, dict) and isinstance(model.input, dict):
         return {name: tensor for name, tensor in x.items() if name in model.input}
     return x
 
 
 def _widened(data: Any) -> Any:
-    """Data with int64 for int32, which most operations take to the host, but for XLA's."""
+    """Data with int64 for int32, which most operations copy to the host, apart from XLA's."""
     return keras.tree.map_structure(
         lambda part: tf.cast(part, tf.int64) if getattr(part, "dtype", None) == tf.int32 else part,
         data,
@@ -220,7 +221,7 @@ def _widened(data: Any) -> Any:
 
 
 def _rows(given: Any, y: Any) -> tf.Tensor:
-    """The number of rows: of the label, since a list among the features has another length."""
+    """The number of rows, from the label: the tensors of a list feature have other lengths."""
     return tf.shape(next(t for t in keras.tree.flatten((y, given)) if t is not None))[0]
 
 
@@ -230,7 +231,7 @@ def _backward(
     gradients: Sequence[tf.Tensor | None],
     tables: Sequence[keras.Variable],
 ) -> list[Any]:
-    """The gradients of tables from those of what was looked up."""
+    """The gradients of tables from those of the looked-up vectors."""
     pairs = [pair for pair in zip(border, gradients, strict=True) if pair[1] is not None]
     targets, upstream = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
     return tape.gradient(targets, [table.value for table in tables], output_gradients=upstream)

@@ -85,7 +85,7 @@ def answers(data):
 def test_a_loader_of_the_parent_is_refused(answers):
     iterated, peeked, mapped, asked, went_on, again, closed, rest = answers[1:-1]
     for answer in (iterated, peeked, went_on, again):
-        assert answer.startswith("LoaderError: Expected a loader of this process, "), answer
+        assert answer.startswith("LoaderError: Expected a loader made in this process, "), answer
         assert ADVICE in answer
     # TensorFlow wraps what its input pipelines raise.
     assert mapped.startswith("InvalidArgumentError: ")
