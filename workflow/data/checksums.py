@@ -1,15 +1,15 @@
 """Checksums of parquet files that this package writes, kept in the files themselves.
 
-A flipped bit of a page mostly decodes to other values without an error. Each file therefore ends with
-a checksum of every column chunk and one of the footer, in the footer's extension field, which other
-readers of parquet pass over:
+A flipped bit in a page usually decodes to other values without an error. Each file therefore ends
+with a checksum for every column chunk and one for the footer, in the footer's extension field,
+which other readers of parquet skip:
 https://github.com/apache/parquet-format/blob/master/BinaryProtocolExtensions.md
 
-The checksum of a chunk adds its 64-bit words up in 2,048 lanes, 256 KB at a time, each time after the
-lanes are multiplied by three, and is the CRC-32 of the lanes. Damage in one place, up to 16 KB long,
-changes every lane that it touches; damage in several places escapes only where it adds up to zero
-in each lane. CRC-32 of all bytes takes twice the processor time. An attacker is not stopped: whoever can
-write the file can write its checksums.
+The checksum of a chunk sums its 64-bit words in 2,048 lanes, 256 KB at a time, multiplies the lanes
+by three before each step, and takes the CRC-32 of the lanes. Damage in one place, up to 16 KB long,
+changes every lane that it touches; damage in several places goes undetected only if it sums to zero
+in each lane. CRC-32 of all bytes would take twice the processor time. Checksums do not protect
+against attackers: anyone who can write the file can write its checksums.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ import numpy as np
 import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
-# Tells our extension from others', as the format asks.
+# Distinguishes our extension from others, as the format requires.
 _MARK = bytes.fromhex("6f1c8e5d0b7a4e67a3d2915f4c7be208")
-# Thrift's field 32767, which holds bytes; and what ends a struct.
+# Thrift's field 32767, which holds bytes, and Thrift's end of a struct.
 _FIELD, _STOP = b"\x08\xff\xff\x01", b"\0"
-# Most footers are shorter, and are then read at once.
+# Most footers are shorter than this, and are read at once.
 _TAIL = 65536
-# Lanes of eight bytes, and the bytes that are added up while they are in a processor's cache.
+# Lanes of eight bytes, and the bytes that are summed while they are in a processor's cache.
 _LANES = 2048
 _TILE = 16 * 8 * _LANES
-# Reading and adding up are both faster than one processor's share of the memory bus from here on.
+# With more threads, reading and summing are limited by the memory bus.
 _MOST_THREADS = 16
 
 
 class ColumnChunk(NamedTuple):
-    """A column chunk: where its bytes are, and their checksum."""
+    """A column chunk: position and length of its bytes, and their checksum."""
 
     column: str
     start: int
@@ -57,7 +57,7 @@ class Checksums:
 
     Args:
         path: the file.
-        chunks: of each row group.
+        chunks: column chunks of each row group.
     """
 
     def __init__(self, path: Path, chunks: Sequence[Sequence[ColumnChunk]]) -> None:
@@ -66,11 +66,11 @@ class Checksums:
         self._sound: set[tuple[int, int]] = set()
 
     def damaged(self, groups: Iterable[int], columns: Iterable[str]) -> tuple[int, str] | None:
-        """The first column chunk that differs from what was written, as row group and column.
+        """The first column chunk that differs from its checksum, as row group and column.
 
         Args:
             groups: numbers of row groups.
-            columns: names of columns, of which those that have not been checked are read.
+            columns: names of columns; those not checked before are read.
 
         Raises:
             OSError: the file cannot be read.
@@ -128,18 +128,18 @@ def read_footer(path: Path) -> tuple[bytes, Checksums | None]:
     """A file's footer, read once.
 
     Returns:
-        a parquet file of the footer alone, and the checksums of the pages, if it has any.
+        A parquet file of the footer alone, and the checksums of the pages, if it has any.
 
     Raises:
-        ValueError: the footer is not what was written. Of other damage pyarrow says so when it
-            reads the footer.
+        ValueError: the footer differs from its checksum. pyarrow reports other damage when it reads
+            the footer.
         OSError: the file cannot be read.
     """
     with path.open("rb", buffering=0) as file:
         raw = _read_end(file)
     footer = raw[len(MAGIC) : -8]
     mark = footer[-17:-1]
-    # A mark that is damaged itself is still a mark.
+    # A damaged mark is still a mark.
     if sum(map(eq, mark, _MARK)) < len(_MARK) // 2:
         return raw, None
     sound = zlib.crc32(footer[:-21]) == int.from_bytes(footer[-21:-17], "little")
@@ -153,7 +153,7 @@ def read_footer(path: Path) -> tuple[bytes, Checksums | None]:
 
 
 def _read_end(file: BinaryIO | io.FileIO) -> bytes:
-    """The footer of a file with a magic number before it, as a parquet file begins."""
+    """The footer of a file, after the magic number with which a parquet file begins."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL))
     tail = file.read() or b""
@@ -178,7 +178,7 @@ def _place(column: Any) -> ColumnChunk:
 
 
 def _above(leaf: str) -> Iterator[str]:
-    """The columns that a leaf may be of, `tags` of `tags.list.element`, and itself."""
+    """The columns that a leaf may belong to, `tags` for `tags.list.element`, and itself."""
     return accumulate(leaf.split("."), "{}.{}".format)
 
 
@@ -186,7 +186,7 @@ _buffers = threading.local()
 
 
 def _checksum(file: io.FileIO, chunk: ColumnChunk) -> int:
-    """The checksum of a chunk's bytes; of those that there are, where the file is shorter now."""
+    """The checksum of a chunk's bytes; fewer of them if the file has become shorter."""
     if not hasattr(_buffers, "tile"):
         _buffers.tile = bytearray(_TILE)
     tile = memoryview(_buffers.tile)

@@ -1,4 +1,4 @@
-"""The parquet files of a path, folder or pattern: where a run wrote them, exactly the files it published."""
+"""The parquet files of a path, folder or pattern; of a published data set, exactly its files."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from workflow.schema.schema import Schema
 
 from .partition_keys import Key, keys_in
 
-# Written last: with it the files that it names are a data set.
+# Written last: its presence makes the files that it names a data set.
 SCHEMA_FILE = "_schema.json"
-# A folder that is there from the beginning of a run to its end.
+# A folder that exists from the beginning of a run to its end.
 UNFINISHED = ".writing"
 FORMAT = 2
 _SUFFIX = ".parquet"
-# Names that pandas and pyarrow pass over as well.
+# pandas and pyarrow ignore such names as well.
 _HIDDEN = (".", "_")
 
 
 class DataFile(NamedTuple):
-    """A parquet file, and what the run that wrote it told of it.
+    """A parquet file, and the record of it by the run that wrote it.
 
     Attributes:
-        path: of the file.
-        rows: that it must have; None for a file that no run published.
-        size: in bytes, likewise.
-        keys: columns in the names of the folders above it, down from the one that was given.
+        path: path of the file.
+        rows: number of rows that it must have; None for a file that no run published.
+        size: size in bytes, likewise.
+        keys: columns from the names of the folders above it, starting below the given folder.
     """
 
     path: Path
@@ -43,14 +43,14 @@ class DataFile(NamedTuple):
     keys: tuple[Key, ...] = ()
 
     def below(self, root: Path) -> DataFile:
-        """The same, its keys those of the folders from one on."""
+        """The same file, with keys from the folders below `root` only."""
         return self._replace(keys=keys_in(self.path.relative_to(root).parts[:-1]))
 
     def expect_size(self) -> None:
-        """Check that a published file is there, as long as it was.
+        """Check that a published file exists with its published size.
 
         Raises:
-            WorkflowError: it is not.
+            WorkflowError: it does not.
         """
         if self.size is None:
             return
@@ -62,10 +62,10 @@ class DataFile(NamedTuple):
             self._refuse(f"{self.size} bytes", f"{found} bytes")
 
     def expect_rows(self, rows: int) -> None:
-        """Check the number of rows that the footer of a published file promises.
+        """Check the number of rows in the footer of a published file.
 
         Raises:
-            WorkflowError: it is another.
+            WorkflowError: the number differs.
         """
         if self.rows is not None and rows != self.rows:
             self._refuse(f"{self.rows} rows", f"{rows} rows")
@@ -73,7 +73,7 @@ class DataFile(NamedTuple):
     def _refuse(self, expected: str, received: str) -> None:
         raise WorkflowError(
             f"Expected {self.path} with {expected}, as {self.path.parent / SCHEMA_FILE} says. "
-            f"Received: {received}. Copy the whole folder again, or write it anew."
+            f"Received: {received}. Copy the whole folder again, or write it again."
         )
 
 
@@ -84,7 +84,7 @@ class Manifest(NamedTuple):
     files: tuple[DataFile, ...]
 
     def to_text(self) -> bytes:
-        """The content of the file; the folder is not in it, so that it can be moved."""
+        """The content of the file; without the folder's path, so that it can be moved."""
         files = {file.path.name: {"rows": file.rows, "bytes": file.size} for file in self.files}
         return sealed({"format": FORMAT, "columns": self.schema.to_json(), "files": files})
 
@@ -93,18 +93,18 @@ def published(folder: Path) -> Manifest | None:
     """The data set that a run published in a folder, if there is one.
 
     Raises:
-        WorkflowError: `_schema.json` cannot be read or understood, or a run into the folder has
-            begun and not ended.
+        WorkflowError: `_schema.json` cannot be read or is invalid, or a run into the folder has not
+            ended.
     """
-    # In this order: a run that ends in between has its manifest there before this one is gone.
+    # In this order: a run that ends in between writes its manifest before removing this marker.
     unfinished = (folder / UNFINISHED).exists()
     if (folder / SCHEMA_FILE).exists():
         return read_manifest(folder / SCHEMA_FILE, folder)
     if unfinished:
         raise WorkflowError(
-            f"Expected a data set that is complete in {folder}. Received: one that a transform is "
+            f"Expected a complete data set in {folder}. Received: one that a transform is "
             "still writing, or was writing when it was killed. Wait for it to end, or transform "
-            f"into the folder again, which removes what was left ({folder / UNFINISHED})."
+            f"into the folder again, which removes the remains ({folder / UNFINISHED})."
         )
     return None
 
@@ -123,14 +123,14 @@ def read_manifest(path: Path, folder: Path) -> Manifest:
     """Read a manifest of files in a folder.
 
     Raises:
-        WorkflowError: it cannot be read, or is none of this format.
+        WorkflowError: it cannot be read, or has another format.
     """
     try:
         return _parsed(unsealed(path.read_bytes(), str(path)), folder)
     except (OSError, FormatError, SchemaError) as error:
         raise WorkflowError(
             f"Expected the columns and files of a data set, as transform_to_parquet writes them, in "
-            f"{path}. Received: {error} Write the data anew, or remove the file to read the folder "
+            f"{path}. Received: {error} Write the data again, or remove the file to read the folder "
             "as plain parquet, with schema=."
         ) from error
 
@@ -157,14 +157,14 @@ def _file_of(folder: Path, name: str, entry: Any) -> DataFile:
 def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
     """The parquet files that a path, a folder or a glob pattern names, sorted.
 
-    Folders are searched to the bottom, as pyarrow does; names in them that begin with "." or "_"
-    are passed over. A folder with `_schema.json` is exactly the files that this names: a file too
-    much is an error here, and a file too few is one where it is read, by `expect_size`. Folders
-    `key=value` below the one that is given, or that the pattern leaves open, are columns.
+    Folders are searched recursively, as in pyarrow; names that begin with "." or "_" are ignored.
+    In a folder with `_schema.json` the files are exactly those it names: an extra file is an error
+    here, and a missing file is one where it is read, by `expect_size`. Folders named `key=value`
+    below the given folder, or matched by the pattern, are columns.
 
     Raises:
         WorkflowError: no file matches, a transform into a folder has not ended, or a folder holds
-            files beside those of its data set.
+            files other than those of its data set.
 
     Example:
         >>> import polars as pl
@@ -183,14 +183,14 @@ def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
     if not found:
         raise WorkflowError(
             f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files "
-            'or a glob pattern; names that begin with "." or "_" are passed over.'
+            'or a glob pattern; names that begin with "." or "_" are ignored.'
         )
     _expect_one_kind(str(path), found)
     return found
 
 
 def parquet_below(folder: Path) -> Iterator[Path]:
-    """The parquet files of a folder and its folders, sorted, whoever wrote them.
+    """The parquet files of a folder and its subfolders, sorted, whether published or not.
 
     Raises:
         WorkflowError: a folder cannot be listed.
@@ -211,7 +211,7 @@ def _listed(folder: Path) -> list[Path]:
 
 def _of_folder(folder: Path) -> Iterator[DataFile]:
     below = _listed(folder)
-    # After the listing: a run that began and ended meanwhile is seen by its manifest.
+    # After the listing: the manifest shows a run that began and ended meanwhile.
     manifest = published(folder)
     if manifest is not None:
         _expect_named(folder, manifest, parquet_below(folder))
@@ -225,7 +225,7 @@ def _of_folder(folder: Path) -> Iterator[DataFile]:
 
 
 def _of_files(paths: Sequence[Path], pattern: str | None = None) -> list[DataFile]:
-    """Files by their paths; of a data set also those that a pattern names and that are missing."""
+    """Files by their paths, and files of a published data set that match the pattern but are missing."""
     files = []
     for folder in dict.fromkeys(path.parent for path in paths):
         own = {path: None for path in paths if path.parent == folder}
@@ -244,7 +244,7 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 def _of_pattern(pattern: str) -> list[DataFile]:
     parts = Path(pattern).parts
-    # What is named to the letter may be hidden.
+    # A name given literally may be hidden.
     literal = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     matched = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
     visible = [p for p in matched if not any(s.startswith(_HIDDEN) for s in p.parts[literal:])]
@@ -252,7 +252,7 @@ def _of_pattern(pattern: str) -> list[DataFile]:
     for path in visible:
         if path.is_dir():
             files += _of_folder(path)
-    # A folder and what is in it may both match.
+    # A folder and its content may both match.
     found = sorted(set(files), key=lambda file: file.path)
     return [file.below(Path(*parts[:literal])) for file in found]
 
@@ -264,16 +264,16 @@ def _expect_named(folder: Path, manifest: Manifest, paths: Iterable[Path]) -> No
         raise WorkflowError(
             f"Expected in {folder} the parquet files that {SCHEMA_FILE} names and no others. "
             f"Received: {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''}. To read it "
-            "as well, move it to a folder of its own and give both paths in a list; else remove it."
+            "as well, move it to its own folder and pass both paths in a list; else remove it."
         )
 
 
 def _expect_one_kind(path: str, files: Sequence[DataFile]) -> None:
-    """Refuse raw data with its own transformed data below it: one folder, each row twice."""
+    """Refuse raw data with its own transformed data in a subfolder: each row would come twice."""
     plain = next((file.path for file in files if file.rows is None), None)
     made = next((file.path for file in files if file.rows is not None), None)
     if plain is not None and made is not None:
         raise WorkflowError(
             f"Expected either the data set of a transform or other parquet in {path!r}. Received: "
-            f"both, {made} and {plain}. Give what you mean, or both paths in a list."
+            f"both, {made} and {plain}. Pass the path you mean, or both paths in a list."
         )

@@ -10,18 +10,18 @@ from workflow.engine.engine import brought_to_host, is_gpu
 
 
 def evaluate_once(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-    """The same rows in an order that is fixed, whatever the frame is made of.
+    """The same rows in a fixed order, whatever query the frame is.
 
-    A lazy frame that comes of `unique`, `group_by` or a join has its rows in another order at each
-    evaluation, and one that samples has other rows. What belongs together must be read from one
-    evaluation of it.
+    A lazy frame from `unique`, `group_by` or a join has its rows in another order at each
+    evaluation, and one that samples has other rows. Columns that belong together must come from one
+    evaluation.
 
     Args:
-        frame: evaluated here, by Polars' streaming engine, in memory that does not grow with it.
-        engine: on "gpu" the GPU evaluates the frame, and its rows are in memory.
+        frame: evaluated here, by Polars' streaming engine, in bounded memory.
+        engine: "gpu" to evaluate the frame on the GPU, with its rows in memory.
 
     Returns:
-        a scan of a temporary parquet file without a name (in `tempfile.gettempdir()`), which the
+        A scan of an unnamed temporary parquet file (in `tempfile.gettempdir()`), which the
         operating system removes with the last frame that reads it, or with the process.
 
     Example:
@@ -34,5 +34,5 @@ def evaluate_once(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
     with tempfile.TemporaryFile(suffix=".parquet") as file:
         frame.sink_parquet(file, compression="lz4")
         file.seek(0)
-        # Polars has the file open for itself from here on.
+        # From here on Polars holds the file open.
         return pl.scan_parquet(file)

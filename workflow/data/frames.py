@@ -1,4 +1,4 @@
-"""Frames of other libraries as Polars frames, column by column where not all of them can be read."""
+"""Frames of other libraries as Polars frames, column by column if some cannot be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workflow.errors import WorkflowError, listed
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.times import in_microseconds
 
-# Raised by Polars and pyarrow at values that they cannot take; `PanicException` is no `Exception`.
+# Raised by Polars and pyarrow for unsupported values; `PanicException` is not an `Exception`.
 UNREADABLE = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -29,15 +29,15 @@ UNREADABLE = (
     AttributeError,
 )
 
-# numpy's units of times that Polars has none of.
+# numpy's units of time that Polars lacks.
 _COARSE = ("M8[s", "M8[m", "M8[h")
 
-# What no column can be, and what to do about it.
+# Types that no column can have, and the remedy.
 _REFUSED = (
     *("period[", "interval[", "Sparse[", "complex", "timedelta64", "float128", "void", "no rows"),
     *("datetime64[Y", "datetime64[M", "datetime64[W"),
 )
-# Values of a list, or of an array of objects, that a column can have.
+# Values that a column can have as elements of a list, or of an array of objects.
 _HELD = (
     bool,
     int,
@@ -75,10 +75,10 @@ def read_frame(data: Any) -> Frame:
             or any object with `__arrow_c_stream__`, which is read once, here.
 
     Returns:
-        the columns that Polars can hold, and why the others cannot be read.
+        The columns that Polars can hold, and the reasons why others cannot be read.
 
     Raises:
-        WorkflowError: the data is of another kind, or its columns do not make a table.
+        WorkflowError: the data is of another kind, or its columns do not form a table.
 
     Example:
         >>> frame, conflicts = read_frame({"userId": [7, 9], "note": [1, "x"]})
@@ -137,11 +137,11 @@ def _type_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def _values(values: Any) -> Any:
-    """Python's and numpy's times as Polars has them; of a list it would take any unit for another.
+    """Python's and numpy's times as Polars' types; Polars would confuse the units in a list.
 
     Raises:
-        TypeError: there are times with a zone and without, of which Polars would drop the zone, or
-            numpy's complex numbers, of which it would drop the imaginary part.
+        TypeError: times with and without a zone, of which Polars would drop the zone, or numpy's
+            complex numbers, of which it would drop the imaginary part.
     """
     if isinstance(values, np.ndarray):
         return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
@@ -172,7 +172,7 @@ def _of_pandas(frame: Any) -> Frame:
 def _of_arrow(data: Any) -> Frame:
     try:
         table = pa.table(data)
-    except UNREADABLE as error:  # a stream of values that are no rows, as a pandas series
+    except UNREADABLE as error:  # a stream of values that are not rows, such as a pandas series
         raise _no_table(data) from error
     _expect_distinct(table.column_names)
     refused = extension_errors(table.schema)
@@ -185,10 +185,10 @@ def _of_arrow(data: Any) -> Frame:
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:
-    """Reasons for which columns of extension types are not read, by their names.
+    """Reasons why columns of extension types are not read, by name.
 
-    Polars would read the type's storage in its place: a pandas period as the number of days,
-    months or years since 1970.
+    Polars would read the type's storage instead: a pandas period as the number of days, months or
+    years since 1970.
 
     Example:
         >>> field = pa.field("at", pa.int64(), metadata={"ARROW:extension:name": "pandas.period"})
@@ -207,7 +207,7 @@ def _extension(field: pa.Field) -> str:
 
 
 def extension_error(name: str, type_: str) -> str:
-    """The text for a column whose type only another library understands."""
+    """The error text for a column whose type only another library understands."""
     remedy = "Cast it to plain values first."
     for part, other in _REMEDIES.items():
         if part in type_:
@@ -219,7 +219,7 @@ def extension_error(name: str, type_: str) -> str:
 
 
 def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
-    """Reasons for which columns are not read, of those with types that Polars would misread or call by no name."""
+    """Reasons why columns are not read, for types that Polars would misread or cannot name."""
     return {
         n: extension_error(n, type_) for n, type_ in types.items() if type_.startswith(_REFUSED)
     }
@@ -240,14 +240,14 @@ def _read(
     refused: dict[Any, str],
     values: Callable[[Any], Iterable[Any]] = lambda _: (),
 ) -> Frame:
-    """Read all columns at once, or, where that fails, those that can be read.
+    """Read all columns at once, or, if that fails, those that can be read.
 
     Args:
         what: the data, for messages.
-        names: of its columns.
+        names: names of its columns.
         read: makes a frame of some of them.
-        refused: why some are not read, by their names.
-        values: Python's values of a column, where the data has them.
+        refused: reasons why some are not read, by name.
+        values: Python values of a column, if the data has them.
     """
     names = [name for name in names if name not in refused]
     try:
@@ -262,7 +262,7 @@ def _read(
 def _without_objects(
     frame: pl.DataFrame, refused: dict[Any, str], values: Callable[[Any], Iterable[Any]]
 ) -> Frame:
-    """A frame without columns of Python's objects, which no query can read."""
+    """A frame without columns of Python objects, which no query can read."""
     objects = [name for name, dtype in frame.schema.items() if _is_object(dtype)]
     found = {n: _not_held(n, values(n)) or extension_error(n, "objects") for n in objects}
     return frame.drop(objects).lazy(), refused | found
@@ -290,7 +290,7 @@ def _conflict(
 
 
 def _not_held(name: Any, values: Iterable[Any]) -> str | None:
-    """The text for the first value that no column can have, if there is one."""
+    """The error text for the first value that no column can have, if there is one."""
     for row, value in enumerate(values):
         for element in _elements(value):
             if isinstance(element, _NOT_HELD) or not isinstance(element, _HELD):
@@ -307,7 +307,7 @@ def _elements(value: Any) -> Iterator[Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """An error's text without Polars' hints, which are for its own users.
+    """An error's text without Polars' hints, which address its direct users.
 
     Example:
         >>> first_line(ValueError("no number."))
@@ -318,10 +318,10 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def polars_errors(what: str) -> Iterator[None]:
-    """Turn the errors of Polars and pyarrow at data that they cannot take into one of ours.
+    """Turn the errors of Polars and pyarrow about unsupported data into one of ours.
 
     Args:
-        what: what cannot be done.
+        what: the failed action, for the message.
 
     Raises:
         WorkflowError: `what`, and the reason.

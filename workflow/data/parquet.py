@@ -1,4 +1,4 @@
-"""Parquet files that make one table, though their types may differ."""
+"""Parquet files that form one table, though their types may differ."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .frames import first_line
 from .parquet_file import ParquetFile
 from .partition_keys import Key, key_literal, key_type, names_for_polars
 
-# Reads that are under way when one of them fails: as many as there are threads that read, and more.
+# The most recent reads that may be running when one of them fails: at least one for each thread.
 RECENT = 16
-# Rows are decoded anew to find out where they are damaged, but no more than these bytes of files.
+# Rows are decoded again to locate damage, but at most this many bytes of files.
 SEARCHED_BYTES = 2_000_000_000
-# Errors of queries that say nothing of the bytes in a file.
+# Errors of queries that say nothing about the bytes in a file.
 _NOT_OF_FILES = (
     pl.exceptions.ColumnNotFoundError,
     pl.exceptions.SchemaError,
     pl.exceptions.DuplicateError,
     pl.exceptions.InvalidOperationError,
 )
-# What one scan may do to bring files to one type; it does less than `common_type` allows.
+# Casts that one scan may do to unify types; fewer than `common_type` allows.
 _CASTS = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
     float_cast="upcast",
@@ -57,18 +57,18 @@ class Rows(NamedTuple):
 
 
 class ParquetTable:
-    """Files that are one table: the columns that all of them have, each of one type.
+    """Files that form one table: the columns that all of them have, each with one type.
 
-    A file may have a column as a type that the type of another file holds without loss: int32
+    A file may have a column with a type whose values another file's type holds without loss: int32
     beside int64, or nothing but nulls. The keys of a file's folders are columns of it.
 
     Args:
         files: in the order of the rows.
-        one_scan: read files of several types in one scan where Polars can cast them. cuDF does
-            not, and needs a scan for each run of files with the same types.
+        one_scan: read files of several types in one scan where Polars can cast them. cuDF cannot,
+            and needs a scan for each run of files with the same types.
 
     Attributes:
-        files: the same.
+        files: the files.
         schema: the columns.
         conflicts: the columns that are not in the table, by name, each with an error's text.
 
@@ -88,7 +88,7 @@ class ParquetTable:
         self.conflicts: dict[str, str] = {}
         self._key_types = _key_types(self.files)
         columns = [self._columns(file) for file in self.files]
-        # Many files have few schemas, and one of each is enough to compare.
+        # Many files have few distinct schemas, and comparing one of each is enough.
         kinds = {tuple(each.items()): n for n, each in reversed([*enumerate(columns)])}
         for name in dict.fromkeys(name for each in columns for name in each):
             self._add(name, [(self.files[n].path, columns[n]) for n in sorted(kinds.values())])
@@ -100,11 +100,11 @@ class ParquetTable:
 
     @property
     def rows(self) -> int:
-        """How many rows the files have."""
+        """The number of rows in all files."""
         return sum(file.rows for file in self.files)
 
     def _columns(self, file: ParquetFile) -> dict[str, pl.DataType]:
-        """The columns of a file, and after them those in the names of its folders."""
+        """The columns of a file, followed by those from the names of its folders."""
         if not file.keys:
             return file.schema
         keys = {name: self._key_types[name] for name, _ in file.keys if name not in file.schema}
@@ -115,7 +115,7 @@ class ParquetTable:
         if len(have) < len(kinds):
             without = next(path for path, columns in kinds if name not in columns)
             self.conflicts[name] = (
-                f"The files are no one table. {without} has no column {name!r}, "
+                f"The files do not form one table. {without} has no column {name!r}, "
                 f"which {have[0][0]} has."
             )
             return
@@ -125,7 +125,7 @@ class ParquetTable:
             if merged is None:
                 other = next((one for one in have if common_type(one[1], dtype) is None), have[0])
                 self.conflicts[name] = (
-                    f"The files are no one table. Column {name!r} is {other[1]} in {other[0]} "
+                    f"The files do not form one table. Column {name!r} is {other[1]} in {other[0]} "
                     f"and {dtype} in {path}, which no type holds without loss. Write it as one type."
                 )
                 return
@@ -145,27 +145,27 @@ class ParquetTable:
         return chosen
 
     def absolute(self) -> ParquetTable:
-        """The same files by their whole paths, for processes that run in another folder."""
+        """The same files by absolute paths, for processes with another working directory."""
         chosen = copy.copy(self)
         chosen.files = [file._replace(path=file.path.absolute()) for file in self.files]
         return chosen
 
     def part(self, start: int, end: int) -> ParquetTable:
-        """The files from a number to another, as the same columns of the same types."""
+        """The files from one index to another, with the same columns and types."""
         chosen = copy.copy(self)
         chosen.files = self.files[start:end]
         return chosen
 
     def scan(self, start: int = 0, end: int | None = None) -> pl.LazyFrame:
-        """The rows of the files from a number to another, lazily.
+        """The rows of the files from one index to another, lazily.
 
         Raises:
-            WorkflowError: a file is gone or was written since it was listed.
+            WorkflowError: a file was removed or written since it was listed.
         """
         return self._scan(self.files[start:end])
 
     def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
-        """Scan files, or some of their rows, which are in the first as in the last of them."""
+        """Scan files, or some of their rows, which begin in the first and end in the last of them."""
         for file in own:
             file.expect_unchanged()
         hive = self._hive_schema(own)
@@ -174,7 +174,7 @@ class ParquetTable:
             run = list(found)
             scan = self._scan_run(run, dict(schema), dict(keys), hive)
             end = start + sum(file.rows for file in run)
-            # A slice of the whole costs Polars the square of the number of scans.
+            # Slicing one scan of all costs Polars the square of the number of scans.
             if wanted is not None and (wanted.start > start or wanted.end < end):
                 first = max(wanted.start - start, 0)
                 scan = scan.slice(first, min(wanted.end, end) - start - first)
@@ -183,7 +183,7 @@ class ParquetTable:
         return scans[0] if len(scans) == 1 else pl.concat(scans)
 
     def _hive_schema(self, own: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
-        """The keys in all files' paths, where one scan of Polars reads them; else none."""
+        """The types of the keys in all files' paths, if one scan of Polars can read them; else none."""
         wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
         if not self._one_scan or not wanted or any(wanted & file.schema.keys() for file in own):
             return {}
@@ -193,7 +193,7 @@ class ParquetTable:
     def _read_as(
         self, file: ParquetFile, hive: Mapping[str, pl.DataType]
     ) -> tuple[list[tuple[str, pl.DataType]], list[Key]]:
-        """The columns as which a scan reads a file, as the table's where it can cast them; its keys."""
+        """The types with which a scan reads a file, the table's where it can cast them; and its keys."""
         have = file.schema
         keys = [] if hive else [(n, v) for n, v in file.keys if n in self.schema and n not in have]
         if not self._one_scan:
@@ -222,11 +222,11 @@ class ParquetTable:
         return self._columns_of(scan, schema | hive, keys)
 
     def columns_of(self, scan: pl.LazyFrame, file: ParquetFile) -> pl.LazyFrame:
-        """The table's columns of rows of one file.
+        """The table's columns for rows of one file.
 
         Args:
-            scan: of the file as it is, or of some of its rows.
-            file: one of the table's.
+            scan: scan of the file as it is, or of some of its rows.
+            file: a file of the table.
         """
         keys = {n: v for n, v in file.keys if n in self.schema and n not in file.schema}
         return self._columns_of(scan, file.schema, keys)
@@ -235,16 +235,16 @@ class ParquetTable:
         self, scan: pl.LazyFrame, have: dict[str, pl.DataType], keys: dict[str, str | None]
     ) -> pl.LazyFrame:
         types = have | {name: self._key_types[name] for name in keys}
-        if keys:  # before they are selected, for alone they would be one row
+        if keys:  # before the selection: a selection of keys alone would have one row
             scan = scan.with_columns(key_literal(v, types[n]).alias(n) for n, v in keys.items())
         other = {n: pl.col(n).cast(t) for n, t in self.schema.items() if types[n] != t}
         return scan.select([other.get(n, n) for n in self.schema])
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The rows one run of row groups after the other, so that each is decoded once.
+        """The rows in runs of row groups, so that each row group is decoded once.
 
         Args:
-            rows: of a piece at most; more only where one row group has more.
+            rows: the most rows of a piece; more only where one row group has more.
         """
         groups = [(n, rows) for n, file in enumerate(self.files) for rows in file.groups or (0,)]
         starts = list(accumulate((rows for _, rows in groups), initial=0))
@@ -255,29 +255,29 @@ class ParquetTable:
                 first = last
 
     def slices(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """Exactly so many rows one after the other, and what is left.
+        """The rows in slices of exactly `rows` rows, and the remainder.
 
         Args:
-            rows: of a slice. A row group on the way from one to the next is decoded for both.
+            rows: rows of a slice. A row group on the border of two slices is decoded for both.
         """
         return (self.slice(start, rows) for start in range(0, max(self.rows, 1), rows))
 
     def slice(self, start: int, rows: int) -> pl.LazyFrame:
-        """Exactly so many rows from a number on, or what is left."""
+        """Exactly `rows` rows from an index on, or what is left."""
         ends = list(accumulate(file.rows for file in self.files))
         end = min(start + rows, ends[-1])
         first = bisect_right(ends, start, hi=len(ends) - 1)
         return self._rows(start, end, first, max(first, bisect_left(ends, end)))
 
     def _rows(self, start: int, end: int, first: int, last: int) -> pl.LazyFrame:
-        """The rows from a number to another, which are in the files from `first` to `last`."""
+        """The rows from one index to another, which are in the files from `first` to `last`."""
         self._recent.append(Rows(start, end))
         before = sum(file.rows for file in self.files[:first])
         self._expect_sound(Rows(start - before, end - before), first, last)
         return self._scan(self.files[first : last + 1], Rows(start - before, end - before))
 
     def expect_unchanged(self) -> None:
-        """Raise where a file is gone or was written since it was listed.
+        """Raise if a file was removed or written since it was listed.
 
         Raises:
             WorkflowError: names the file.
@@ -295,7 +295,7 @@ class ParquetTable:
             file.expect_sound(range(len(file.groups)), self.schema)
 
     def _expect_sound(self, rows: Rows, first: int, last: int) -> None:
-        """Check the row groups that hold some rows, counted from the file `first` on."""
+        """Check the row groups that contain some rows, counted from the file `first` on."""
         start = 0
         for file in self.files[first : last + 1]:
             groups = []
@@ -306,12 +306,12 @@ class ParquetTable:
             file.expect_sound(groups, self.schema)
 
     def damage(self) -> str | None:
-        """The first row group that cannot be decoded, of those read last and then of all.
+        """The first row group that cannot be decoded: first of recent reads, then of all rows.
 
-        It decodes the table's columns, of `SEARCHED_BYTES` of files at most.
+        Decodes the table's columns, for at most `SEARCHED_BYTES` of files.
 
         Returns:
-            a text that names file and row group; None where all that was decoded is sound.
+            A text that names file and row group; None if all decoded rows are sound.
         """
         places = [
             (Rows(start, start + rows), file, group)
@@ -343,11 +343,11 @@ class ParquetTable:
 
 @contextmanager
 def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
-    """Turn the errors of Polars over data into one of ours; all others pass as they are.
+    """Turn Polars' errors about data into one of ours; all others pass unchanged.
 
     Args:
-        what: what cannot be done.
-        files: where the data comes from, to name the one that is damaged or has changed.
+        what: the failed action, for the message.
+        files: the source of the data, to name a file that is damaged or has changed.
 
     Raises:
         WorkflowError: `what`, and the file or Polars' reason; or a file has changed since it
@@ -382,7 +382,7 @@ def _overlap(one: Rows, other: Rows) -> bool:
 
 
 def _is_cast(have: pl.DataType, wanted: pl.DataType) -> bool:
-    """Whether a scan of Polars reads a column as its table's type."""
+    """Whether a scan of Polars can read a column as the table's type."""
     while isinstance(have, pl.List) and isinstance(wanted, pl.List):
         have, wanted = inner_type(have), inner_type(wanted)
     return (
@@ -418,7 +418,7 @@ def _common_scalar(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     if a.is_list or b.is_list or not are_alike_times(a.time, b.time):
         return None
     if a.time:
-        # What is of no one zone is in UTC.
+        # Times without a common zone are in UTC.
         return pl.Datetime("us", None if a.time == NAIVE else a.time if a.time == b.time else "UTC")
     return polars_dtype(a.dtype) if a.dtype == b.dtype else _common_number(a.dtype, b.dtype)
 
@@ -433,6 +433,6 @@ def _common_number(one: str, other: str) -> pl.DataType | None:
     if {one, other} & {"string", "bool"}:
         return None
     both = np.promote_types(one, other)
-    # A float has room for 53 bits of a whole number.
+    # A float holds integers of at most 53 bits.
     lossy = both.kind == "f" and {one, other} & {"int64", "uint64"}
     return None if lossy else polars_dtype(both.name)

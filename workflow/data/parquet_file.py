@@ -1,4 +1,4 @@
-"""One parquet file: its footer, read once, and the ways in which it can be unreadable."""
+"""One parquet file: its footer, read once, and the reasons why it may be unreadable."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from .checksums import MAGIC, Checksums, read_footer
 from .frames import UNREADABLE, extension_errors, first_line
 from .partition_keys import Key
 
-# So many kinds of files may take turns.
+# Schemas that are remembered; files of that many kinds may alternate.
 _KINDS = 8
-# The columns, and those that are not read with an error's text.
+# The columns, and the error texts of columns that are not read.
 Columns = tuple[dict[str, pl.DataType], dict[str, str]]
 
 
 class FooterSchemas:
-    """The schemas of footers; of those that differ in their row groups alone, one is read."""
+    """The schemas of footers; footers that differ only in their row groups are read once."""
 
     def __init__(self) -> None:
         self._known: list[tuple[pq.FileMetaData, Columns]] = []
 
     def of(self, footer: pq.FileMetaData, raw: bytes) -> Columns:
-        """The columns of a file, and why some of them are not read.
+        """The columns of a file, and the reasons why some of them are not read.
 
         Args:
-            footer: as pyarrow has it.
-            raw: the same, as `read_footer` gives it.
+            footer: pyarrow's form.
+            raw: the same footer from `read_footer`.
         """
         for like, columns in self._known:
             if footer.schema.equals(like.schema) and footer.metadata == like.metadata:
                 return columns
         unread = extension_errors(footer.schema.to_arrow_schema())
-        with warnings.catch_warnings():  # of the types that are in `unread`
+        with warnings.catch_warnings():  # about types that are in `unread`
             warnings.simplefilter("ignore", UserWarning)
             schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
         self._known = [(footer, (schema, unread)), *self._known[: _KINDS - 1]]
@@ -52,14 +52,14 @@ class ParquetFile(NamedTuple):
     """A parquet file as its footer described it when it was listed.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         schema: its columns.
-        unread: columns of it that are not read, by name, each with an error's text.
+        unread: its columns that are not read, by name, each with an error's text.
         groups: the rows of each row group.
-        size: its bytes.
-        changed: when it was last written, in nanoseconds.
-        checksums: of its pages, where this package wrote it.
-        keys: columns in the names of its folders; those in the file itself come before them.
+        size: its size in bytes.
+        changed: time of its last modification, in nanoseconds.
+        checksums: checksums of its pages, if this package wrote it.
+        keys: columns from the names of its folders; columns in the file itself precede them.
     """
 
     path: Path
@@ -78,9 +78,9 @@ class ParquetFile(NamedTuple):
         """Read a footer.
 
         Args:
-            path: of the file.
+            path: path of the file.
             keys: as the attribute.
-            schemas: of the files that are read with it.
+            schemas: known schemas of other files that are read together with it.
 
         Raises:
             WorkflowError: the file cannot be read as parquet; names it.
@@ -91,7 +91,7 @@ class ParquetFile(NamedTuple):
     def read_with_footer(
         cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
     ) -> tuple[ParquetFile, pq.FileMetaData]:
-        """Read a footer, and keep it as pyarrow has it; arguments and errors as of `read`."""
+        """Read a footer, and keep pyarrow's form; arguments and errors as of `read`."""
         try:
             state = path.stat()
             raw, checksums = read_footer(path)
@@ -107,11 +107,11 @@ class ParquetFile(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return sum(self.groups)
 
     def expect_unchanged(self) -> None:
-        """Raise where the file is gone or was written since it was listed.
+        """Raise if the file was removed or written since it was listed.
 
         Raises:
             WorkflowError: names the file.
@@ -130,7 +130,7 @@ class ParquetFile(NamedTuple):
         )
 
     def expect_sound(self, groups: Iterable[int], columns: Iterable[str]) -> None:
-        """Check pages that have checksums and have not been checked yet.
+        """Check pages that have checksums and were not checked before.
 
         Args:
             groups: numbers of row groups.
@@ -149,13 +149,13 @@ class ParquetFile(NamedTuple):
             ) from error
         if found is not None:
             raise WorkflowError(
-                f"{self.path} is damaged in row group {found[0]}. Column {found[1]!r} is not as it was "
-                "written: write the file again."
+                f"{self.path} is damaged in row group {found[0]}. Column {found[1]!r} differs from its "
+                "checksum: write the file again."
             )
 
 
 def _reason(file: Path, error: BaseException) -> str:
-    """Diagnosis of a file whose schema cannot be read."""
+    """The reason why a file's schema cannot be read."""
     if isinstance(error, pa.ArrowNotImplementedError):
         return f"{first_line(error)}. Cast the column before it is written."
     try:
@@ -170,10 +170,10 @@ def _reason(file: Path, error: BaseException) -> str:
         return "it is empty."
     if start != MAGIC:
         return (
-            "it is no parquet file. Give another format as a frame, such as polars.scan_csv(path), or "
+            "it is not a parquet file. Pass another format as a frame, such as polars.scan_csv(path), or "
             'convert it in a shell: python -c "import polars; '
             f"polars.scan_csv('{file}').sink_parquet('{file.with_suffix('.parquet')}')\""
         )
     if end != MAGIC:
-        return f"it ends after {size:,} bytes in the middle, as a copy that was cut short does."
+        return f"it ends after {size:,} bytes in the middle, like a truncated copy."
     return "its footer is damaged."

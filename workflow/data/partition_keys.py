@@ -1,4 +1,4 @@
-"""Columns that stand in the names of folders, as in day=2024-01-01/shop=7/part.parquet."""
+"""Columns from the names of folders, as in day=2024-01-01/shop=7/part.parquet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import polars as pl
 # A column's name and its value, None for null.
 Key = tuple[str, str | None]
 
-# The name that Hive, Spark and pyarrow give to null.
+# Hive's, Spark's and pyarrow's name for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# Polars reads other names in its own way.
+# Polars parses other names differently.
 _PLAIN = re.compile(r"[\w.-]+=[\w .:,+-]+")
 
 
@@ -64,7 +64,7 @@ def _is_date(text: str) -> bool:
 
 
 def key_literal(text: str | None, dtype: pl.DataType) -> pl.Expr:
-    """A key's value as `key_type` has it."""
+    """A key's value with a type from `key_type`."""
     value: Any = text
     if text is not None and dtype == pl.Int64:
         value = int(text)
@@ -74,9 +74,9 @@ def key_literal(text: str | None, dtype: pl.DataType) -> pl.Expr:
 
 
 def names_for_polars(paths: Collection[Path]) -> list[str] | None:
-    """The names of all keys in paths, if one scan of Polars reads these keys as `keys_in` does.
+    """The names of all keys in paths, if one scan of Polars reads them as `keys_in` does.
 
-    It wants the same keys of each path, from its very beginning on.
+    Polars requires the same keys in each path, from its beginning on.
     """
     found = {tuple(name for name in path.parts[:-1] if "=" in name) for path in paths}
     folders = next(iter(found), ())

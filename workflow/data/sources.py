@@ -1,4 +1,4 @@
-"""The data of one call: listed once at the door, read as often as needed."""
+"""The data of one call: listed once at the start, read as often as needed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Source:
     Attributes:
         frame: the columns, lazily.
         conflicts: the columns that cannot be read, by name, each with an error's text.
-        files: the files; None of a frame.
-        is_query: whether the frame is a query of the user's own, which each read runs anew.
-        schema: what the `_schema.json` beside the first file says of the columns, if there is one.
+        files: the files; None for a frame.
+        is_query: whether the frame is a query of the user's, which each read runs again.
+        schema: the columns according to the `_schema.json` beside the first file, if there is one.
     """
 
     frame: pl.LazyFrame
@@ -41,14 +41,14 @@ class Source:
 
     @classmethod
     def of(cls, data: Any, engine: str = "auto") -> Source:
-        """Take what a user hands in: list files, read their footers; convert frames.
+        """Open a user's data: list files and read their footers, or convert frames.
 
         Args:
             data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
-            engine: that reads the frame.
+            engine: the engine that reads the frame.
 
         Raises:
-            WorkflowError: no file matches, one is no parquet, or the data is of another kind; or
+            WorkflowError: no file matches, a file is not parquet, the data is of another kind, or
                 the engine is unknown.
 
         Example:
@@ -67,14 +67,14 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """All columns, also those that cannot be read."""
+        """All columns, including those that cannot be read."""
         return [*self.frame.collect_schema(), *self.conflicts]
 
     def select(self, names: Iterable[str] | None = None) -> Source:
         """Some of the columns; all of them by default.
 
         Raises:
-            WorkflowError: one of them cannot be read, or the files do not agree in it.
+            WorkflowError: one of them cannot be read, or its types in the files do not match.
         """
         names = None if names is None else list(names)
         for name in self.conflicts if names is None else names:
@@ -87,7 +87,7 @@ class Source:
         return replace(self, frame=frame, conflicts={}, files=files)
 
     def sound(self) -> Source:
-        """The same, its pages checked where they have checksums.
+        """The same data, after a check of the pages that have checksums.
 
         Raises:
             WorkflowError: a file is damaged; names it.
@@ -97,16 +97,16 @@ class Source:
         return self
 
     def is_empty(self) -> bool:
-        """Whether there is no row."""
+        """Whether there are no rows."""
         if self.files is not None:
             return not self.files.rows
         return bool(self.frame.select(pl.len()).collect().item() == 0)
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """Lazy frames that are the data one after the other.
+        """Lazy frames that together are the data, in order.
 
-        Parquet is cut between its row groups, so that each is decoded once; a piece is `rows`
-        long, or one row group where that is longer. A frame is collected first.
+        Parquet is cut between its row groups, so that each is decoded once; a piece has `rows`
+        rows, or one row group if that has more. A frame is collected first.
 
         Example:
             >>> [piece.collect().height for piece in Source.of({"userId": [7, 7, 9]}).pieces(2)]
@@ -115,15 +115,15 @@ class Source:
         return frame_pieces(self.frame, rows) if self.files is None else self.files.pieces(rows)
 
     def errors(self, what: str) -> AbstractContextManager[None]:
-        """Turn the errors of reading it into ours, as `data_errors` does."""
+        """Turn errors of reading the data into ours, as `data_errors` does."""
         return data_errors(what, self.files)
 
 
 def as_lazy_frame(data: Any) -> pl.LazyFrame:
-    """A lazy frame of what `Source.of` takes, with all of its columns.
+    """A lazy frame of any data that `Source.of` takes, with all of its columns.
 
     Raises:
-        WorkflowError: also where a column cannot be read, or the files do not agree in it.
+        WorkflowError: as `Source.of`; also if a column cannot be read, or its types do not match.
 
     Example:
         >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
@@ -133,16 +133,16 @@ def as_lazy_frame(data: Any) -> pl.LazyFrame:
 
 
 def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:
-    """The rows of a frame, which is collected, so many at a time."""
+    """The rows of a frame, which is collected, `rows` at a time."""
     held = frame.collect()
     return (held[start : start + rows].lazy() for start in range(0, max(held.height, 1), rows))
 
 
 def as_path(path: Any) -> Path:
-    """A path that a file system can have.
+    """A valid path of the file system.
 
     Raises:
-        WorkflowError: it is none.
+        WorkflowError: the value is not a path.
 
     Example:
         >>> as_path("models").name
@@ -154,10 +154,10 @@ def as_path(path: Any) -> Path:
 
 
 def paths_of(data: Any) -> list[Any] | None:
-    """The paths that data consists of; None where it is a frame.
+    """The paths in `data`; None if it is a frame.
 
     Raises:
-        WorkflowError: a list without any, or of rows.
+        WorkflowError: an empty list, or a list of rows.
     """
     if isinstance(data, str | os.PathLike):
         return [data]
@@ -177,10 +177,10 @@ def paths_of(data: Any) -> list[Any] | None:
 def parquet_files(paths: Any) -> list[DataFile]:
     """The files that a path, a folder, a glob or a list of these names, in order.
 
-    Of files in a list the folders `key=value` below the one that they share are columns.
+    For files in a list, the folders `key=value` below their common folder are columns.
 
     Raises:
-        WorkflowError: one of them matches no file, or is no data set; see `data_files`.
+        WorkflowError: one of them matches no file, or is not a data set; see `data_files`.
     """
     if isinstance(paths, list | tuple) and paths:
         found = [(path, parquet_files(path)) for path in paths]
@@ -197,10 +197,10 @@ def parquet_files(paths: Any) -> list[DataFile]:
 
 
 def _shared_folder(paths: Sequence[Path]) -> Path | None:
-    """The deepest folder above all paths, if there is one."""
+    """The deepest common folder of all paths, if there is one."""
     try:
         shared = Path(os.path.commonpath([path.parent for path in paths]))
-    except ValueError:  # none, or some of them relative
+    except ValueError:  # no paths, or a mix of absolute and relative ones
         return None
     return shared if all(path.is_relative_to(shared) for path in paths) else None
 

@@ -1,4 +1,4 @@
-"""Files that have reached the disk before anything names them, and locks that end with a process."""
+"""Files that reach the disk before anything refers to them, and locks tied to a process's life."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARTIAL = ".partial"
-# What file systems without such locks answer; NFS locks files, and no folder.
+# Errors of file systems without such locks; NFS locks files, but not folders.
 _NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
@@ -34,12 +34,12 @@ def make_folder(folder: Path) -> None:
 
 
 def partial_of(path: Path) -> Path:
-    """A new name beside a path, for what is to be renamed to it; a kill may leave a file there."""
+    """A new name beside a path, for a file to be renamed to it; a kill may leave the file there."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
 def sync_tree(folder: Path) -> None:
-    """Wait until a folder and all that it holds are on the disk."""
+    """Wait until a folder and all its content are on the disk."""
     for path in folder.rglob("*"):
         sync(path)
     sync(folder)
@@ -49,11 +49,11 @@ def sync_tree(folder: Path) -> None:
 def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path to write a file to, which one rename puts into place when the block ends.
 
-    Killed at any moment, the path holds the old or the new content; after an error the old one.
+    If the process is killed, the path holds the old or the new content; after an error the old one.
 
     Args:
-        path: of the file to replace, or to make.
-        suffix: of the name to write to, for a writer that goes by it.
+        path: path of the file to replace, or to make.
+        suffix: suffix of the temporary name, for a writer that depends on it.
     """
     partial = path.with_name(partial_of(path).name + suffix)
     try:
@@ -67,7 +67,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file by one rename: killed at any moment, the path holds the old or the new content."""
+    """Write a file by one rename: if the process is killed, it has the old or the new content."""
     with replacing(path) as partial:
         partial.write_bytes(content)
 
@@ -79,14 +79,14 @@ def file_hash(path: Path) -> str:
 
 
 def lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file or folder, until it is closed or the process ends, however it ends.
+    """Lock an open file or folder until it is closed or the process ends in any way.
 
     Args:
-        descriptor: of the file or folder.
-        wait: for a lock that another process holds.
+        descriptor: descriptor of the file or folder.
+        wait: whether to wait for a lock that another process holds.
 
     Returns:
-        whether it is locked; False where the file system has no locks.
+        Whether it is locked; False if the file system has no locks.
 
     Raises:
         BlockingIOError: another process holds it, and `wait` is False.
@@ -101,7 +101,7 @@ def lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def is_open_as(descriptor: int, path: Path) -> bool:
-    """Whether a path still names the open file or folder, which may have been removed since."""
+    """Whether a path still names the open file or folder, which may have been removed."""
     return path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
 
 
@@ -112,13 +112,13 @@ def exclusive(folder: Path) -> Iterator[bool]:
     A folder made here is removed when an error leaves it empty.
 
     Returns:
-        whether it is locked; False where the file system locks no folders.
+        Whether it is locked; False if the file system cannot lock folders.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     descriptor = None
     try:
         descriptor, locked = _open_locked(folder)
-        # The process that was waited for may have removed the empty folder that it had made.
+        # The other process may have removed an empty folder of its own while this one waited.
         while not is_open_as(descriptor, folder):
             os.close(descriptor)
             descriptor, locked = _open_locked(folder)
@@ -139,6 +139,6 @@ def _open_locked(folder: Path) -> tuple[int, bool]:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder that is there and holds nothing."""
+    """Remove a folder if it exists and is empty."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

@@ -1,4 +1,4 @@
-"""JSON documents that carry the sum of their own bytes, so that no changed byte is read."""
+"""JSON documents that contain a checksum of their own bytes, so that no changed byte is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSET = "0" * 64
 
 
 def sealed(document: Mapping[str, Any]) -> bytes:
-    """The text of a document with a key `sum`: the sha256 of the text, with zeros for the sum.
+    """The text of a document with a key `sum`: the sha256 of the text with zeros in its place.
 
     Example:
         >>> unsealed(sealed({"format": 1}), "a.json")
@@ -24,23 +24,23 @@ def sealed(document: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(text: bytes, where: str) -> dict[str, Any]:
-    """The document of a text that `sealed` made.
+    """The document in a text from `sealed`.
 
     Args:
         text: the whole file.
         where: its path, for errors.
 
     Raises:
-        FormatError: it is no JSON object with a sum, or not the text that was summed.
+        FormatError: not a JSON object with a checksum, or a text that does not match its checksum.
     """
     document = parse_json(text, where)
     told = document.pop("sum", None) if isinstance(document, dict) else None
     if not isinstance(told, str) or len(told) != len(_UNSET) or not told.isascii():
-        raise FormatError(f"{where}: expected a JSON object with the sum of its own text.")
+        raise FormatError(f"{where}: expected a JSON object with a checksum of its own text.")
     if (found := _sum(text.replace(told.encode(), _UNSET.encode(), 1))) != told:
         raise FormatError(
-            f"{where}: expected the text of the sum {told[:16]}..., as it was written. Received: one "
-            f"of the sum {found[:16]}.... It is damaged or was edited: copy the original, or write it anew."
+            f"{where}: expected text with the checksum {told[:16]}.... Received: text with the checksum "
+            f"{found[:16]}.... It is damaged or was edited: copy the original, or write it again."
         )
     return dict(document)
 

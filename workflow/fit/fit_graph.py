@@ -28,34 +28,35 @@ from .learn_operators import (
     split_by_row,
 )
 
-# Polars reads up to 128 row groups ahead of the slowest query, so a pass is over no more than this.
+# Polars reads up to 128 row groups ahead of the slowest query, so a pass has at most this many
+# rows.
 ROWS_OF_A_PASS = 8_000_000
-# A GPU has all columns of such a part in its memory: 5 GB of eight bytes a value.
+# A GPU holds all columns of a pass in its memory: 5 GB at eight bytes a value.
 VALUES_OF_A_PASS_ON_GPU = 640_000_000
 ROWS_OF_A_PASS_ON_GPU = 64_000_000
-# What is held in memory of wide data: 512 MB of eight bytes a value.
+# The most values of wide data in memory: 512 MB at eight bytes a value.
 VALUES_OF_A_WIDE_PASS = 64_000_000
 
 Learn = Callable[[Learning], Tables]
 
 
 def rows_of_a_pass(engine: str, columns: int) -> int:
-    """How many rows operators learn from at once."""
+    """The number of rows that operators learn from at once."""
     if is_gpu(engine):
         return min(ROWS_OF_A_PASS_ON_GPU, VALUES_OF_A_PASS_ON_GPU // max(1, columns))
     return ROWS_OF_A_PASS if columns <= WIDE else VALUES_OF_A_WIDE_PASS // columns
 
 
 def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, State]:
-    """State of each operator, by the number of its node.
+    """Fit each operator; return the states by the number of the node.
 
     Args:
         nodes: parents before children.
         inputs: the data's columns that the graph reads.
-        learn: what makes the operators' tables of the data.
+        learn: makes the operators' tables from the data.
 
     Raises:
-        NeedsIntegersError: columns of the data are floats, and an operator takes no fractions.
+        NeedsIntegersError: columns of the data are floats, but an operator requires integers.
         WorkflowError: an operator cannot take its columns.
     """
     states: dict[int, State] = {}
@@ -93,7 +94,7 @@ def learner(source: Source, engine: str) -> Learn:
 
 
 class NeedsIntegersError(WorkflowError):
-    """Columns of the data are floats, and an operator takes no fractions.
+    """Columns of the data are floats, but an operator requires integers.
 
     Attributes:
         names: the columns.
@@ -105,14 +106,14 @@ class NeedsIntegersError(WorkflowError):
 
 
 class MustLearnError(WorkflowError):
-    """An operator learns from data, and there is none."""
+    """An operator has to learn from data, and there is none."""
 
 
 def learn_nothing(learning: Learning) -> Tables:
-    """The tables of operators that need no data to learn, as of one that brings its own table.
+    """The tables of operators that learn without data, such as one with a given table.
 
     Raises:
-        MustLearnError: an operator needs data; names it.
+        MustLearnError: an operator needs data; the message names it.
     """
     for node, bound in learning.values():
         columns = bound.program.output_schema
@@ -124,7 +125,7 @@ def learn_nothing(learning: Learning) -> Tables:
 
 
 def learn_of_no_rows(learning: Learning) -> Tables:
-    """States that operators learn of columns without rows, by which their outputs' types are known."""
+    """States of operators that have learnt from no rows, which determine their outputs' types."""
     tables: dict[tuple[int, str], pl.DataFrame] = {}
     for number, (node, bound) in learning.items():
         columns = bound.program.output_schema
@@ -143,7 +144,7 @@ def _no_rows(columns: Schema) -> pl.LazyFrame:
 def _resolve_ready(
     nodes: Sequence[Node], states: Mapping[int, State], resolution: Resolution
 ) -> dict[int, tuple[OperatorNode, Bound]]:
-    """Resolve every node that can be; return those that must learn first, bound."""
+    """Resolve every node that can be resolved; return those that must learn first, bound."""
     learning = {}
     made = resolution.made
     for number, node in enumerate(nodes):
@@ -165,7 +166,7 @@ def _is_choosy(operator: Operator) -> bool:
 
 
 def _expect_integers(bound: Bound) -> None:
-    """Refuse columns of the data that are floats where an operator takes no fractions."""
+    """Refuse float columns of the data for an operator that requires integers."""
     if bound.rows.origin is not None:
         return
     wanted = bound.operator.needs_integers(schema_of(bound.columns))

@@ -1,4 +1,4 @@
-"""Learning of operators from parts of the data, and how that becomes what they learn from the whole."""
+"""Learning from parts of the data, and merging of the parts' tables into those of the whole."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from workflow.schema.schema import Schema
 from .held_rows import HeldRows, columns_of
 from .learning_input import Reading, read
 
-# The operators that are ready to learn and what they learn from, by their nodes' numbers.
+# The operators that are ready to learn, and their inputs, by their nodes' numbers.
 Learning = Mapping[int, tuple[OperatorNode, Bound]]
-# What `Operator.partial` has asked for, by the operator's node and the query's name.
+# Results of the queries of `Operator.partial`, by the operator's node and the query's name.
 Tables = dict[tuple[int, str], pl.DataFrame]
 
-# The parts' tables that wait to be merged: few enough for memory, enough that merging costs little.
+# The parts' tables that wait to be merged: few enough for memory, enough to merge rarely.
 FAN_IN = 8
-# Rows of more columns than these are in memory while operators learn from them.
+# With more columns than this, rows are held in memory while operators learn from them.
 WIDE = 200
-# Of such rows the columns of an operator, where it has more than these, are computed before it learns.
+# An operator with more columns than this has them computed before it learns from such rows.
 _SOME = 20
 
 
 def learn_part(
     learning: Learning, frame: pl.LazyFrame, engine: str, *, held: bool = False
 ) -> Tables:
-    """The partial tables of all operators, of some rows, in one pass over them.
+    """The partial tables of all operators for some rows, in one pass over them.
 
     Args:
         learning: the operators.
         frame: the rows.
-        engine: of the queries.
-        held: whether what operators over many columns read of these rows fits into memory.
+        engine: engine of the queries.
+        held: whether all that operators over many columns read of these rows fits into memory.
     """
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     on_host: dict[tuple[int, str], pl.LazyFrame] = {}
     readings: dict[int, Reading] = {}
-    # Planning a query takes Polars as long as its frame is wide, and each column has one.
+    # Polars' planning time of a query grows with its frame's width, and each column has a query.
     is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
     rows = frame.collect() if is_wide else None
     for number, (node, bound) in learning.items():
@@ -63,12 +63,12 @@ def learn_part(
 
 
 def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) -> Tables:
-    """The tables of the whole data, part by part, in memory that does not grow with their number."""
+    """The tables of the whole data, part by part, in bounded memory."""
     waiting: list[Tables] = []
     names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
     for part in parts:
         own = part.select(n for n in part.collect_schema() if n in names)
-        # Under no name here: a GPU has the rows no longer than they are learnt from.
+        # Not bound to a name: a GPU holds the rows only while they are learnt from.
         waiting.append(learn_part(learning, held_on_gpu(own, engine), engine, held=True))
         if len(waiting) == FAN_IN:
             waiting = [merge_tables(learning, waiting)]
@@ -76,11 +76,11 @@ def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) 
 
 
 def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
-    """The tables of several parts as those of one."""
+    """Merge the tables of several parts."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     names = by_operator(parts[0])
     for number, (_, bound) in learning.items():
-        # A count that was merged before may be wider than one that was not.
+        # A merged count may be wider than one that was not merged.
         above = {
             n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
             for n in names[number]
@@ -91,7 +91,7 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
 
 
 def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
-    """Some columns of rows in memory; all of them where only the rows' number counts."""
+    """Some columns of rows in memory; all of them if only the number of rows matters."""
     return (columns_of(rows, columns.names) if columns else rows).lazy()
 
 
@@ -114,7 +114,7 @@ def _element_counts(
 
 
 def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
-    """The tables of each operator by their names; none of one that asked for nothing.
+    """The tables of each operator by their names; empty for one that made no query.
 
     Example:
         >>> by_operator({(3, "sum"): pl.DataFrame({"a": [1]})})[3]["sum"].item()
@@ -127,7 +127,7 @@ def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
 
 
 def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
-    """The operators that can learn from parts of the data, and those whose rows need all of it."""
+    """The operators that can learn from parts of the data, and those that need all rows at once."""
     by_row = {
         number: (node, bound)
         for number, (node, bound) in learning.items()

@@ -1,4 +1,4 @@
-"""Input of an operator that learns: its columns, or for lists of a joined table the rows' positions."""
+"""Input of an operator that learns: its columns, or row positions for lists of a joined table."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Reading:
     """An operator's columns while it learns.
 
     Attributes:
-        operator: at its place in the graph.
-        columns: their schema.
-        program: makes them, those that are cut as positions in a table.
-        cuts: by column.
+        operator: the bound operator.
+        columns: the schema of its columns.
+        program: computes them, lists of a joined table as positions in the table.
+        cuts: the tables of these lists, by column.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -48,15 +48,15 @@ class Reading:
     cuts: Mapping[str, SplitAtLookup]
 
     def partial(self, frame: pl.LazyFrame) -> dict[str, pl.LazyFrame]:
-        """The operator's tables of some rows, of which those of columns that are cut count positions.
+        """The operator's tables for some rows; tables of cut columns count positions.
 
         Args:
             frame: the outputs of `program`.
 
         Raises:
-            WorkflowError: the operator does not take its columns.
+            WorkflowError: the operator does not support its columns.
         """
-        if self.cuts:  # it has to refuse what the columns are, and not what they come as
+        if self.cuts:  # errors have to be about the columns' real types, not about positions
             dtypes = {
                 c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in self.columns.columns
             }
@@ -64,7 +64,7 @@ class Reading:
         return dict(self.operator.partial(frame, self.program.output_schema))
 
     def of_elements(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.LazyFrame]:
-        """The tables that count positions, as tables that count elements.
+        """The tables that count positions, converted to tables that count elements.
 
         Args:
             tables: all tables of the operator.
@@ -79,7 +79,7 @@ class Reading:
 
 
 def read(bound: Bound) -> Reading:
-    """Columns that an operator reads; the elements of lists that come from a table it counts by position."""
+    """Columns that an operator reads; it counts elements of lists from a joined table by position."""
     program, columns = bound.program, schema_of(bound.columns)
     counted = bound.operator.counted_lists(columns)
     cuts = {name: cut for name, cut in cut_lists(program).items() if name in counted}
@@ -88,6 +88,6 @@ def read(bound: Bound) -> Reading:
 
 
 def _elements(table: pl.DataFrame, key: str, lists: Program) -> pl.LazyFrame:
-    """A table with a row for each position, with one for each element of the list there."""
+    """Convert a table with a row for each position to one with a row for each element of the lists."""
     made = apply(table.lazy().select(pl.col(key).alias(POSITION)), lists).collect().to_series()
     return table.with_columns(made.alias(key)).lazy().explode(key, empty_as_null=False)

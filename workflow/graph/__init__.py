@@ -1,1 +1,1 @@
-"""The graph of operators: nodes, selections, and what each makes of the columns."""
+"""The graph of operators: nodes, selections, and the columns that each node makes."""

@@ -1,4 +1,4 @@
-"""A workflow as a diagram: its operators, and the columns on the way between them."""
+"""A workflow as a diagram: its operators, and the columns on the arrows between them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def diagram_of(workflow: FittedGraph) -> Diagram:
 
 
 def _leading(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
-    """The boxes that stand for each node: itself, or those that are put side by side for one use."""
+    """The boxes that represent each node: itself, or the nodes that are concatenated for one use."""
     uses = Counter(parent for node in nodes for parent in set(node.parents))
     leading: dict[Node, list[Node]] = {}
     for node in nodes:
@@ -68,7 +68,7 @@ def _leading(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
 
 
 def _unused(nodes: Sequence[Node], made: Mapping[Node, Resolved]) -> set[Node]:
-    """The columns of the data that an operator would take if it did not have them already."""
+    """The columns of the data that an operator would take only if its node lacked them."""
     return {
         parent
         for node in nodes
@@ -123,11 +123,11 @@ def _choice(selection: Selection) -> str:
 
 
 def _settings(operator: Operator) -> list[str]:
-    """The settings that were chosen, where they are short to say."""
+    """The settings that differ from their defaults and have a short form."""
     told = []
     for field in dataclasses.fields(operator):
         value = getattr(operator, field.name)
-        # What it depends on is drawn as an arrow.
+        # Dependencies are drawn as arrows.
         told_by_itself = field.name in operator.saved_fields() and field.name != operator.depends_on
         if told_by_itself and _is_simple(value) and value != _default(field):
             told.append(f"{field.name}={cut(repr(value), _SETTING_CELLS)}")

@@ -1,4 +1,4 @@
-"""The names of domains: equal for columns whose ids are of one vocabulary, and for no others."""
+"""Names of domains: equal for columns whose ids share a vocabulary, and for no others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from .row_set import Resolved
 
 
 class DomainNames:
-    """Gives the vocabularies of a graph names that are their own.
+    """Gives each vocabulary of a graph a unique name.
 
-    A vocabulary is named by the columns that it was learnt from. Where these have had another one
-    already, learnt by a second Categorify or by the workflow that wrote the data, a number follows.
+    A vocabulary is named after the columns that it was learnt from. If another vocabulary already
+    has that name, learnt by a second Categorify or by the workflow that wrote the data, a number is
+    appended.
 
     Args:
         inputs: the columns of the data, whose domains keep their names.
@@ -33,7 +34,7 @@ class DomainNames:
         self._taken = {name for c in inputs.columns if (name := _name(c.properties)) is not None}
 
     def given(self, made: Resolved) -> Resolved:
-        """The columns of an operator that has vocabularies of its own, these named anew."""
+        """The columns of an operator with its own vocabularies, which get new names."""
         named = {_name(feature.schema.properties) for feature in made.columns.values()}
         names = {name: self._free(name) for name in sorted(named - {None}, key=str)}
         columns = {key: _renamed(feature, names) for key, feature in made.columns.items()}

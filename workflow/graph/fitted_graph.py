@@ -1,4 +1,4 @@
-"""A graph of operators with what they have learnt, and the program that they make."""
+"""A graph of operators with their states, and the program compiled from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .row_set import Resolved, schema_of
 
 
 class FittedGraph:
-    """A graph whose operators have learnt, however they did.
+    """A graph whose operators have states, from data or from a file.
 
     Args:
         nodes: the graph, parents before children.
 
     Attributes:
-        nodes: the same.
+        nodes: the graph.
         input_schema: the columns of the data that it reads.
         output_dtypes: the dtype of each output, which the user may change.
 
@@ -49,15 +49,15 @@ class FittedGraph:
     def learn(
         self, input_schema: Schema, states: dict[int, State], *, from_data: bool = True
     ) -> None:
-        """Take what the operators have learnt of some columns, in place of what they had before.
+        """Set what the operators have learnt from some columns, replacing earlier states.
 
         Args:
             input_schema: the columns.
-            states: by the number of the node.
-            from_data: whether they have learnt what they need; else the schemas alone are known.
+            states: states by the number of the node.
+            from_data: whether the states are complete; else only the schemas are known.
 
         Raises:
-            WorkflowError: an output is not what a dtype was assigned to; nothing has changed then.
+            WorkflowError: an assigned dtype does not fit its output; nothing has changed then.
         """
         before = self.input_schema, self._states, self._made, self._program, self._has_seen_data
         self.input_schema, self._states, self._has_seen_data = input_schema, states, from_data
@@ -73,13 +73,13 @@ class FittedGraph:
     def restore(
         self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
     ) -> Self:
-        """Take what a saved workflow had learnt."""
+        """Set the states of a saved workflow."""
         self.learn(input_schema, states)
         self.output_dtypes.update(dtypes)
         return self
 
     def forget_program(self) -> None:
-        """Build the program anew at its next use, because an output's dtype changed."""
+        """Build the program again at its next use, because an output's dtype changed."""
         self._program = None
 
     @property
@@ -89,7 +89,7 @@ class FittedGraph:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the operators have learnt what they need."""
+        """Whether the operators have all of their states."""
         return self._states is not None and self._has_seen_data
 
     @property
@@ -112,7 +112,7 @@ class FittedGraph:
 
     @property
     def made(self) -> dict[Node, Resolved]:
-        """Columns of every node, as expressions, and of which rows they are.
+        """Columns of every node, as expressions, and the rows that they belong to.
 
         Raises:
             WorkflowError: the workflow is not fitted.
@@ -140,10 +140,10 @@ class FittedGraph:
         return self._resolved()[self.nodes[-1]].columns
 
     def served(self, names: Iterable[str]) -> Features:
-        """Some of the outputs, which a server can make of one row at a time.
+        """Some of the outputs, which a server can compute from one row at a time.
 
         Raises:
-            WorkflowError: one of them needs more rows; names the operator and what to do.
+            WorkflowError: an output needs more rows; names the operator and the remedy.
         """
         chosen = {name: self.outputs()[name] for name in names}
         rows = self.made[self.nodes[-1]].rows
@@ -152,7 +152,7 @@ class FittedGraph:
 
     @property
     def program(self) -> Program:
-        """The whole workflow as steps over arrays: what every interpreter runs, row by row.
+        """The whole workflow as steps over arrays, which every interpreter runs row by row.
 
         Raises:
             WorkflowError: an output needs more than one row.
@@ -162,7 +162,10 @@ class FittedGraph:
 
     @property
     def steps(self) -> Program:
-        """The outputs over the sources of their rows, which are not those of the data in any case."""
+        """The program from the sources of the output's row set to the outputs.
+
+        These differ from the raw input columns when an operator filters or groups rows.
+        """
         _ = self.states
         return self._built()
 
@@ -172,7 +175,7 @@ class FittedGraph:
         return self._program
 
     def steps_of(self, output: Resolved) -> Program:
-        """The steps to what the last node makes, cast to the dtypes that are assigned."""
+        """The steps to the columns of the last node, cast to the assigned dtypes."""
         return output.rows.program(
             Feature(f.expression, f.schema.with_(dtype=self.output_dtypes[name]))
             for name, f in output.columns.items()
@@ -185,7 +188,7 @@ class FittedGraph:
 
 
 class OutputDtypes(MutableMapping[str, str]):
-    """The dtype of each output, for a list column that of its elements; assign one to change it.
+    """The dtype of each output, or of a list output's elements; assign one to change it.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -221,21 +224,21 @@ class OutputDtypes(MutableMapping[str, str]):
         self._graph.forget_program()
 
     def expect_possible(self) -> None:
-        """Hold what is assigned to what the outputs are, after these have changed.
+        """Check assigned dtypes against the outputs, after these have changed.
 
         Raises:
             WorkflowError: an output is gone, or has values that its dtype does not hold.
         """
         for name, dtype in self.assigned.items():
             outputs = self._graph.outputs()
-            reason = "is no output any more"
+            reason = "is no longer an output"
             if name in outputs:
                 reason = inexact(outputs[name].schema, dtype_of(dtype)) or ""
             if reason:
                 raise WorkflowError(
                     f"Output {name!r} {reason}. Received: workflow.output_dtypes[{name!r}] = {dtype!r}. "
                     f"Assign another one, or `del workflow.output_dtypes[{name!r}]`, and fit again; "
-                    "what was learnt before stays."
+                    "the previous states are unchanged."
                 )
 
     def __delitem__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The columns of the data that a workflow reads: what they are in fit, and held to it afterwards."""
+"""The columns of the data that a workflow reads: their schema in fit, and its validation later."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> S
     """The schema of the columns that a graph reads.
 
     Args:
-        nodes: the graph's.
+        nodes: nodes of the graph.
         table: the data.
         known: tags and properties of the data's columns.
 
     Raises:
-        WorkflowError: the data cannot be read, or a column is missing, of a type that is none of
-            ours, or not the same in all files.
+        WorkflowError: the data cannot be read, or a column is missing, has an unsupported type, or
+            differs between files.
     """
     have = _columns(table)
     facts = Schema() if known is None else expect_schema(known)
@@ -51,10 +51,10 @@ def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> S
 
 
 def expect_schema(given: Any) -> Schema:
-    """A schema, and nothing else that a user may give for one.
+    """Check that a value is a schema.
 
     Raises:
-        WorkflowError: it is none.
+        WorkflowError: it is not.
     """
     if isinstance(given, Schema):
         return given
@@ -65,15 +65,15 @@ def expect_schema(given: Any) -> Schema:
 
 
 def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
-    """Data held to what `fit` has seen: each column of the same kind, of any width.
+    """Data validated against the columns in `fit`: each of the same kind, of any width.
 
-    Whole numbers may be floats, as pandas makes them of integers beside nulls, NaN being null;
-    and floats may be whole numbers. Dates are dates, times without a zone are such times of any
-    unit, and times with one have any zone: the moment counts.
+    Integers may be floats, as pandas makes them of integers beside nulls, where NaN is null; and
+    floats may be integers. Dates have to be dates, times without a zone such times of any unit, and
+    times with a zone may have any zone: the moment counts.
 
     Raises:
-        WorkflowError: a column is missing or of another kind, or a float of a column of integers
-            is not one; names the column, and the row.
+        WorkflowError: a column is missing or of another kind, or a float in a column of integers
+            has a fraction; names the column, and the row.
     """
     have = _columns(table)
     _expect_one_table(table, inputs)
@@ -81,7 +81,7 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     if missing:
         raise WorkflowError(
             f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}. "
-            "Where new data have none, as a label, transform them with "
+            "If new data lack it, as they may a label, transform them with "
             f"workflow.remove_inputs([{', '.join(map(repr, missing))}])."
         )
     for column in inputs.columns:
@@ -92,17 +92,17 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
 
 
 def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-    """A frame in which columns of integers are integers, though they came as floats.
+    """A frame with integers in columns of integers, even if they came as floats.
 
     Args:
-        frame: of columns of numbers.
-        columns: what they are to be.
+        frame: frame of columns of numbers.
+        columns: the wanted schema.
 
     Returns:
-        the frame itself where there are no such floats.
+        The frame itself if there are no such floats.
 
     Raises:
-        WorkflowError: a float is no integer; names the column and the row.
+        WorkflowError: a float is not an integer; names the column and the row.
 
     Example:
         >>> ids = pl.LazyFrame({"userId": [7.0, float("nan")]})
@@ -122,16 +122,16 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
 
 
 def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
-    """The columns of integers that are floats in a frame, and up to where these hold each integer."""
+    """The columns of integers that are floats in a frame, and the limit up to which they are exact."""
     have = frame.collect_schema()
     types = [(c, _element(have[c.name])) for c in columns.columns if c.info.is_integer]
     return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
 
 
 def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSchema, Any, int]]:
-    """Floats that stand for no integer, the first one of each column that has some, and their rows.
+    """The first float of each column that is not an integer, with its row.
 
-    These are fractions, and numbers whose digits a float has no room for.
+    Such floats are fractions, and numbers with more digits than a float can hold.
     """
     for column, most in _floats(frame, columns):
         element = _elements(column)
@@ -142,20 +142,20 @@ def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSch
 
 
 def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
-    """The columns of the data, some of which are int64 whatever they came as."""
+    """The columns of the data, some of them replaced by int64."""
     return Schema(c.with_(dtype="int64") if c.name in names else c for c in inputs.columns)
 
 
 def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
-    """Data whose floats are taken for integers, as one query.
+    """Data whose floats are converted to integers, as one query.
 
     Args:
         source: the data.
-        inputs: what its columns are to be.
-        label: the operator that takes no fractions.
+        inputs: the wanted columns.
+        label: the operator that requires integers.
 
     Raises:
-        WorkflowError: a float is no whole number; names the operator, the column and the row.
+        WorkflowError: a float is not a whole number; names the operator, the column and the row.
     """
     have = source.frame.collect_schema()
     with source.errors("The data cannot be fitted to"):
@@ -172,9 +172,9 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
 
 
 def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
-    """Refuse whole numbers beyond the dtype that `fit` has seen, before they are cast.
+    """Refuse integers outside the range of the dtype in `fit`, before they are cast.
 
-    Polars' own cast refuses them when the frame is collected, cuDF's wraps them round.
+    Polars' own cast refuses them when the frame is collected, but cuDF's wraps them around.
     """
     have = frame.collect_schema()
     for column in inputs.columns:
@@ -184,15 +184,15 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
         for row, value in _first_row(frame, column, _is_beyond(column, received)):
             raise WorkflowError(
                 f"Expected column {column.name!r} as {column}, as in fit. Received: {value} in row {row}. "
-                "Fit to values as large as there are, or correct them."
+                "Fit to data with such values, or correct them."
             )
 
 
 def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
-    """Whole numbers of a type that a column's dtype lacks; None where it has them all."""
+    """Integers of a type that are outside a column's dtype; None if there can be none."""
     own = np.iinfo(column_schema(column.name, received).info.numpy)
     limits, element = np.iinfo(column.info.numpy), _elements(column)
-    # A limit that the type lacks would make floats of both.
+    # A comparison with a limit outside the type would convert both to floats.
     wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
     wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
     return pl.any_horizontal(wrong) if wrong else None
@@ -203,7 +203,7 @@ def _elements(column: ColumnSchema) -> pl.Expr:
 
 
 def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
-    """A column, its arrays of one width as lists."""
+    """A column, with fixed-size arrays converted to lists."""
     values = pl.col(column.name)
     is_array = isinstance(frame.collect_schema()[column.name], pl.Array)
     return values.arr.to_list() if is_array else values
@@ -212,7 +212,7 @@ def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
 def _first_row(
     frame: pl.LazyFrame, column: ColumnSchema, wrong: pl.Expr | None
 ) -> Iterator[tuple[int, Any]]:
-    """The first row, if any, in which a value, or an element of a list, is wrong; and what it holds."""
+    """The first row, if any, with a wrong value or list element, and that value."""
     if wrong is None:
         return
     if column.is_list:

@@ -1,7 +1,7 @@
-"""Whether an operator goes on with fewer columns, and with what of its state.
+"""Whether an operator can continue with fewer columns, and with which part of its state.
 
-Nothing is believed: what the operator makes of the columns that remain is held, step by step
-and table by table, to what it made of them before.
+Nothing is assumed: the operator's program over the remaining columns is compared, step by step and
+table by table, with its program over all columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .row_set import schema_of
 
 
 def without_settings(operator: Operator, columns: AbstractSet[str]) -> Operator:
-    """The operator without what is set for some columns: fitted again, it would refuse that.
+    """The operator without settings for other columns, which it would refuse when fitted again.
 
     Example:
         >>> from workflow import ops
@@ -45,11 +45,11 @@ def without_settings(operator: Operator, columns: AbstractSet[str]) -> Operator:
     try:
         return dataclasses.replace(operator, **changed) if changed else operator
     except WorkflowError:
-        return operator  # It cannot be without, and is found not to go on.
+        return operator  # It requires these columns; a later check finds that it cannot continue.
 
 
 def states(old: Bound, state: State, names: Iterable[str]) -> Iterator[State]:
-    """Rest of a state for some of the columns that it was learnt from.
+    """Parts of a state for some of the columns that it was learnt from.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -64,17 +64,17 @@ def states(old: Bound, state: State, names: Iterable[str]) -> Iterator[State]:
     restricted = old.operator.restrict(state, schema_of(old.columns), names)
     if restricted is not None:
         yield restricted
-    yield state  # It may not be about these columns at all, as a table to join is not.
+    yield state  # It may not concern these columns at all, such as a table to join.
 
 
 def goes_on(old: Bound, state: State, new: Bound, kept: State) -> bool:
-    """Whether an operator makes of fewer columns what it made of them among all.
+    """Whether an operator makes the same of the remaining columns as before.
 
     Args:
         old: the operator over all columns.
-        state: what it had learnt.
-        new: the operator over those that remain.
-        kept: what remains of the state.
+        state: its state.
+        new: the operator over the remaining columns.
+        kept: the remaining part of the state.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -89,11 +89,11 @@ def goes_on(old: Bound, state: State, new: Bound, kept: State) -> bool:
             return _same_frame(old, new)
         return _same_steps(old, state, new, kept)
     except (WorkflowError, ExpressionError, SchemaError):
-        return False  # It says itself that it cannot.
+        return False  # The operator refuses the remaining columns.
 
 
 def passed_on(old: Bound, state: State) -> list[str]:
-    """The columns that an operator hands on as they are: they remain where it does not.
+    """The columns that an operator passes through unchanged: they remain even if it does not.
 
     Example:
         >>> from workflow import Workflow, ops

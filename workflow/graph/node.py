@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Node(Selectable):
-    """A set of columns in a workflow: raw ones, or what an operator makes of them.
+    """A set of columns in a workflow: raw columns, or the output of an operator.
 
     Example:
         >>> from workflow import ops
@@ -29,7 +29,7 @@ class Node(Selectable):
 
     def __init__(self, *parents: Node) -> None:
         self._parents = parents
-        # The workflow that was fitted last with this node in it.
+        # The most recently fitted workflow that contains this node.
         self.fitted: FittedGraph | None = None
 
     @property
@@ -39,7 +39,7 @@ class Node(Selectable):
 
     @property
     def output_schema(self) -> Schema:
-        """The node's columns, as the workflow has them that was fitted last with it.
+        """The node's columns, in the most recently fitted workflow that contains it.
 
         Raises:
             WorkflowError: no workflow with this node is fitted.
@@ -76,7 +76,7 @@ class Node(Selectable):
         return self if _is_nothing(other) else SumNode(_as_addend(other), self)
 
     def __sub__(self, other: Any) -> Node:
-        """The columns without some: names, or those of another node that are among them."""
+        """The columns without some of them, given by names or as another node."""
         if isinstance(other, Node) and not isinstance(other, ColumnSelector):
             return SubsetNode(self, Selection(), keep=False, without=other)
         return self if _is_nothing(other) else SubsetNode(self, as_selection(other), keep=False)
@@ -102,16 +102,16 @@ class ColumnSelector(Node):
 
     Args:
         names: a name, a list of names, or "*" for every column. A list within the list is a group,
-            for the operators that work on groups: HashedCross, TargetEncoding, JoinGroupby and
+            for operators that work on groups: HashedCross, TargetEncoding, JoinGroupby and
             Categorify with combined columns.
-        tags: every column that carries one of these tags in the schema of the data, which is
-            `_schema.json` beside the parquet files, or what `fit(data, schema=...)` is given.
-        subgroups: further groups, as NVTabular writes them: lists of names, or selectors.
+        tags: every column that has one of these tags in the schema of the data, which is
+            `_schema.json` beside the parquet files, or the argument of `fit(data, schema=...)`.
+        subgroups: further groups, as in NVTabular: lists of names, or selectors.
 
-    A selector in the list, and in a group, stands for what it chooses: a selector in the list is a
-    group of its own, as a list is.
+    A selector within a list or a group stands for the columns that it selects; within a list it
+    forms a group, as a list does.
 
-    Which columns "*" and tags choose is settled when the workflow is fitted.
+    The columns selected by "*" and by tags are determined when the workflow is fitted.
 
     Example:
         >>> from workflow import ops
@@ -130,7 +130,7 @@ class ColumnSelector(Node):
         )
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
-        """The chosen columns; the workflow gives the data's as the one input."""
+        """The selected columns; the workflow passes the data's columns as the only input."""
         return select(self.selection, inputs[0], "the data", keep=True)
 
     @property
@@ -140,7 +140,7 @@ class ColumnSelector(Node):
 
 
 class ConcatNode(Node):
-    """The columns of several nodes side by side.
+    """The columns of several nodes, concatenated.
 
     Example:
         >>> as_node("userId") + ["price"]
@@ -148,7 +148,7 @@ class ConcatNode(Node):
     """
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
-        """All columns; a name may come twice only for one and the same column."""
+        """All columns; a name may come twice only for the same column."""
         groups = dict.fromkeys(group for made in inputs for group in made.groups)
         return Resolved(
             join([parent.label for parent in self.parents], inputs),
@@ -164,14 +164,14 @@ class ConcatNode(Node):
 
 
 class SumNode(ConcatNode):
-    """The columns of two nodes side by side.
+    """The columns of two nodes, concatenated.
 
-    A sum of a thousand nodes is one node, and not a thousand of ever more columns: the parents are
-    the nodes that all sums within it are made of, each once. They are found when they are asked for,
-    since most sums are only a step to the next one.
+    A sum of a thousand nodes is one node, not a chain of a thousand nodes with more and more
+    columns: its parents are the nodes in all nested sums, each once. They are computed on first
+    use, since most sums are only intermediate.
 
     Attributes:
-        addends: the two nodes; none once the parents are found.
+        addends: the two nodes; None once the parents are computed.
 
     Example:
         >>> (as_node("userId") + "price" + "genre").parents
@@ -186,7 +186,7 @@ class SumNode(ConcatNode):
     def parents(self) -> tuple[Node, ...]:
         """The nodes of the sum."""
         if self.addends:
-            # In this order, so that another thread finds one of the two.
+            # In this order, so that a concurrent thread finds one of the two.
             self._parents = self._flat()
             self.addends = ()
         return self._parents
@@ -207,13 +207,13 @@ class SumNode(ConcatNode):
 
 
 class SubsetNode(Node):
-    """Some columns of a node: those chosen, or all others.
+    """Some columns of a node: the selected ones, or all others.
 
     Args:
         parent: the node.
-        selection: the columns chosen.
-        keep: whether these stay, or go.
-        without: a node whose columns go as well, as far as the parent has them.
+        selection: the selected columns.
+        keep: whether to keep these columns, or drop them.
+        without: a node whose columns are dropped too, if the parent has them.
 
     Example:
         >>> node = as_node(["userId", "price"])
@@ -229,7 +229,7 @@ class SubsetNode(Node):
         self.keep = keep
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
-        """The columns that stay."""
+        """The remaining columns."""
         own, *without = inputs
         made = select(self.selection, own, self.parents[0].label, keep=self.keep)
         dropped = [(name,) for other in without for name in other.columns if name in made.columns]
@@ -237,13 +237,13 @@ class SubsetNode(Node):
 
     @property
     def label(self) -> str:
-        """The names, or the node, with a minus sign where they are dropped."""
+        """The names, or the node, with a minus sign if they are dropped."""
         without = [parent.label for parent in self.parents[1:]]
         return ("" if self.keep else "- ") + ", ".join(without or [str(self.selection)])
 
 
 class Subgraph(Node):
-    """A part of a workflow that has a name, so that `get_subworkflow` finds it.
+    """A named part of a workflow, for `get_subworkflow`.
 
     Args:
         name: the part's name.
@@ -273,7 +273,7 @@ class Subgraph(Node):
 
 
 def as_node(value: Any) -> Node:
-    """A node of what stands left of `>>`: a name, a list of names and nodes, or the node itself.
+    """Convert the left operand of `>>` to a node: a name, a list of names and nodes, or a node.
 
     Within a list, a list is a group, and so are the columns of a node.
 
@@ -294,10 +294,10 @@ def as_node(value: Any) -> Node:
 
 
 def as_columns(value: Any) -> Node:
-    """A node of what is a set of columns, however they are grouped: outputs and dependencies.
+    """Convert a set of columns, grouped or not, to a node: outputs and dependencies.
 
     Raises:
-        WorkflowError: it is no name, no list of names and nodes, and no node.
+        WorkflowError: it is neither a name, nor a list of names and nodes, nor a node.
 
     Example:
         >>> as_columns(["price", ColumnSelector("userId")]).parents
@@ -314,7 +314,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _as_addend(value: Any) -> Node:
-    """A node of what stands beside `+`, where a list with a node in it is one group, as in NVTabular."""
+    """Convert an operand of `+` to a node; a list with a node in it is one group, as in NVTabular."""
     if isinstance(value, list | tuple) and any(isinstance(item, Node) for item in value):
         return _group(value)
     return as_node(value)
@@ -350,7 +350,7 @@ def _member(item: Any) -> Node:
 
 
 def _group(items: Sequence[Any]) -> Node:
-    """The columns of names and nodes as one group."""
+    """Combine the columns of names and nodes into one group."""
     nodes = []
     for item in items:
         if not isinstance(item, str | Node):
@@ -360,7 +360,7 @@ def _group(items: Sequence[Any]) -> Node:
 
 
 def _together(node: Node) -> Node:
-    """The columns of a node as one group; what is known to be grouped already is refused at once."""
+    """Combine the columns of a node into one group; refuse at once if they are known to be grouped."""
     for part in (node, *(node.parents if isinstance(node, ConcatNode) else ())):
         if isinstance(part, ColumnSelector | SubsetNode) and part.selection.has_groups:
             raise _nested(part)
@@ -375,19 +375,19 @@ def _nested(item: Any) -> WorkflowError:
 
 
 def _choices(value: Any) -> Any:
-    """Choice of a selector, with the choices of other selectors in place of these."""
+    """The value with the selections of nested selectors in place of the selectors."""
     if isinstance(value, ColumnSelector):
         return value.selection
     if isinstance(value, Node):
         raise WorkflowError(
             f"Expected column names or a ColumnSelector. Received: the node {value}. "
-            "Put nodes side by side with +, or into a list as a group."
+            "Concatenate nodes with +, or put them into a list as a group."
         )
     return [_choices(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def as_selection(value: Any) -> Selection:
-    """A choice of names, of groups of names, or what a `ColumnSelector` chooses.
+    """A selection of names, of groups of names, or of a `ColumnSelector`.
 
     Raises:
         WorkflowError: anything else.

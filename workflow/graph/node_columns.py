@@ -1,4 +1,4 @@
-"""The columns of nodes put side by side, and some of them chosen."""
+"""Concatenation of the columns of nodes, and selection among them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .selection import Selection, names_of
 
 
 def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
-    """All columns; a name may come twice only for one and the same column.
+    """All columns; a name may come twice only for the same column.
 
     Args:
-        labels: what each of the inputs is, for messages.
+        labels: names of the inputs, for messages.
         inputs: the columns of some nodes.
 
     Raises:
@@ -36,8 +36,8 @@ def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
             if name in joined and joined[name].expression is not feature.expression:
                 raise WorkflowError(
                     f"Two columns are named {name!r}, one from {origins[name]} and one from {label}. "
-                    'Rename one, as in `... >> ops.Rename(postfix="_2")`, or leave it out: by '
-                    f"`- [{name!r}]`, or of a join by its columns_ext."
+                    'Rename one, as in `... >> ops.Rename(postfix="_2")`, or drop it: by '
+                    f"`- [{name!r}]`, or in a join by its columns_ext."
                 )
             joined.setdefault(name, feature)
             origins.setdefault(name, label)
@@ -45,10 +45,10 @@ def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
 
 
 def picked(selection: Selection, made: Resolved, where: str) -> Groups:
-    """The columns that a choice stands for, as they are grouped there.
+    """The columns that a selection stands for, in the groups of `made`.
 
     Raises:
-        WorkflowError: a name is missing, or no column carries the tags.
+        WorkflowError: a name is missing, or no column has one of the tags.
 
     Example:
         >>> from workflow import ColumnSchema, Schema
@@ -62,16 +62,16 @@ def picked(selection: Selection, made: Resolved, where: str) -> Groups:
 
 
 def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> Resolved:
-    """The columns that are chosen, or all others.
+    """The selected columns, or all others.
 
     Args:
-        selection: the choice.
-        made: the columns to choose from.
-        where: what they are, for messages.
-        keep: whether those that are chosen stay, or go.
+        selection: the selection.
+        made: the columns to select from.
+        where: a name for them, for messages.
+        keep: whether to keep the selected columns, or drop them.
 
     Raises:
-        WorkflowError: a name is missing, or no column carries the tags.
+        WorkflowError: a name is missing, or no column has one of the tags.
 
     Example:
         >>> from workflow import ColumnSchema, Schema
@@ -86,12 +86,12 @@ def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> R
     names = names_of(groups)
     if keep and selection.subgroups and (nested := [g for g in made.groups if len(g) > 1]):
         raise WorkflowError(
-            f"Expected columns that stand alone, to make one group of them. Received: the group "
+            f"Expected columns without groups, to combine them into one group. Received: the group "
             f"{', '.join(nested[0])} in {where}. Groups are one level deep: name the columns of each, "
             "as in node[['a', 'b'], ['a', 'c']]."
         )
     if keep:
-        # Groups that were made before stay, where no new ones are chosen.
+        # Earlier groups remain if no new ones are selected.
         chosen = any(len(group) > 1 for group in groups)
         lost = () if chosen else made.lost
         groups = groups if chosen else made.grouped(names)

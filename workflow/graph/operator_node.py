@@ -1,4 +1,4 @@
-"""An operator in the graph: what `node >> operator` makes."""
+"""An operator in the graph, as `node >> operator` makes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .selection import Selection, names_of, one_or_several, regroup
 
 @dataclass(frozen=True)
 class Bound:
-    """An operator at its place: what it works on, its dependencies among the columns.
+    """An operator bound to its input columns, with its dependencies among them.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -42,17 +42,18 @@ class Bound:
 
     @cached_property
     def program(self) -> Program:
-        """The steps to what it learns from, from the columns of their rows."""
+        """The steps from the columns of its rows to the columns that it learns from."""
         return self.rows.program(self.operator.learns_from(self.columns).values())
 
 
 class OperatorNode(Node):
-    """Columns that an operator makes of a node's columns.
+    """Columns that an operator makes from a node's columns.
 
     Args:
         parent: the node.
         operator: an operator, an operator's class, or a function for LambdaOp.
-        dependencies: the nodes that the operator's setting names; None to take them from there.
+        dependencies: the nodes that the operator's setting names; None to look them up by that
+            setting.
 
     Example:
         >>> from workflow import ops
@@ -82,7 +83,7 @@ class OperatorNode(Node):
             group, label = own.lost[0]
             raise WorkflowError(
                 f"{self.label}: the group {', '.join(group)} did not pass through {label}, which makes "
-                f"other columns of it. Group the columns that it makes: node[[['a', 'b'], 'c']] >> {self.label}."
+                f"other columns of it. Group its output columns: node[[['a', 'b'], 'c']] >> {self.label}."
             )
         if self.operator.completed_by:
             others = [rest for other in others if (rest := _without(other, own.columns)).columns]
@@ -109,7 +110,7 @@ class OperatorNode(Node):
         return Resolved(columns, regroup(groups, columns), rows, lost)
 
     def _passed_on(self, before: Resolved, columns: Features) -> tuple[Groups, Lost]:
-        """The groups of the input columns, by the names that these have now, and those that end here."""
+        """The groups of the input columns, by their present names, and the groups that end here."""
         if all(len(group) == 1 for group in before.groups):
             return before.groups, before.lost
         old_names = {id(feature.expression): name for name, feature in before.columns.items()}
@@ -125,7 +126,7 @@ class OperatorNode(Node):
 
     @contextmanager
     def errors(self, columns: Features) -> Iterator[None]:
-        """Say in an error which operator it is of, and over which columns.
+        """Add the operator and its columns to an error.
 
         Raises:
             WorkflowError: in place of the errors of expressions and schemas.
@@ -149,7 +150,7 @@ OperatorMeta.node_of = staticmethod(_node_of)
 
 
 def as_operator(value: Any) -> Operator:
-    """The operator that stands right of `>>`: an instance, a class, or a function for LambdaOp.
+    """Convert the right operand of `>>` to an operator: an instance, a class, or a function.
 
     Raises:
         WorkflowError: anything else, or a class that needs settings.

@@ -1,9 +1,9 @@
-"""A fitted workflow without some columns of the data, and without what is made of them.
+"""A fitted workflow without some columns of the data and everything derived from them.
 
-The graph is rebuilt node by node over the columns that remain. An operator over several columns
-goes on with fewer where that is proven: what it makes of them is, step by step and table by
-table, what it made before. A mere selection of outputs would be shorter, and would keep the
-vocabularies of removed columns in the saved workflow.
+The graph is rebuilt node by node over the remaining columns. An operator over several columns
+continues with fewer if this is proven to be equivalent: its new program equals the old one, step by
+step and table by table. Selecting outputs would be shorter, but would keep the vocabularies of
+removed columns in the saved workflow.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def remove_inputs(
     """A workflow without these columns of the data; see `Workflow.remove_inputs`.
 
     Args:
-        workflow: fitted.
+        workflow: a fitted workflow.
         names: columns of its input.
-        make: the class `Workflow`, which stands above this module.
+        make: the class `Workflow`, which is in a layer above this module.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -70,13 +70,13 @@ def remove_inputs(
 
 
 class _Removal:
-    """The nodes that take the places of others, found parents before children.
+    """Replacements of nodes, computed parents before children.
 
     Args:
         nodes: the graph, in order.
-        found: what its operators have learnt, by the number of the node.
+        found: states of its operators, by the number of the node.
         inputs: the columns of the data.
-        remaining: those of them that remain.
+        remaining: the columns that remain.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class _Removal:
             self._replaced[node] = new
 
     def replacement(self, node: Node) -> Node | None:
-        """Replacement of a node; None where nothing remains of it."""
+        """Replacement of a node; None if nothing of it remains."""
         return self._replaced[node]
 
     def _replacement(self, node: Node, state: State) -> Node | None:
@@ -118,7 +118,7 @@ class _Removal:
         return ConcatNode(*parents) if len(parents) > 1 else parents[0]
 
     def _unchanged(self, node: Node, state: State) -> Node | None:
-        """The node itself, where nothing changes on the way to it, and so nothing that it makes."""
+        """The node itself, if none of its ancestors change, and so none of its columns."""
         if isinstance(node, ColumnSelector):
             columns = self._before.made[node].columns
             stays = not node.selection.is_dynamic and all(n in self._remaining for n in columns)
@@ -131,7 +131,7 @@ class _Removal:
         return self.resolution.made[node].columns
 
     def _groups(self, node: ColumnSelector | SubsetNode, have: Collection[str]) -> Groups:
-        """Choice of a node among the columns that remain, as it groups them."""
+        """The remaining columns that a node selects, in its groups."""
         groups = picked(node.selection, self._before.inputs(node)[0], node.label)
         return regroup(groups, [name for name in names_of(groups) if name in have])
 
@@ -150,7 +150,7 @@ class _Removal:
         return SubsetNode(parent, Selection(others), keep=False) if others else parent
 
     def _operator(self, node: OperatorNode, state: State) -> Node | None:
-        """The operator over what remains, or, where it cannot go on, what it hands on."""
+        """The operator over the remaining columns, or else the columns that it passes through."""
         parent = self._replaced[node.parents[0]]
         if parent is None:
             return None
@@ -166,14 +166,14 @@ class _Removal:
         return SubsetNode(parent, choice, keep=True) if names else None
 
     def _candidates(self, node: OperatorNode, old: Bound, parent: Node) -> Iterator[OperatorNode]:
-        """The operator over all that remains, and over the groups that remain whole."""
+        """The operator over all remaining columns, and over the groups that remain complete."""
         others = (self._replaced[p] for p in node.parents[1:])
         remaining = [other for other in others if other is not None]
         have = {name for p in (parent, *remaining) for name in self._columns(p)}
         operator = without_settings(node.operator, old.columns.keys() - have)
         names = list(old.operator.dependency_names())
         if operator.learns and operator.depends_on is not None and not have.issuperset(names):
-            # What only learning needs is known by its names from now on.
+            # Columns needed for learning only are known by name from now on.
             named: dict[str, Any] = {operator.depends_on: names}
             operator = dataclasses.replace(operator, **named)
             remaining = []

@@ -1,4 +1,4 @@
-"""The order of a graph's nodes, and what each makes of the columns of the data."""
+"""The order of a graph's nodes, and the columns that each node makes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .selection import names_of, regroup
 
 
 def topological(output: Node) -> list[Node]:
-    """All nodes under one, parents before children.
+    """All ancestors of a node and itself, parents before children.
 
     Raises:
         WorkflowError: a node is its own ancestor.
@@ -30,13 +30,13 @@ def topological(output: Node) -> list[Node]:
     """
     order: list[Node] = []
     done: set[Node] = set()
-    # The nodes from the output down to the present one, with the parents still to visit.
+    # The nodes from the output down to the current one, with the parents still to visit.
     path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
     while path:
         node, parents = next(reversed(path.items()))
         parent = next((p for p in parents if p not in done), None)
         if parent in path:
-            raise WorkflowError(f"{parent} is made of itself: the graph has a cycle.")
+            raise WorkflowError(f"{parent} is its own ancestor: the graph has a cycle.")
         if parent is not None:
             path[parent] = iter(parent.parents)
             continue
@@ -47,14 +47,14 @@ def topological(output: Node) -> list[Node]:
 
 
 def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> list[str]:
-    """The columns of the data that a graph chooses.
+    """The columns of the data that a graph selects.
 
     Args:
         nodes: the graph.
-        tags: the columns that there are, with the tags of each.
+        tags: the existing columns, with the tags of each.
 
     Raises:
-        WorkflowError: a column is missing, or none carries a tag.
+        WorkflowError: a column is missing, or none has a tag.
 
     Example:
         >>> from workflow import ColumnSelector
@@ -64,13 +64,13 @@ def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> 
     choices = [node.selection for node in nodes if isinstance(node, ColumnSelector)]
     wanted = dict.fromkeys(name for c in choices for name in names_of(c.pick(tags, "the data")))
     if any(choice.is_dynamic for choice in choices):
-        # Where a workflow takes what there is, the order is that of the data.
+        # A workflow that takes all columns keeps the order of the data.
         return [name for name in tags if name in wanted]
     return list(wanted)
 
 
 class Resolution:
-    """Columns that the nodes of a graph make, found one by one, parents before children.
+    """Columns of a graph's nodes, computed one by one, parents before children.
 
     Args:
         inputs: the columns of the data.
@@ -90,11 +90,11 @@ class Resolution:
         self.made: dict[Node, Resolved] = {}
 
     def inputs(self, node: Node) -> list[Resolved]:
-        """Input of a node: its parents' columns, or the data's."""
+        """Input of a node: its parents' columns, or the columns of the data."""
         return [self.made[parent] for parent in node.parents] or [self._data]
 
     def resolve(self, node: Node, state: State) -> Resolved:
-        """Find what a node makes, that of its parents being known."""
+        """Compute the columns of a node whose parents are resolved."""
         self.made[node] = node.resolve(self.inputs(node), state)
         return self.made[node]
 
@@ -102,13 +102,13 @@ class Resolution:
 def resolve_graph(
     nodes: Sequence[Node], states: Mapping[int, State], inputs: Schema, *, learnt: bool = True
 ) -> dict[Node, Resolved]:
-    """Columns of each node of a fitted graph, its vocabularies named apart.
+    """Columns of each node of a fitted graph, with unique names for its vocabularies.
 
     Args:
         nodes: parents before children.
-        states: what the operators have learnt, by the number of the node.
+        states: states of the operators, by the number of the node.
         inputs: the columns of the data.
-        learnt: whether that is of data; else no facts are known about values that depend on it.
+        learnt: whether the states are from data; else no facts are known about dependent values.
 
     Example:
         >>> from workflow import ColumnSchema, ops

@@ -1,4 +1,4 @@
-"""Sets of rows: columns can stand side by side only where their rows are the same ones."""
+"""Sets of rows: only columns of the same row set can stand side by side."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from workflow.schema.schema import ColumnSchema, Schema
 
 from .selection import regroup
 
-# Groups of columns, each with the operator that made other columns of its own.
+# Groups of columns, each with the operator that replaced them by other columns.
 Lost = tuple[tuple[tuple[str, ...], str], ...]
 Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of rows that are not those of the data."""
+    """Origin of rows that differ from those of the data."""
 
     operator: FrameOperator
     rows: RowSet
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Extension:
-    """Columns that were computed over whole rows, as further sources beside the first ones."""
+    """Columns that were computed over all rows, as additional sources."""
 
     operator: Operator
     columns: Features
@@ -50,14 +50,14 @@ class Extension:
 
 
 class RowSet:
-    """The rows of the data, or those that a frame-level operator makes of others.
+    """The rows of the data, or rows that a frame-level operator makes from others.
 
-    Expressions over a row set read its sources: the columns of its origin, and what window
-    operators add to them.
+    Expressions over a row set read its sources: the columns of its origin, and the columns that
+    window operators add.
 
     Args:
         columns: the sources.
-        origin: what makes the rows; None for those of the data.
+        origin: what made the rows; None for the rows of the data.
     """
 
     def __init__(self, columns: Schema, origin: Origin | None = None) -> None:
@@ -67,7 +67,7 @@ class RowSet:
         self._sources = columns
 
     def features(self) -> Features:
-        """The sources that the rows began with."""
+        """The original sources of the rows."""
         return {c.name: _source(c.name, c) for c in self.columns.columns}
 
     def program(self, outputs: Iterable[Feature]) -> Program:
@@ -88,7 +88,7 @@ class RowSet:
         return self._extended(operator, columns, made, keys, extend)
 
     def numbered(self, operator: Operator, name: str) -> Feature:
-        """Add the number of each row, int64 from 0, which an operator needs."""
+        """Add the index of each row, int64 from 0, for an operator that needs it."""
         key = self._free_key(name)
 
         def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
@@ -121,8 +121,8 @@ class RowSet:
 
         Args:
             data: the columns of the data that `reads` names.
-            program: made by `program`.
-            engine: what the outputs are to be collected on: "auto", "cpu" or "gpu".
+            program: a result of `program`.
+            engine: the engine for collecting the outputs: "auto", "cpu" or "gpu".
 
         """
         wanted, extensions = self._needed(program)
@@ -157,7 +157,7 @@ class RowSet:
         return self.columns.keep(wanted)
 
     def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
-        """The sources that a program reads, directly or through extensions, and these."""
+        """The sources that a program reads, directly or through extensions, and these extensions."""
         wanted, extensions = set(program.inputs), []
         for extension in reversed(self._extensions):
             if extension.sources & wanted:
@@ -170,7 +170,7 @@ class RowSet:
         return self.origin is None and not self._needed(program)[1]
 
     def expect_row_by_row(self, program: Program) -> None:
-        """Hold a program to what can be computed from one row of the data.
+        """Check that a program can be computed from one row of the data.
 
         Raises:
             WorkflowError: names the operator that needs more rows, and its columns.
@@ -183,13 +183,13 @@ class RowSet:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Columns that a node of a graph makes.
+    """Columns made by a node of a graph.
 
     Attributes:
-        columns: its columns, as expressions over the sources of their rows.
-        groups: how they are grouped, every column in one at least.
-        rows: the rows that the columns have values for.
-        lost: groups that ended on the way, with the operator that made other columns of theirs.
+        columns: the columns, as expressions over the sources of their rows.
+        groups: groups of columns; every column is in at least one.
+        rows: the row set of the columns.
+        lost: groups that ended on the way, with the operator that replaced their columns.
     """
 
     columns: Features
@@ -198,7 +198,7 @@ class Resolved:
     lost: Lost = ()
 
     def grouped(self, names: Collection[str]) -> Groups:
-        """Some of the columns as they are grouped here; a group that loses one falls apart."""
+        """Some of the columns in their groups; a group that loses a column is split up."""
         near = dict.fromkeys(group for name in names for group in self._groups_of[name])
         return regroup(tuple(near), names)
 
@@ -209,7 +209,7 @@ class Resolved:
 
     @cached_property
     def _groups_of(self) -> Mapping[str, list[tuple[str, ...]]]:
-        # Found once, since each of thousands of nodes may choose one column of the data.
+        # Computed once, since each of thousands of nodes may select one column of the data.
         groups: dict[str, list[tuple[str, ...]]] = {name: [] for name in self.columns}
         for group in self.groups:
             for name in group:
@@ -221,7 +221,7 @@ def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:
     """The row set that all inputs of a node share.
 
     Raises:
-        WorkflowError: they do not.
+        WorkflowError: the inputs have different row sets.
     """
     first, *others = inputs
     for other in others:
@@ -229,7 +229,7 @@ def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:
             raise WorkflowError(
                 f"{label}: the columns {', '.join(first.columns)} and {', '.join(other.columns)} have different rows, "
                 f"since {_changes(first.rows, other.rows)} on the way to one of them. Put all columns through it: "
-                "rows = all_columns >> Op(), and go on from rows['a'] and rows['b']."
+                "rows = all_columns >> Op(), and continue with rows['a'] and rows['b']."
             )
     return first.rows
 
@@ -245,7 +245,7 @@ def schema_of(columns: Features) -> Schema:
 
 
 def sources_of(columns: Schema) -> dict[str, Expression]:
-    """Columns as expressions, by their names, for a program of which they are the inputs."""
+    """Columns as expressions, by name, for a program with these inputs."""
     return {c.name: _source(c.name, c).expression for c in columns.columns}
 
 

@@ -1,4 +1,4 @@
-"""Choices of columns: by name, by tag or all, and in which groups."""
+"""Selections of columns: by name, by tag or all, and in groups."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice of columns, made before it is known which there are.
+    """A selection of columns, made before the available columns are known.
 
     Attributes:
-        groups: names in the order of choice; a group of names stands together, a name alone is a
+        groups: names in the order of selection; a group of names stays together, a single name is a
             group of one.
-        tags: every column with one of these too.
-        every: all columns too.
-        subgroups: choices of which each makes one group, where the columns decide what is in it.
-        if_there: a name that is missing is no error, and chooses nothing.
+        tags: also selects every column with one of these tags.
+        every: also selects all columns.
+        subgroups: selections each of which makes one group, if the available columns decide its
+            content.
+        if_there: a missing name is not an error, and selects nothing.
 
     Example:
         >>> Selection.of([["a", "b"], "c"]).groups
@@ -40,16 +41,16 @@ class Selection:
 
     @classmethod
     def of(cls, names: Any = (), tags: Any = (), subgroups: Any = ()) -> Selection:
-        """The choice that a user wrote.
+        """The selection that a user wrote.
 
         Args:
-            names: a name, or a list of names, of lists of names and of choices, of which each that
-                is no name is a group; "*" is every column, also in a group.
-            tags: a tag or a list of them.
-            subgroups: further groups: a choice, or a list of choices and of lists of names.
+            names: a name, or a list of names, lists of names and selections, where each item that
+                is not a name is a group; "*" is every column, also in a group.
+            tags: a tag or a list of tags.
+            subgroups: further groups: a selection, or a list of selections and lists of names.
 
         Raises:
-            WorkflowError: something else, or groups within groups.
+            WorkflowError: anything else, or groups within groups.
         """
         items = _items(names) + [
             [group] if isinstance(group, str) else group for group in _items(subgroups)
@@ -65,12 +66,12 @@ class Selection:
 
     @classmethod
     def as_one_group(cls) -> Selection:
-        """All columns, and these as one group."""
+        """All columns, as one group."""
         return cls(subgroups=(cls(every=True),))
 
     @classmethod
     def of_saved(cls, names: list[Any]) -> Selection:
-        """The choice that a saved workflow holds: names and groups, where "*" is a name as any other.
+        """The selection in a saved workflow: names and groups, where "*" is a name like any other.
 
         Raises:
             WorkflowError: a group is empty.
@@ -79,23 +80,23 @@ class Selection:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the columns decide what is chosen."""
+        """Whether the available columns decide the selection."""
         return self.every or bool(self.tags or self.subgroups)
 
     @property
     def has_groups(self) -> bool:
-        """Whether some columns are to stand together."""
+        """Whether some columns form a group."""
         return bool(self.subgroups) or any(len(group) > 1 for group in self.groups)
 
     def pick(self, columns: Mapping[str, Collection[str]], where: str) -> Groups:
-        """The groups that are chosen of some columns.
+        """The selected groups among some columns.
 
         Args:
             columns: the tags of each column.
-            where: what the columns are, for messages.
+            where: a name for the columns, for messages.
 
         Raises:
-            WorkflowError: a name is missing, or no column carries the tags.
+            WorkflowError: a name is missing, or no column has one of the tags.
         """
         missing = [n for group in self.groups for n in group if n not in columns]
         if self.if_there:
@@ -140,9 +141,9 @@ def names_of(groups: Groups) -> list[str]:
 
 
 def regroup(groups: Groups, names: Collection[str]) -> Groups:
-    """The groups whose columns are all there, and every other column as a group of its own.
+    """The groups that are complete, and every other column as its own group.
 
-    They are in the order of the names.
+    The result is in the order of the names.
 
     Example:
         >>> regroup((("a", "b"), ("c", "d")), ["d", "b", "a"])
@@ -158,7 +159,7 @@ def regroup(groups: Groups, names: Collection[str]) -> Groups:
 
 
 def one_or_several(setting: Any) -> list[Any]:
-    """A setting that may be given alone or in a list, as a list; None is none of them.
+    """A setting that may be given alone or in a list, as a list; empty for None.
 
     Example:
         >>> one_or_several("userId"), one_or_several(("a", "b")), one_or_several(3)
@@ -171,7 +172,7 @@ def one_or_several(setting: Any) -> list[Any]:
 
 
 def to_nested(groups: Groups) -> list[Any]:
-    """Groups as a user writes them.
+    """Groups in the form that a user writes.
 
     Example:
         >>> to_nested((("a", "b"), ("c",)))
@@ -193,7 +194,7 @@ def _is_every(item: Any) -> bool:
 
 
 def _flat(item: Any) -> Selection:
-    """One group as a user wrote it: a choice without groups of its own."""
+    """One group as a user wrote it: a selection without groups."""
     if isinstance(item, Selection):
         parts = [item]
     elif isinstance(item, list | tuple):

@@ -1,4 +1,4 @@
-"""A part of a workflow that has a name, as a workflow of its own."""
+"""A named part of a workflow, as a separate workflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
 
 def subgraphs(nodes: Iterable[Node]) -> dict[str, Subgraph]:
-    """The parts of a graph that have a name.
+    """The named parts of a graph.
 
     Raises:
         WorkflowError: two parts have one name.
@@ -37,12 +37,12 @@ def subgraphs(nodes: Iterable[Node]) -> dict[str, Subgraph]:
 
 
 def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow]) -> _Workflow:
-    """The part of a workflow that is named so; see `Workflow.get_subworkflow`.
+    """The part of a workflow with a name; see `Workflow.get_subworkflow`.
 
     Args:
         workflow: fitted or not.
         name: the name of a `Subgraph`.
-        make: the class `Workflow`, which stands above this module.
+        make: the class `Workflow`, which is in a layer above this module.
 
     Example:
         >>> from workflow import Workflow
@@ -63,7 +63,7 @@ def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow
         if numbers[node] in workflow.states
     }
     part.restore(inputs_read(part.nodes, workflow.made, workflow.input_schema), states, {})
-    # An assigned dtype is that of a column, and comes along where the column is an output of both.
+    # An assigned dtype belongs to a column, and is kept if the column is an output of both.
     made, whole = part.outputs(), workflow.outputs()
     for column, dtype in workflow.output_dtypes.assigned.items():
         if column in made and _alike(whole[column].schema, made[column].schema):
@@ -72,7 +72,7 @@ def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow
 
 
 def inputs_read(nodes: Iterable[Node], made: Mapping[Node, Resolved], inputs: Schema) -> Schema:
-    """The columns of the data that some nodes choose.
+    """The columns of the data that some nodes select.
 
     Example:
         >>> from workflow import Workflow
@@ -87,7 +87,7 @@ def inputs_read(nodes: Iterable[Node], made: Mapping[Node, Resolved], inputs: Sc
 
 
 def _alike(one: ColumnSchema, other: ColumnSchema) -> bool:
-    """Whether two columns are one, but for the name of its domain, which is that of a graph."""
+    """Whether two columns are equal except for the name of the domain, which depends on the graph."""
     return _without_domain(one) == _without_domain(other)
 
 

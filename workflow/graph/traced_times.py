@@ -1,4 +1,4 @@
-"""Dates and times that a function of the user's brings together."""
+"""Dates and times that a user's function combines."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ Time = ColumnSchema | None
 
 
 def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
-    """Refuse to compare, subtract or mix dates and times of unlike kinds.
+    """Refuse to compare, subtract or mix dates and times of different kinds.
 
-    All of them are microseconds in an expression, so that the difference of a time of New York and
-    one without a zone would be a number, and wrong by some hours. Times of any two zones are alike,
-    being moments, and so are those of any two units. `column.cast("int64")` is a number.
+    All of them are microseconds in an expression, so the difference between a time of New York and
+    one without a zone would be a number, wrong by some hours. Times of any two zones are
+    compatible, because both are moments, and so are times of any two units. `column.cast("int64")`
+    is a number.
 
     Args:
-        made: by the function.
-        columns: what it was given.
+        made: the function's result.
+        columns: the function's arguments.
 
     Raises:
-        WorkflowError: names the verb, both columns and what to do.
+        WorkflowError: names the verb, both columns and the remedy.
 
     Example:
         >>> from workflow.expressions.language.tree import source

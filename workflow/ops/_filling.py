@@ -1,4 +1,4 @@
-"""Common parts of the operators that fill in for missing values."""
+"""Common parts of the operators that fill missing values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from workflow.operator.feature import Feature, Features
 def filled_column(
     feature: Feature, value: Expression, columns: Collection[str], *, indicator: bool
 ) -> Features:
-    """A column that was filled, and with `indicator` where it was.
+    """A filled column, and with `indicator` another one that marks the filled values.
 
     Args:
-        feature: the column as it was.
-        value: the same filled.
+        feature: the column before filling.
+        value: the filled values.
         columns: the names of all columns of the operator.
         indicator: whether to make `<column>_filled` as well.
 
     Raises:
-        WorkflowError: there is a column of the indicator's name.
+        WorkflowError: a column already has the indicator's name.
     """
     schema = feature.schema
     made = {schema.name: Feature.of(schema.name, value, schema, time=schema.time)}

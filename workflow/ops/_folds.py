@@ -1,4 +1,4 @@
-"""Means by category, of all rows and of all folds but one."""
+"""Means by category, over all rows and over all folds but one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, i
     """Sums over all folds but one.
 
     Args:
-        values: sums, each of a row of a table in one fold.
-        rows: these rows.
-        folds: these folds.
-        shape: the rows of the table, and the number of folds.
+        values: sums, each for a table row in one fold.
+        rows: the table row of each sum.
+        folds: the fold of each sum.
+        shape: the number of table rows, and the number of folds.
 
     Returns:
-        array of `shape`: in each cell the sum of the row's other folds.
+        Array of `shape`: in each cell the sum over the row's other folds.
     """
     cells = np.zeros(shape)
     cells[rows, folds] = values
-    # Added up from both ends rather than subtracted from the total, which would leave rounding
-    # behind: a pass over the table, however many folds there are.
+    # Summed from both ends instead of subtracted from the total, which would leave rounding errors:
+    # one pass over the table, however many folds there are.
     others = np.zeros(shape)
     np.cumsum(cells[:, :-1], axis=1, out=others[:, 1:])
     others[:, :-1] += np.cumsum(cells[:, :0:-1], axis=1)[:, ::-1]
@@ -33,9 +33,9 @@ def fold_means(sums: Array, counts: Array, given: float | None) -> Array:
     """The mean in all folds but one, for each: shape (folds,).
 
     Args:
-        sums: shape (rows, folds), of the other folds.
-        counts: as many values, of the same shape.
-        given: the mean, where it is not that of the values.
+        sums: shape (rows, folds), sums over the other folds.
+        counts: the numbers of values in these sums, with the same shape.
+        given: the mean, if it is given instead of computed.
     """
     totals = counts.sum(axis=0)
     if given is not None:
@@ -44,7 +44,7 @@ def fold_means(sums: Array, counts: Array, given: float | None) -> Array:
 
 
 def smoothed(sums: Array, counts: Array, mean: float | Array, weight: float) -> Array:
-    """Means that are drawn towards another one, as if `weight` values more had been that."""
+    """Means that are smoothed towards `mean`, as if `weight` further values had been equal to it."""
     weights = counts + weight
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(weights > 0, (sums + weight * mean) / weights, mean)

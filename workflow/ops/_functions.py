@@ -11,7 +11,7 @@ from workflow.operator.settings import settled
 
 
 def of_name(label: str, setting: str, function: Callable[[str], Any], name: str, hint: Any) -> Any:
-    """Result of a user's function for a column, held to an annotation.
+    """Result of a user's function for a column, validated against an annotation.
 
     Args:
         label: the operator's name, for messages.
@@ -21,7 +21,7 @@ def of_name(label: str, setting: str, function: Callable[[str], Any], name: str,
         hint: the annotation.
 
     Raises:
-        WorkflowError: the function fails, or gives something else.
+        WorkflowError: the function raises, or returns an invalid value.
     """
     try:
         made = function(name)

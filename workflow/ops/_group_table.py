@@ -1,9 +1,9 @@
-"""Tables with one row for each group of keys: found by expressions over lookup and gather.
+"""Tables with one row for each group of keys, found by lookup and gather expressions.
 
-A key of one column is looked up among its distinct values; null is a group like any other. For
-more columns each is looked up, the positions i and j are combined to i * n + j, which is looked
-up among the combinations that occur, and so on with the next column; numbers never exceed rows
-times distinct values.
+A key of one column is looked up among its distinct values; null is a group like any other. With
+more columns each is looked up, the positions i and j are combined to i * n + j, which is looked up
+among the occurring combinations, and so on with the next column; so numbers never exceed rows times
+distinct values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workflow.schema.schema import ColumnSchema, Schema
 
 from ._times import TIME
 
-# Positions of a value: a null is a value of its own, one that was not there to learn from is not.
+# Positions of values: null counts as a value, while values not seen in fit share one position.
 NULL, UNSEEN, FIRST = 0, 1, 2
 
 
@@ -41,7 +41,7 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
         require(
             not column.is_list,
             f"{label} groups by one value a row. Received: column {name!r}, {column}. Give each "
-            f"element a row of its own before fit, as with frame.explode({name!r}) in Polars, or "
+            f"element its own row before fit, as with frame.explode({name!r}) in Polars, or "
             f"leave {name!r} to Categorify and an embedding.",
         )
         require(
@@ -52,7 +52,7 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
 
 
 def key_names(group: Sequence[str]) -> list[str]:
-    """Names of a group's columns in its tables, whatever their own names are."""
+    """Names of a group's columns in its tables, whatever their original names are."""
     return [f"key{number}" for number in range(len(group))]
 
 
@@ -64,15 +64,15 @@ def key_columns(group: Sequence[str]) -> list[pl.Expr]:
 def keys_state(
     prefix: str, group: Sequence[str], table: pl.DataFrame
 ) -> tuple[State, pl.DataFrame]:
-    """State by which the rows of a table are found.
+    """State for finding the rows of a table.
 
     Args:
-        prefix: of the names in the state.
+        prefix: prefix of the names in the state.
         group: the columns of the key.
         table: one row for each group, its keys named by `key_names`.
 
     Returns:
-        the state, and the table in the order of the rows that `find_row` finds.
+        The state, and the table in the order of the rows that `find_row` returns.
     """
     state: dict[str, Column] = {}
     row = np.zeros(table.height, np.int64)
@@ -86,21 +86,21 @@ def keys_state(
             state[f"{prefix}.{name}.pairs"] = Column(pairs)
             row = place + FIRST
         else:
-            # The null of a key of one column has the last row.
+            # In a key of one column null has the last row.
             row = np.where((place == NULL) & (len(group) == 1), len(values) + FIRST, place)
     return state, table[np.argsort(row, kind="stable")]
 
 
 def key_rows(prefix: str, group: Sequence[str], state: State) -> list[Array]:
-    """Numbers of each key's distinct values in the rows of a table: `keys_state` undone.
+    """The indexes of each key's distinct values in the rows of a table: the inverse of `keys_state`.
 
     Args:
-        prefix: of the names in the state.
-        group: the columns of the key, none of which is null in the table.
-        state: made by `keys_state`, or read from a file.
+        prefix: prefix of the names in the state.
+        group: the columns of the key, without nulls in the table.
+        state: a result of `keys_state`, possibly read from a file.
 
     Raises:
-        WorkflowError: the state is of no such table.
+        WorkflowError: the state does not describe such a table.
     """
     names = key_names(group)
     rows = np.arange(state[key_state_names(prefix, group)[-1]].rows)
@@ -130,7 +130,7 @@ def _positions(series: pl.Series, values: pl.Series) -> Array:
 
 
 def key_state_names(prefix: str, group: Sequence[str]) -> list[str]:
-    """The names that `keys_state` gives."""
+    """The names in a result of `keys_state`."""
     keys = key_names(group)
     return [f"{prefix}.{k}" for k in keys] + [f"{prefix}.{k}.pairs" for k in keys[1:]]
 
@@ -151,15 +151,15 @@ def find_row(
     rows: int,
     look_up: Lookup = look_up,
 ) -> Expression:
-    """The row of a group's table for each row of the data, -1 for a group that is not in it.
+    """The row in a group's table for each row of the data, -1 for a group that the table lacks.
 
     Args:
-        prefix: of the names in the state.
+        prefix: prefix of the names in the state.
         group: the columns of the key.
-        columns: these columns.
-        state: made by `keys_state`.
-        rows: how many rows the table has.
-        look_up: how a value is found among the keys of its column.
+        columns: expressions and schemas of these columns.
+        state: a result of `keys_state`.
+        rows: the number of rows of the table.
+        look_up: the expression for the position of a value among the keys of its column.
     """
     keys = [state[f"{prefix}.{key}"] for key in key_names(group)]
     values = [columns[name].expression for name in group]
@@ -185,7 +185,7 @@ def rows_of(
     state: State,
     rows: int,
 ) -> Array:
-    """The row of a group's table for each row of another table with the same keys."""
+    """The row in a group's table for each row of another table with the same keys."""
     schemas = Schema(columns[name].schema for name in group)
     sources = {c.name: Feature(source(c.name, Type(c.dtype)), c) for c in schemas.columns}
     found = find_row(prefix, group, sources, state, rows)
@@ -197,14 +197,14 @@ def rows_of(
 def merge_groups(
     parts: pl.LazyFrame, group: Sequence[str], merged: Iterable[pl.Expr]
 ) -> pl.LazyFrame:
-    """The groups of several parts, one row for each."""
+    """The groups of several parts, one row for each group."""
     return parts.group_by(key_names(group)).agg(*merged)
 
 
 def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: str) -> State:
-    """The state of the groups that remain whole; what was learnt of the others goes.
+    """The state of the groups that remain complete.
 
-    Groups are numbered in the state, so those that remain are numbered anew.
+    Groups are numbered in the state, so the remaining ones get new numbers.
     """
     left = set(names)
     kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
@@ -219,10 +219,10 @@ def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: 
 
 
 def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequence[str]) -> None:
-    """Hold a state to one that can be gathered from: every table as long as its keys say.
+    """Check that every table in a state has as many rows as its keys.
 
     Raises:
-        WorkflowError: a part is missing, too much or of another size.
+        WorkflowError: an entry is missing, superfluous or has a wrong size.
     """
     wanted = {n for prefix, group in groups.items() for n in key_state_names(prefix, group)}
     wanted |= {f"{prefix}.{table}" for prefix in groups for table in tables}
@@ -234,7 +234,7 @@ def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequ
     for prefix, group in groups.items():
         keys = state[key_state_names(prefix, group)[-1]].rows
         sizes = {state[f"{prefix}.{table}"].rows for table in tables}
-        # A key of one column has a row for null where there was one.
+        # A key of one column has a row for null if null occurred.
         allowed = {keys, keys + 1} if len(group) == 1 else {keys}
         require(
             len(sizes) == 1 and sizes <= allowed,

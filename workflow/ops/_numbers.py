@@ -13,7 +13,7 @@ from workflow.schema.schema import ColumnSchema, Schema
 
 
 def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) -> None:
-    """Refuse columns that hold something else than integers and floats.
+    """Refuse columns that hold values other than integers and floats.
 
     Raises:
         WorkflowError: names the operator and the column.
@@ -28,9 +28,9 @@ def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) 
 
 
 def finite_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
-    """The finite values of a column as float64, those of lists one after another."""
+    """The finite values of a column as float64, with the elements of lists in sequence."""
     values = frame.select(name)
-    if is_list:  # An empty list becomes a null, as cuDF has it, and nulls are not finite.
+    if is_list:  # An empty list becomes null, as in cuDF, and nulls are not finite.
         values = values.explode(name, empty_as_null=True)
     value = pl.col(name).cast(pl.Float64)
     return values.select(value.filter(value.is_finite()))

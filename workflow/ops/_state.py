@@ -13,10 +13,10 @@ from workflow.operator.feature import State
 def expect_numbers_of_columns(
     state: State, keys: Sequence[str], columns: Collection[str]
 ) -> list[list[float]]:
-    """The numbers of a state that holds, under each key, one float64 for each column.
+    """The numbers in a state with one float64 for each column under each key.
 
     Returns:
-        for each key the numbers in the columns' order.
+        The numbers by key, in the columns' order.
 
     Raises:
         WorkflowError: the state belongs to other columns, or to another operator.

@@ -1,4 +1,4 @@
-"""Tables of dates and times in a state, which holds their microseconds and of which kind they are."""
+"""Tables of dates and times in a state, which stores microseconds and the kind of time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ TIME = "time."
 
 
 def time_state(times: Mapping[str, str]) -> dict[str, Column]:
-    """The kinds of times, beside the tables of these names; of tables of others there is nothing.
+    """State entries for the kinds of the times in these tables; none for other tables.
 
     Args:
-        times: as `ColumnSchema.time` has them.
+        times: a value of `ColumnSchema.time` for each table.
     """
     return {f"{TIME}{name}": Column(Strings.of([time])) for name, time in times.items() if time}
 
 
 def time_of(name: str, state: State) -> str:
-    """The kind of the times in a table of a state, as `ColumnSchema.time` has it.
+    """The kind of the times in a table of a state, a value of `ColumnSchema.time`.
 
     Raises:
-        WorkflowError: the state says something else, as that of a file may.
+        WorkflowError: the state has an invalid entry, as a file may.
     """
     column = state.get(f"{TIME}{name}")
     if column is None:
@@ -52,10 +52,10 @@ def time_of(name: str, state: State) -> str:
 
 
 def series_of(name: str, state: State) -> pl.Series:
-    """A table of a state as a series, microseconds as the times that they are.
+    """A table of a state as a series, with microseconds converted to times.
 
     Raises:
-        WorkflowError: the state says no kind of times.
+        WorkflowError: the state has no kind of times.
     """
     series = to_series(state[name])
     time = time_of(name, state)

@@ -1,4 +1,4 @@
-"""AddMetadata, AddTags, AddProperties and their kind: what is known of columns, said by the user."""
+"""AddMetadata, AddTags, AddProperties and related operators: the user's facts about columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Metadata(Operator, abstract=True):
         """The tags and the properties to add."""
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
-        """The same expressions, with more known of them."""
+        """The same expressions, with an extended schema."""
         tags, properties = self.added()
         return {
             name: Feature(
@@ -47,12 +47,11 @@ class AddMetadata(_Metadata):
     """Add tags and properties to columns; values pass through.
 
     Args:
-        tags: members of `Tags` or words of your own. Which tags exclude each other, and which
-            one brings another, stands in `workflow/schema/tags.py`.
-        properties: facts by name: numbers, texts, booleans, lists and mappings of these. Those
-            that others read are `cardinality` and `embedding_size` (rows and width of an embedding),
-            `domain` and `value_count` (each {"min": ..., "max": ...}); one that is there already
-            is replaced.
+        tags: members of `Tags` or your own words. `workflow/schema/tags.py` lists the tags that
+            exclude or imply each other.
+        properties: facts by name: numbers, texts, booleans, lists and mappings of these. Other
+            parts use `cardinality` and `embedding_size` (rows and width of an embedding), `domain`
+            and `value_count` (each {"min": ..., "max": ...}); an existing property is replaced.
 
     Example:
         >>> ages = ["age"] >> AddMetadata(tags=["user"], properties={"unit": "years"})
@@ -90,7 +89,7 @@ class AddTags(_Metadata):
     """Add tags to columns; values pass through (see AddMetadata).
 
     Args:
-        tags: members of `Tags` or words of your own.
+        tags: members of `Tags` or your own words.
 
     Example:
         >>> prices = ["price"] >> AddTags(["item", "continuous"])
@@ -142,7 +141,7 @@ class AddProperties(_Metadata):
 
 @dataclass(frozen=True)
 class _Tagging(_Metadata, abstract=True):
-    """An operator that adds one tag of its own."""
+    """An operator that adds one fixed tag."""
 
     tag: ClassVar[Tags]
 
@@ -217,7 +216,7 @@ def _expect_facts(operator: Operator, properties: Mapping[str, Any]) -> None:
 
 
 def _is_fact(name: str, value: Any) -> bool:
-    """Whether a property that others read is what they expect."""
+    """Whether a property that other parts use has a valid value."""
     if name in ("cardinality", "embedding_size"):
         return type(value) is int and value >= 1
     if name not in ("domain", "value_count"):

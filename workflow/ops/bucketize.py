@@ -1,4 +1,4 @@
-"""Bucketize: the number of the interval that a value falls into."""
+"""Bucketize: the index of the interval that a value falls into."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Boundaries = Sequence[float] | Mapping[str, Sequence[float]]
 class Bucketize(Operator):
     """The number of boundaries that a value reaches, int32, from 0 to the number of boundaries.
 
-    Boundaries [0, 10] make three buckets: 0 below 0, 1 from 0 to below 10, and 2 from 10 on, as
-    `numpy.digitize` numbers them. Whole numbers are compared exactly with whole boundaries, else
-    in float64. Null and NaN stay null: `FillMissing` before it says which bucket they belong to. Of
-    a list each element gets a bucket. The column's `cardinality` is the number of buckets.
+    Boundaries [0, 10] make three buckets: 0 below 0, 1 from 0 to below 10, and 2 from 10 on, as in
+    `numpy.digitize`. Integers are compared exactly with integral boundaries, else in float64. Null
+    and NaN stay null: put `FillMissing` before it to choose their bucket. Each element of a list
+    gets a bucket. The column's `cardinality` is the number of buckets.
 
     Args:
-        boundaries: ascending finite numbers for all columns, a mapping from column to such, or a
-            function from a column's name to such; saved are the numbers.
+        boundaries: ascending finite numbers for all columns, a mapping from column to such numbers,
+            or a function from a column's name to them, of which the results are saved.
 
     Raises:
         WorkflowError: boundaries that do not ascend or are missing for a column, or a column that
@@ -53,7 +53,7 @@ class Bucketize(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Few and many boundaries, for all columns and for each, at their very values, and lists."""
+        """Few and many boundaries, for all columns and for each, values on boundaries, and lists."""
         numbers = {"age": [-3, 18, None, 25, 250], "price": [1.5, None, float("nan"), 0.5, -0.0]}
         unseen = {"age": [2**62, 24], "price": [float("inf"), 1e-300]}
         large = {"large": pl.Series([2**64 - 1, 0, None, 2**63], dtype=pl.UInt64)}

@@ -35,40 +35,40 @@ RESERVED = 2
 class Categorify(Operator):
     """Give each distinct value an id.
 
-    Ids: 0 is padding, 1 null, from 2 on `num_buckets` ids (one, where it is not set) for values
-    that are not in the vocabulary, and then the vocabulary by descending frequency, ties by value.
-    An embedding of the column needs a row for each: the column's property `cardinality`. Its
-    property `domain` has the smallest and largest id, and the vocabulary's name; a second one of
-    the same columns in a workflow has a number behind it, `city_2`.
+    Ids: 0 is padding, 1 null, from 2 on `num_buckets` ids (one by default) for values outside the
+        vocabulary, and then the vocabulary by descending frequency, ties by value. An embedding of
+        the column needs a row for each id: the column's property `cardinality`. Its property
+        `domain` has the smallest and largest id, and the vocabulary's name; a second vocabulary of
+        the same columns in a workflow gets a number, `city_2`.
 
     Columns in a group share a vocabulary, `[["sender", "receiver"]] >> Categorify()`, or with
     `encode_type="combo"` become one column of ids of their combinations. The vocabulary of a group
-    is named by its columns, here `sender_receiver`; that of a column alone by the column.
+    is named after its columns, here `sender_receiver`, that of a single column after the column.
 
     Args:
-        freq_threshold: leave values out of the vocabulary that occur less often.
-        max_size: the largest cardinality, the ids before the vocabulary included; 0 is no limit.
-            With a `freq_threshold` too, first rare values are left out, then the rarest of the
-            others. `num_buckets + 2` leaves no vocabulary: every value is hashed.
-        num_buckets: values that are not in the vocabulary share so many ids, by the hash of
-            `HashBucket`; a combination by that of the sum of its values' hashes, as `HashedCross`
-            adds them up, but without its nulls.
+        freq_threshold: leave out of the vocabulary values that occur less often.
+        max_size: the largest cardinality, including the ids before the vocabulary; 0 for no limit.
+            With a `freq_threshold` too, infrequent values are left out first, then the least
+            frequent of the others. `num_buckets + 2` leaves no vocabulary: every value is hashed.
+        num_buckets: the number of ids for values outside the vocabulary, by the hash of
+            `HashBucket`; for a combination by the hash of the sum of its values' hashes, as
+            `HashedCross` sums them, but without nulls.
         vocabs: vocabularies by name, which are then not learnt: a list, an array, a series, or the
-            path of a parquet file. Ids follow the given order, `freq_threshold` does not apply.
-        encode_type: what a group of columns is: "joint" or "combo".
-        name_sep: what joins the names of a group.
+            path of a parquet file. Ids follow the given order; `freq_threshold` does not apply.
+        encode_type: the meaning of a group of columns: "joint" or "combo".
+        name_sep: separator between the names of a group.
         single_table: all vocabularies share one embedding table: the ids of the second follow those
-            of the first, and so on, padding alone is 0 for all. Cardinality is then the table's.
-        split_out: count values in so many parts, by their hash, one after another. For vocabularies
-            that do not fit in memory while they are counted; the data is read as many times. Not
-            for `engine="gpu"`.
+            of the first, and so on; only padding is 0 for all. The cardinality is then the table's.
+        split_out: count values in this many parts, by their hash, one after another. For
+            vocabularies that do not fit in memory while they are counted; the data is read once for
+            each part. Not for `engine="gpu"`.
         dtype: the ids' dtype, an integer type.
 
     The first three and `split_out` are one number for all, or a mapping from a vocabulary's name.
 
     Takes integers, booleans, strings, and, except in combinations, lists of them. A null element of
-    a list is 1; an empty or null list stays empty. A combination is null where all its values are;
-    else null is a value as others, and comes before them among ties.
+    a list is 1; an empty or null list stays empty. A combination is null if all its values are;
+    else null counts as a value, and comes first among ties.
 
     Example:
         >>> from workflow import Workflow
@@ -151,7 +151,7 @@ class Categorify(Operator):
         }
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
-        """Columns that have a vocabulary for themselves."""
+        """Columns that do not share a vocabulary."""
         return {
             v.name: (v.name, "key0")
             for v in self._vocabularies(columns)
@@ -163,7 +163,7 @@ class Categorify(Operator):
         return {name: merged_counts(t, self._parts(name)) for name, t in partials.items()}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
-        """The vocabularies, and where there is a single table, the place of each in it."""
+        """The vocabularies, and for a single table the place of each vocabulary in it."""
         state: dict[str, Column] = {}
         vocabularies = self._vocabularies(columns)
         for vocabulary in vocabularies:
@@ -207,7 +207,7 @@ class Categorify(Operator):
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """The vocabularies of the columns that remain; combinations that lose a column go."""
+        """The vocabularies of the remaining columns; combinations that lose a column are dropped."""
         kept: dict[str, Column] = {}
         for vocabulary, members in remaining(self._vocabularies(columns, state), state, set(names)):
             own = self._state_names([vocabulary], state)
@@ -217,7 +217,7 @@ class Categorify(Operator):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Categorify:
-        """The operator, with the vocabularies that were given, so that it can be fitted again."""
+        """The operator, with given vocabularies restored, so that it can be fitted again."""
         given = [name for name in state if name.startswith(f"{GIVEN}.")]
         vocabs = {name.removeprefix(f"{GIVEN}."): series_of(name, state) for name in given}
         return cls(vocabs=vocabs, **config)
@@ -254,7 +254,7 @@ class Categorify(Operator):
                 )
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
-        """Whether it counts in parts, one query after the other."""
+        """Whether it counts in parts, one query after another."""
         given = self.split_out
         return any(n > 1 for n in (given.values() if isinstance(given, Mapping) else [given]))
 
@@ -265,7 +265,7 @@ class Categorify(Operator):
         return int(per_column(self.num_buckets, name, None) or 1)
 
     def _most(self, name: str) -> int | None:
-        """How many values a vocabulary may have; None for any number."""
+        """The most values that a vocabulary may have; None for no limit."""
         size, buckets = per_column(self.max_size, name, 0), self._buckets(name)
         hashed = per_column(self.num_buckets, name, None) is not None
         least = RESERVED + buckets + (not hashed)
@@ -277,7 +277,7 @@ class Categorify(Operator):
         return size - RESERVED - buckets if size else None
 
     def _ids(self, vocabulary: Vocabulary, state: State) -> tuple[Ids, int]:
-        """A vocabulary's ids, and how many rows the table has that they are of."""
+        """A vocabulary's ids, and the number of rows of the table that they index."""
         ids = Ids(self._buckets(vocabulary.name), vocabulary.size(state))
         return placed(ids, vocabulary.name, state) if self.single_table else (ids, ids.end)
 

@@ -17,17 +17,17 @@ from ._numbers import expect_numbers
 class Clip(Operator):
     """Move values below `min_value` or above `max_value` to that bound.
 
-    A column keeps its dtype: of a whole number a bound of 0.5 makes at least 1, and a bound that
-    its dtype does not reach changes nothing. Null stays null, infinity goes to the bound. Of a
-    list each element is clipped.
+    A column keeps its dtype: a lower bound of 0.5 raises integers to at least 1, and a bound
+    outside the dtype's range has no effect. Null stays null, infinity becomes the bound. Each
+    element of a list is clipped.
 
     Args:
         min_value: the lower bound, or None.
         max_value: the upper bound, or None.
 
     Raises:
-        WorkflowError: neither bound, one that is not finite, or bounds the wrong way round; a column
-            that does not hold numbers.
+        WorkflowError: neither bound, a bound that is not finite, or bounds in the wrong order; a
+            column that does not hold numbers.
 
     Example:
         >>> ages = ["age"] >> Clip(min_value=0, max_value=120)
@@ -46,7 +46,7 @@ class Clip(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Bounds on either side, between whole numbers and beyond a dtype's own."""
+        """Bounds on either side, between integers and outside a dtype's range."""
         numbers = {"age": [-3, 31, None, 250], "price": [1.5, None, float("nan"), float("inf")]}
         small = {"small": pl.Series([-100, 0, 100, None], dtype=pl.Int8)}
         return [

@@ -1,4 +1,4 @@
-"""ColumnSimilarity: how alike two ids are, by the features that a table gives them."""
+"""ColumnSimilarity: the similarity of two ids, by their features in a table."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ METRICS = ("tfidf", "cosine", "inner")
 
 @dataclass(frozen=True)
 class ColumnSimilarity(Operator):
-    """Compare the two ids of each row by the features that they have: a document and the one beside it.
+    """Compare the two ids of each row by their features: a document and the one beside it.
 
     Takes pairs of columns, `[["document", "promoted"]]`, and makes `<left>_<right>_sim`, float32,
-    computed in float64. It is null where an id is null or the table has no feature of it, and 0
-    where the two share no feature.
+    computed in float64. It is null if an id is null or has no feature in the table, and 0 if the
+    two ids share no feature.
 
     A table of features is a Polars or pandas frame, a dict of columns or a path to parquet; its
-    columns are, in this order, the ids, the features, and the weights if they are not all 1. A
-    list column in place of features, and one of weights beside it, holds those of an id in one
-    row. Or it is a sparse matrix of SciPy, whose rows are ids. A feature that an id has twice has
-    the sum of its weights; one of weight 0 is none.
+    columns are, in this order, the ids, the features, and the weights if they are not all 1. A list
+    column of features, with one of weights beside it, holds all features of an id in one row. A
+    sparse matrix of SciPy, whose rows are ids, is accepted too. The weights of a repeated feature
+    are summed; a weight of 0 means no feature.
 
-    A row costs a lookup for each feature that an id can have on the side where that is fewer, and
-    there may be 64 of these.
+    The cost of a row is a lookup for each feature that an id can have, on the side where ids have
+    fewer; at most 64.
 
     Args:
         left_features: the table for the first column of a pair.
-        right_features: the table for the second; by default the same.
-        metric: "inner", the inner product of the weights; "cosine", that of weights scaled to
-            length 1; "tfidf", the cosine of weights times log(ids / ids with the feature), of each
-            table by itself.
+        right_features: the table for the second column; by default the same table.
+        metric: "inner", the inner product of the weights; "cosine", the inner product of weights
+            scaled to length 1; "tfidf", the cosine of weights times log(ids / ids with the
+            feature), computed for each table separately.
 
     Source: G. Salton and C. Buckley, "Term-weighting approaches in automatic text retrieval", 1988.
 
@@ -73,7 +73,7 @@ class ColumnSimilarity(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Tables long and wide, of ids and features of each kind; ids that they do not have."""
+        """Long and wide tables, with ids and features of each kind; unknown ids."""
         topics = {
             "id": [1, 2, 2, 3, 3],
             "topic": ["a", "a", "b", "b", "c"],
@@ -95,12 +95,12 @@ class ColumnSimilarity(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing: all that it needs is in the tables."""
+        """Nothing, since everything is in the tables."""
         self._pairs(columns)
         return {}
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing of any part."""
+        """Nothing to merge."""
         return partials
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
@@ -133,20 +133,20 @@ class ColumnSimilarity(Operator):
         return [(group[0], group[1]) for group in groups]
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """The tables, as long as no pair is broken up."""
+        """The tables, unless a pair loses a column."""
         left = set(names)
         whole = all(left.isdisjoint(pair) or left.issuperset(pair) for pair in self._pairs(columns))
         return state if whole else None
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> ColumnSimilarity:
-        """The operator, its tables made of the state, so that it can be fitted again."""
+        """The operator, with tables restored from the state, so that it can be fitted again."""
         left, right = _tables(state)
         return cls(left, right if "right.id" in state else None, **config)
 
 
 def _table(setting: str, given: Any) -> pl.DataFrame:
-    """A table as `id`, `feature` and `weight`, a row for each feature of an id."""
+    """A table as `id`, `feature` and `weight`, with a row for each feature of an id."""
     if hasattr(given, "tocoo"):
         entries = given.tocoo()
         given = {"id": entries.row, "feature": entries.col, "weight": entries.data}
@@ -185,10 +185,10 @@ def _state(side: str, table: pl.DataFrame) -> dict[str, Column]:
 
 
 def _tables(state: State) -> list[pl.DataFrame]:
-    """The table of each side, both being one where there is one.
+    """The table of each side; the same table twice if there is one.
 
     Raises:
-        WorkflowError: the state is none of tables.
+        WorkflowError: the state does not contain such tables.
     """
     sides = ["left", "right"] if any(name.startswith("right.") for name in state) else ["left"]
     if state.keys() != {f"{side}.{part}" for side in sides for part in PARTS}:

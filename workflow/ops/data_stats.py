@@ -1,4 +1,4 @@
-"""DataStats: what the columns of a data set look like."""
+"""DataStats: statistics of the columns of a data set."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Statistics:
     """Statistics of a column; of a list column, of the elements of its rows.
 
     Attributes:
-        dtype: the column's dtype, "date" or "datetime[us]" and the like where it holds times.
-        cardinality: the number of distinct values, null not counted; None for floats.
-        min: the least value, a date or datetime of times; of strings, the least length in
-            characters. None without a value.
+        dtype: the column's dtype; "date", "datetime[us]" and the like if it holds times.
+        cardinality: the number of distinct values, without null; None for floats.
+        min: the least value, a date or datetime for times; for strings, the least length in
+            characters. None without values.
         max: the greatest value, or length.
-        mean: of values, or of lengths, and of times in microseconds since 1970-01-01; None
-            without a value.
+        mean: mean of values, or of lengths; for times in microseconds since 1970-01-01. None
+            without values.
         std: their standard deviation (ddof 1); None with fewer than two values.
-        per_nan: how many of a hundred values are null or NaN.
+        per_nan: the percentage of values that are null or NaN.
     """
 
     dtype: str
@@ -51,9 +51,9 @@ class Statistics:
 class DataStats(Operator):
     """Learn the statistics of each column; values pass through.
 
-    After `fit`, and after a saved workflow is loaded, `DataStats.read(workflow)` gives them.
-    Distinct values are counted exactly, so that of integers and strings all of them are held in
-    memory while it learns. Infinities count as values.
+    `DataStats.read(workflow)` returns them after `fit`, and after a saved workflow is loaded.
+    Distinct values are counted exactly, so all distinct integers and strings are in memory during
+    `fit`. Infinities count as values.
 
     Source: the variances of parts are merged after Chan, Golub and LeVeque, 1979 (see Normalize).
 
@@ -85,7 +85,7 @@ class DataStats(Operator):
         """Statistics of each column, by name.
 
         Args:
-            workflow: fitted.
+            workflow: a fitted workflow.
 
         Raises:
             WorkflowError: the workflow is not fitted, or has no DataStats.
@@ -102,7 +102,7 @@ class DataStats(Operator):
         return found
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """The moments of floats, and how often each other value occurs."""
+        """The moments of floats, and the count of each other value."""
         partials = {}
         for column in columns.columns:
             values = frame.select(value=pl.col(column.name))
@@ -116,7 +116,7 @@ class DataStats(Operator):
         return any(column.is_list for column in columns.columns)
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:
-        """All but those of floats."""
+        """All except columns of floats."""
         counted = (c for c in columns.columns if c.is_list and not _is_real(c))
         return {column.name: (column.name, "value") for column in counted}
 
@@ -142,7 +142,7 @@ class DataStats(Operator):
         return state
 
     def lower(self, columns: Features, state: State) -> Features:
-        """The columns as they are."""
+        """The columns, unchanged."""
         expect_state(state, [f"{kind}{name}" for name in columns for kind in (RANGE, MOMENTS)])
         for name in columns:
             ends, moments = state[f"{RANGE}{name}"], state[f"{MOMENTS}{name}"]
@@ -153,7 +153,7 @@ class DataStats(Operator):
         return dict(columns)
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:  # noqa: ARG002
-        """Statistics of the columns that remain."""
+        """Statistics of the remaining columns."""
         kept = set(names)
         return {key: column for key, column in state.items() if key.partition(".")[2] in kept}
 
@@ -200,7 +200,7 @@ def _merged(parts: pl.LazyFrame) -> pl.LazyFrame:
 
 def _of_moments(table: pl.DataFrame) -> pl.DataFrame:
     count = pl.col("values")
-    # The mean of equal values may be rounded, and then they deviate from it.
+    # The mean of equal values may be rounded, and then the values deviate from it.
     same = (pl.col("min") == pl.col("max")) & pl.col("min").is_finite()
     deviation = pl.when(same).then(0.0).otherwise((pl.col("squares") / (count - 1)).sqrt())
     return table.with_columns(
@@ -215,7 +215,7 @@ def _counts(values: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
-    """The same facts from how often each value occurs, null among them."""
+    """The same statistics, from the count of each value, including null."""
     value = pl.col("value")
     measured = value.str.len_chars().cast(pl.Int64) if table["value"].dtype == pl.String else value
     known = table.filter(value.is_not_null()).with_columns(measured)

@@ -1,4 +1,4 @@
-"""DifferenceLag: how much a value differs from that of an earlier row."""
+"""DifferenceLag: the difference between a value and that of an earlier row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from workflow.schema.tags import add_tags, computed_of
 
 @dataclass(frozen=True)
 class DifferenceLag(WindowOperator):
-    """Subtract the value of the row some rows before, among the rows of the same partition.
+    """Subtract the value some rows before, among the rows of the same partition.
 
     Makes `<column>_difference_lag_<shift>`, float32, computed in float64; the columns stand beside
-    all others of the same rows. Rows count in the order of the data, through all of its files:
-    sort by time first. Where a partition has no such row, either value is null, or both are the
-    same infinity, it is null. It takes numbers and booleans.
+    all others of the same rows. Rows are counted in the order of the data, across all of its files:
+    sort by time first. The result is null if a partition has no such row, if either value is null,
+    or if both are the same infinity. Takes numbers and booleans.
 
-    Other rows are not there in a server, so what is made of this cannot be exported.
+    A server does not have other rows, so columns derived from this cannot be exported.
 
     Args:
-        partition_cols: rows are compared with rows that agree in these: names, or a node. A null
-            agrees with a null.
-        shift: how many rows before; a negative number looks ahead. One or several.
+        partition_cols: compares rows that are equal in these columns: names, or a node. Nulls are
+            equal to each other.
+        shift: the number of rows before; a negative number looks ahead. One or several.
 
     Example:
         >>> waited = ["timestamp"] >> DifferenceLag("userId", shift=[1, -1])
@@ -74,7 +74,7 @@ class DifferenceLag(WindowOperator):
         for name in self.dependency_names():
             require(
                 not columns[name].is_list,
-                f"Lists make no partitions. Received: column {columns[name]!r}.",
+                f"Lists cannot be partition keys. Received: column {columns[name]!r}.",
             )
         for name in self.own_columns(columns):
             column = columns[name]
@@ -108,9 +108,9 @@ class DifferenceLag(WindowOperator):
 
 
 def _exact(dtype: str, value: pl.Expr, before: pl.Expr, difference: pl.Expr) -> pl.Expr:
-    """The difference of two large integers, exact where they are near each other.
+    """The difference of two large integers, exact if they are near each other.
 
-    In 64 bits it wraps round where it is large, and there it is what it is of floats.
+    Where the 64-bit difference would overflow, it is computed in floats.
     """
     a, b = (e.reinterpret(signed=True) if dtype == "uint64" else e for e in (value, before))
     return pl.when(difference.abs() < 2.0**62).then((a - b).cast(pl.Float64)).otherwise(difference)

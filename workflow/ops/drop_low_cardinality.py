@@ -1,4 +1,4 @@
-"""DropLowCardinality: without the categories that tell next to nothing."""
+"""DropLowCardinality: drops categories with little information."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .categorify import Categorify
 class DropLowCardinality(Operator):
     """Drop the columns whose cardinality is known and too small; the others pass through.
 
-    The cardinality is the property of this name, the rows that an embedding of the column needs,
-    as Categorify sets it: its reserved ids are among them. A column that has none stays.
+    The cardinality is the property of this name, the rows that an embedding of the column needs, as
+    Categorify sets it, including its reserved ids. Columns without it stay.
 
     Args:
-        min_cardinality: the least that a column's largest id must be for it to stay, which is its
-            cardinality less 1, as NVTabular compares it. The largest id that Categorify gives to a
-            constant column is 3, after three reserved ids.
+        min_cardinality: the least value of a column's largest id for the column to stay. The
+            largest id is its cardinality less 1, as NVTabular compares it; for a constant column
+            Categorify makes it 3, after three reserved ids.
 
     Raises:
-        WorkflowError: no column stays.
+        WorkflowError: no column would stay.
 
     Example:
         >>> from workflow import ops
@@ -42,7 +42,7 @@ class DropLowCardinality(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Columns that stay: of a cardinality that is large enough, and of none."""
+        """Columns that stay: with a cardinality that is large enough, and without one."""
         ids = ["same", "city"] >> Categorify()
         rows = {"same": ["x", "x", None], "city": ["a", "b", None], "price": [1.5, None, 2.0]}
         return [
@@ -52,7 +52,7 @@ class DropLowCardinality(Operator):
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
-        """The columns that stay."""
+        """The remaining columns."""
         sizes = {name: f.schema.properties.get("cardinality") for name, f in columns.items()}
         kept = [n for n, size in sizes.items() if size is None or size - 1 >= self.min_cardinality]
         have = ", ".join(f"{name} has {size}" for name, size in sizes.items())

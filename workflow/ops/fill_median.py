@@ -1,4 +1,4 @@
-"""FillMedian: the median of what was seen instead of null."""
+"""FillMedian: replaces nulls by the median in the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._filling import filled_column
 from ._numbers import expect_numbers, finite_values
 from ._state import expect_numbers_of_columns
 
-# A bin is a float64 whose fraction has 12 bits of 52; to drop the others takes this factor.
+# A bin is a float64 with 12 of its 52 fraction bits; this factor drops the others.
 _SPLITTER = float(2**40 + 1)
 # Beyond this the product would be infinite.
 _LARGE = 2.0**960
@@ -29,20 +29,20 @@ _SMALLER = 2.0**-60
 class FillMedian(Operator):
     """Replace nulls, and floats that are NaN, by the column's median.
 
-    The values are counted in bins: 4,096 to each power of two, so that whole numbers to 8,192 are
-    counted one by one, and so is any value that is alone in its bin; of these the median is
-    exact. Else it is the middle of what its bin holds, off by 1/8,192 at most. The counts of parts
-    of the data add up, so that the median does not depend on how the data is cut, and take
-    some kilobytes for each power of two that the values span.
+    The values are counted in bins, 4,096 for each power of two. Integers up to 8,192, and any value
+    that is alone in its bin, are counted individually; for these the median is exact. Otherwise it
+    is the middle of its bin, with an error of at most 1/8,192. The counts of parts of the data are
+    summed, so that the median does not depend on the parts. They take some kilobytes for each power
+    of two in the range of the values.
 
-    Of an even number of values the median is the mean of the two in the middle; in a column of
+    The median of an even number of values is the mean of the two in the middle; in a column of
     integers, which keeps its dtype, it is the lower of them. Nulls, NaN and infinities do not
-    count. Where there is nothing to count, the median is 0. Null elements of lists are filled by
-    the median of all elements.
+    count. Without any values, the median is 0. Null elements of lists are replaced by the median of
+    all elements.
 
     Args:
-        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It
-            has the column's tags; a network that takes floats wants it cast.
+        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It has
+            the column's tags; a network that takes floats needs it cast.
 
     Raises:
         WorkflowError: a column that does not hold numbers.
@@ -76,11 +76,11 @@ class FillMedian(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """How many values each bin has, and the least and the greatest of them."""
+        """The count of each bin, and its least and greatest value."""
         expect_numbers(self, columns)
         counts = {}
         for name, column in columns.items():
-            # Adding 0 makes the two zeros one.
+            # Adding 0 turns -0.0 into 0.0.
             value = pl.col(name) + 0.0
             values = finite_values(frame, name, is_list=column.is_list)
             counts[name] = (
@@ -111,7 +111,7 @@ class FillMedian(Operator):
 
 
 def _bin(value: pl.Expr) -> pl.Expr:
-    """The value rounded to 12 bits of fraction, by arithmetic alone: cuDF does not see the bits."""
+    """The value rounded to 12 fraction bits, by arithmetic alone: cuDF has no access to bits."""
     scale = pl.when(value.abs() < _LARGE).then(1.0).otherwise(_SMALLER)
     scaled = value * scale
     product = scaled * _SPLITTER
@@ -124,7 +124,7 @@ def _median(bins: pl.DataFrame, column: ColumnSchema) -> float:
     total = int(ends[-1]) if len(ends) else 0
     if total == 0:
         return 0.0
-    # The bins that the lower and the upper of the two values in the middle fall into.
+    # The bins of the lower and the upper of the two values in the middle.
     places = [
         int(ends.search_sorted(rank, side="right")) for rank in ((total - 1) // 2, total // 2)
     ]
@@ -135,7 +135,7 @@ def _median(bins: pl.DataFrame, column: ColumnSchema) -> float:
 
 
 def _fitting(median: float, column: ColumnSchema) -> float | int:
-    """The median in the column's dtype; as a float it may lie just beyond the largest integer."""
+    """The median in the column's dtype; a float median may exceed the largest integer."""
     if not column.info.is_integer:
         return median
     limits = np.iinfo(column.info.numpy)

@@ -1,4 +1,4 @@
-"""FillMissing: a fixed value instead of null."""
+"""FillMissing: replaces nulls by a fixed value."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class FillMissing(Operator):
     """Replace nulls, and floats that are NaN, by a value.
 
     Args:
-        fill_val: the value, a finite number (NaN would be missing again); it keeps the column's
+        fill_val: the value, a finite number (NaN would count as missing); it keeps the column's
             dtype.
-        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It
-            has the column's tags; a network that takes floats wants it cast.
+        add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It has
+            the column's tags; a network that takes floats needs it cast.
 
-    Lists: null elements are filled; a null list is an empty list before it comes here.
+    Lists: null elements are filled; a null list has become an empty list before this operator.
 
     Example:
         >>> filled = ["age"] >> FillMissing(0, add_binary_cols=True)

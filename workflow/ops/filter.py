@@ -1,4 +1,4 @@
-"""Filter: the rows for which a condition holds."""
+"""Filter: the rows that meet a condition."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CONDITION = "condition"
 
 @dataclass(frozen=True)
 class Filter(RowFilter):
-    """Keep the rows for which a condition holds; a row for which it is null is dropped.
+    """Keep the rows that meet a condition; rows for which it is null are dropped.
 
-    The function is called once, with a symbolic frame, and what it does is written down as an
-    expression, as LambdaOp does. All columns that are wanted after the filter go through it:
-    columns from before it have other rows. Rows are not dropped in a server, so a workflow with a
-    filter on the way to a served column cannot be exported.
+    The function is called once, with a symbolic frame, and traced to an expression, as in LambdaOp.
+    All columns that are needed later go through the filter: columns from before it have other rows.
+    A server does not drop rows, so a workflow with a filter before a served column cannot be
+    exported.
 
     Args:
-        f: a function from a frame to a condition: `df["age"]` is a column, and what LambdaOp's
-            functions can do with one, this can.
+        f: a function from a frame to a condition: `df["age"]` is a column, with the same operations
+            as in LambdaOp's functions.
 
     Example:
         >>> adults = ["userId", "age"] >> Filter(lambda df: (df["age"] >= 18) & ~df["userId"].is_null())
@@ -62,7 +62,7 @@ class Filter(RowFilter):
         ]
 
     def frame_schema(self, columns: Schema) -> Schema:
-        """The columns as they are; the condition is checked."""
+        """The same columns, after a check of the condition."""
         self.condition(columns)
         return columns
 
@@ -74,7 +74,7 @@ class Filter(RowFilter):
         """The function's trace."""
         sources = sources_of(columns)
         condition = self._trace(sources)
-        if callable(self.f):  # a trace has been looked at, and has lost casts that do nothing
+        if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
             expect_alike_times(condition, (Feature(sources[c.name], c) for c in columns.columns))
         type_ = condition.type
         require(

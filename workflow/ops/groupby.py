@@ -1,4 +1,4 @@
-"""Groupby: one row for each key, of all rows that have it."""
+"""Groupby: one row for each key, from all rows that have it."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ AGGREGATES = (
     "max",
 )
 _COUNTS, _REAL = ("count", "nunique"), ("mean", "std", "var", "median")
-# Those that are values of the column.
+# Aggregates that are values of the column.
 _VALUES = ("list", "first", "last", "min", "max")
 
 
 @dataclass(frozen=True)
 class Groupby(FrameOperator):
-    """Make one row of all rows with the same key, over the whole data: sessions of events.
+    """Combine all rows with the same key into one, over the whole data: sessions of events.
 
-    Makes the keys that are among the input columns, and `<column>_<aggregate>` for each other column.
-    The rows are in the order of
-    the keys, null last. Within a group rows are in the order of `sort_cols`, and else of the data.
+    Makes the keys that are among the input columns, and `<column>_<aggregate>` for each other
+    column. The rows are in the order of the keys, null last. Within a group rows are in the order
+    of `sort_cols`, or else of the data.
 
-    Aggregates: "list" (nulls stay in it, in the order of the rows), "first" and "last" (of the rows
-    in ascending order of `sort_cols`, as in NVTabular, whatever `ascending` says: first is the
-    oldest event, last the newest; null where that row is), "count" and
-    "nunique" (of values that are not null, int32), "sum" (int64, of uint64 uint64, of floats
-    float64; beyond the dtype whole numbers wrap round), "mean", "std", "var" (ddof 1), "median"
-    (float32), "min", "max". What infinities leave without a number, such as the sum of both and the
-    median between -inf and another value, is null. Strings, booleans, dates and times have no sum
-    and none of its kind; lists have "first", "last" and "count" (of rows) only. What is a value of
-    the column ("list", "first", "last", "min", "max") keeps its tags and properties, and is a date
-    or time where the column is.
+    Aggregates: "list" (including nulls, in the order of the rows), "first" and "last" (of the rows
+        in ascending order of `sort_cols`, as in NVTabular, regardless of `ascending`: first is the
+        oldest event, last the newest; null if that row is null), "count" and "nunique" (of values
+        that are not null, int32), "sum" (int64; uint64 for uint64, float64 for floats; integer
+        overflow wraps around), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max".
+        Results that infinities make undefined, such as the sum of both, are null. Strings,
+        booleans, dates and times have no sum, mean, median, std or var; lists have "first", "last"
+        and "count" (of rows) only. Aggregates that are values of the column ("list", "first",
+        "last", "min", "max") keep its tags and properties, and its kind of date or time.
 
-    Rows are not grouped in a server, so a workflow with this on the way to a served column cannot
-    be exported.
+    A server does not group rows, so a workflow with this operator before a served column cannot be
+    exported.
 
     Args:
         groupby_cols: the key's columns, among the input columns, or else of the data.
-        sort_cols: order the rows of a group by these, among the input columns, or else of the data.
-        aggs: one name or several for every column, or a mapping from column to name or names;
-            columns that it leaves out are not in the output.
-        name_sep: between column and aggregate in the outputs' names.
-        ascending: the order of `sort_cols` in lists; nulls come first, and last when it is
+        sort_cols: the columns that order the rows of a group, among the input columns, or else of
+            the data.
+        aggs: one name or several for every column, or a mapping from column to name or names; other
+            columns are not in the output.
+        name_sep: separator between column and aggregate in the outputs' names.
+        ascending: the order of `sort_cols` in lists; nulls come first, and last if it is
             descending.
 
     Example:
@@ -124,7 +124,7 @@ class Groupby(FrameOperator):
         for name in (*one_or_several(self.groupby_cols), *one_or_several(self.sort_cols)):
             require(
                 not columns[name].is_list,
-                f"Groupby takes no list as a key or to sort by. Received: {name!r}.",
+                f"Groupby takes no list as a key or for sorting. Received: {name!r}.",
             )
         made = [columns[name] for name in self._keys_made(columns)]
         for name, aggregate in self._chosen(columns):
@@ -132,12 +132,12 @@ class Groupby(FrameOperator):
         return Schema(made)
 
     def _keys_made(self, columns: Schema) -> list[str]:
-        """The keys that are columns of the output: those left of `>>`."""
+        """The keys that are output columns: those left of `>>`."""
         own = self.own_columns(columns)
         return [name for name in one_or_several(self.groupby_cols) if name in own]
 
     def _chosen(self, columns: Schema) -> list[tuple[str, str]]:
-        """The column of each output, and what becomes of it."""
+        """The column of each output, and its aggregate."""
         if isinstance(self.aggs, Mapping):
             return [
                 (columns[name].name, a)
@@ -153,7 +153,7 @@ class Groupby(FrameOperator):
         require(
             aggregate in possible,
             f"Groupby cannot make {aggregate!r} of column {column.name!r}, {column}. "
-            f"Of this it makes {', '.join(possible)}.",
+            f"It can make {', '.join(possible)}.",
         )
         name = self._output(column.name, aggregate)
         if aggregate in _VALUES:
@@ -164,7 +164,7 @@ class Groupby(FrameOperator):
         dtype = _sum_dtype(column) if aggregate == "sum" else dtype
         like = computed_of(column)
         tags = add_tags(like.tags, (Tags.CONTINUOUS,))
-        # A sum of infinities may be NaN, which a column of floats has as null.
+        # A sum of infinities may be NaN, which is null in a column of floats.
         nullable = aggregate in _REAL or dtype == "float64"
         return like.with_(name=name, dtype=dtype, nullable=nullable, tags=tags)
 
@@ -177,7 +177,7 @@ class Groupby(FrameOperator):
         """One row for each key."""
         keys = one_or_several(self.groupby_cols)
         if by := one_or_several(self.sort_cols):
-            # Nulls first ascending, last descending: as small as can be.
+            # Nulls count as the smallest value: first ascending, last descending.
             frame = frame.sort(
                 by,
                 descending=not self.ascending,
@@ -194,7 +194,7 @@ class Groupby(FrameOperator):
         return made_of.drop(hidden) if hidden else made_of
 
     def _end_of(self, aggregate: str) -> str:
-        """The end of the rows where an aggregate takes its value: of descending rows the other one."""
+        """The end of the sorted rows at which an aggregate is; the opposite one if descending."""
         swapped = bool(self.sort_cols) and not self.ascending
         return (
             {"first": "last", "last": "first"}.get(aggregate, aggregate) if swapped else aggregate
@@ -204,7 +204,7 @@ class Groupby(FrameOperator):
         return f"{name}{self.name_sep}{aggregate}"
 
     def needs(self, columns: Schema) -> set[str]:  # noqa: ARG002
-        """The keys, what is sorted by, and the columns that are named."""
+        """The keys, the sort columns, and the aggregated columns."""
         named = self.aggs if isinstance(self.aggs, Mapping) else {}
         return {*one_or_several(self.groupby_cols), *one_or_several(self.sort_cols), *named}
 
@@ -240,8 +240,8 @@ def _aggregate(schema: ColumnSchema, aggregate: str) -> pl.Expr:
     value = column.cast(pl.Float64)
     real: pl.Expr = getattr(value, aggregate)()
     if aggregate in ("std", "var"):
-        # The mean of equal values may be rounded, and then they deviate from it.
+        # The mean of equal values may be rounded, and then the values deviate from it.
         same = (value.min() == value.max()) & value.min().is_finite()
         real = pl.when(same & (value.count() > 1)).then(0.0).otherwise(real)
-    # Of no values the median is null; cuDF has none for it.
+    # The median of no values is null; cuDF has no such rule.
     return pl.when(column.count() > 0).then(real).cast(pl.Float32)

@@ -17,21 +17,21 @@ LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class HashBucket(Operator):
-    """Give each value one of `num_buckets` ids by its hash, int32, with nothing to learn.
+    """Give each value one of `num_buckets` ids by its hash, int32, without learning.
 
-    The hash is that of `workflow.expressions.language.hashing`: the same value has the same id in each
-    run, on each machine and in each runtime. Values share an id where their hashes meet. Null has
-    id 0, which values have too. Takes integers, booleans, strings, and lists of them, each
-    element of which gets an id. The column's `cardinality` is `num_buckets`.
+    The hash is that of `workflow.expressions.language.hashing`: a value has the same id in each
+    run, on each machine and in each runtime. Values whose hashes collide share an id. Null has id
+    0, which values can have too. Takes integers, booleans, strings, and lists of them, where each
+    element gets an id. The column's `cardinality` is `num_buckets`.
 
-    A model with hashed strings cannot be served with the runtimes `onnx` and `fused_onnx`, since
-    ONNX has no operator for the bytes of a string.
+    A model with hashed strings cannot be served by the runtimes `onnx` and `fused_onnx`, since ONNX
+    has no operator for the bytes of a string.
 
     Args:
-        num_buckets: how many ids, from 1; one number, or a mapping from column to number.
+        num_buckets: the number of ids, from 1; one number, or a mapping from column to number.
 
     Raises:
-        WorkflowError: no such number, none for a column, or a column of floats.
+        WorkflowError: an invalid number, none for a column, or a column of floats.
 
     Example:
         >>> ids = ["userId", "city"] >> HashBucket({"userId": 100_000, "city": 1_000})
@@ -44,7 +44,7 @@ class HashBucket(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Every kind of column, with one number and with one for each."""
+        """Every kind of column, with one number for all and with one for each."""
         ids = {"user": [7, -3, 2**60, None], "flag": [True, None, False, True]}
         texts = {"city": ["b", "", "é", None], "tags": [["x", None], [], None, ["日本", "x" * 300]]}
         lists = {"clicks": pl.Series([[1, 2], [], None, [9, None]], dtype=pl.List(pl.UInt16))}
@@ -79,10 +79,10 @@ class HashBucket(Operator):
 
 
 def expect_buckets(operator: Operator, num_buckets: int | Mapping[str, int]) -> None:
-    """Refuse numbers of buckets that the ids' dtype does not reach.
+    """Refuse numbers of buckets outside the range of the ids' dtype.
 
     Raises:
-        WorkflowError: one is no whole number from 1 to 2**31 - 1.
+        WorkflowError: a number is not an integer from 1 to 2**31 - 1.
     """
     numbers = num_buckets.values() if isinstance(num_buckets, Mapping) else [num_buckets]
     require(
@@ -96,7 +96,7 @@ def buckets_of(num_buckets: int | Mapping[str, int], name: str) -> int:
     """The number of buckets of a column.
 
     Raises:
-        WorkflowError: a mapping does not have it.
+        WorkflowError: a mapping lacks the column.
     """
     if not isinstance(num_buckets, Mapping):
         return num_buckets
@@ -105,7 +105,7 @@ def buckets_of(num_buckets: int | Mapping[str, int], name: str) -> int:
 
 
 def expect_hashable(operator: str, feature: Feature) -> None:
-    """Refuse a column of floats, of which values that print alike differ in their last bits.
+    """Refuse a column of floats, since values that print alike may differ in their last bits.
 
     Raises:
         WorkflowError: names the operator and the column.

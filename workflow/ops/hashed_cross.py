@@ -1,4 +1,4 @@
-"""HashedCross: one id for what several columns hold together."""
+"""HashedCross: one id for the combination of several columns' values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workflow.schema.tags import computed_of
 
 from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
 
-# What null contributes; hashes of values are not negative.
+# The contribution of null; hashes of values are not negative.
 _NULL = -1
 
 
@@ -24,22 +24,22 @@ _NULL = -1
 class HashedCross(Operator):
     """Give each combination of the values of several columns one of `num_buckets` ids, int32.
 
-    The columns stand in groups on the left, and each group makes one column: `[["a", "b"]]` makes
-    `a_X_b`. Where none stands in a group, as in `["a", "b"]`, all of them are crossed. The values
-    are hashed as `HashBucket` hashes them, each with its place in the group, so that (1, 2) and
-    (2, 1) are two combinations, and so are (1, 1) and (2, 2). A null is a value of its own. The id
-    is the sum of the hashes, in which a place (0, 1, ...) is the seed and a null is -1, as an int64
-    that wraps round, modulo `num_buckets`, which is the column's `cardinality`.
+    The columns on the left are in groups, and each group makes one column: `[["a", "b"]]` makes
+    `a_X_b`. Without groups, as in `["a", "b"]`, all of them are crossed. The values are hashed as
+    in `HashBucket`, with their position in the group as the seed, so that (1, 2) and (2, 1) are
+    different combinations, and so are (1, 1) and (2, 2). Null counts as a value, with hash -1. The
+    id is the sum of the hashes as an int64 with overflow, modulo `num_buckets`, which is the
+    column's `cardinality`.
 
-    A model with hashed strings cannot be served with the runtimes `onnx` and `fused_onnx`, since
-    ONNX has no operator for the bytes of a string.
+    A model with hashed strings cannot be served by the runtimes `onnx` and `fused_onnx`, since ONNX
+    has no operator for the bytes of a string.
 
     Args:
-        num_buckets: how many ids, from 1; one number, or a mapping from the name of a new
+        num_buckets: the number of ids, from 1; one number, or a mapping from the name of a new
             column to number.
 
     Raises:
-        WorkflowError: no such number or none for a group, a group of one column, or a column of
+        WorkflowError: an invalid number, or none for a group, a group of one column, or a column of
             lists or floats.
 
     Example:
@@ -105,7 +105,7 @@ class HashedCross(Operator):
             )
         buckets = buckets_of(self.num_buckets, name)
         hashes = [f.expression.hash(place).fill_null(_NULL) for place, f in enumerate(features)]
-        # The sum wraps round. Each place has a hash of its own, so that the order counts.
+        # The sum may overflow. Each position has its own hash, so that the order matters.
         bucket = (reduce(add, hashes) % buckets).cast("int32")
         like = computed_of(*(feature.schema for feature in features))
         return Feature.of(name, bucket, like, tags=(Tags.CATEGORICAL,), properties=facts(buckets))

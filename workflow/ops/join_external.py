@@ -1,4 +1,4 @@
-"""JoinExternal: columns of another table, found by a key."""
+"""JoinExternal: columns of another table, looked up by a key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ._group_table import (
 )
 from ._times import TIME, series_of, time_of, time_state
 
-# Before the names of the keys in a state.
+# Prefix of the keys' names in a state.
 KEY = "table"
 
 
@@ -45,21 +45,20 @@ class JoinExternal(Operator):
     Args:
         df_ext: the table: a Polars or pandas frame, a dict of columns, or a path to parquet.
         on: the name of the key among the input columns, or the names of several.
-        on_ext: their names in the table, in the same order, where they differ.
-        columns_ext: the table's columns to add (the keys may be among them, as NVTabular asks);
-            by default all.
-        drop_duplicates_ext: keep the first row of each key; without it a key that occurs twice
-            is an error, since a row to be served has one answer.
+        on_ext: their names in the table, in the same order, if they differ.
+        columns_ext: the table's columns to add (the keys may be among them, as in NVTabular); by
+            default all.
+        drop_duplicates_ext: keep the first row of each key; otherwise a repeated key is an error,
+            since a served row has one answer.
 
-    A key that the table does not have, or null (one of several, too), gives null, and an empty list
-    in a list column. A list column may be the one key: each of its elements is joined.
-    The input columns stay. Keys of integers may come as floats, as pandas makes them beside a
-    missing one: NaN is null, and a fraction is in no table of integers. Keys that are times are
-    found where both are of one kind: dates, times without a zone, or times with any zone, of which
-    the moment counts.
+    A key that the table lacks, or that is null (even one of several), gives null, and an empty list
+    in a list column. A list column may be the only key: each of its elements is joined. The input
+    columns stay. Keys of integers may come as floats, as pandas makes them beside a missing one:
+    NaN is null, and a fraction matches no integer. Keys that are times match if both are of one
+    kind: dates, times without a zone, or times with any zone, where the moment counts.
 
     Raises:
-        WorkflowError: keys of times of unlike kinds, or of times and numbers.
+        WorkflowError: keys with times of different kinds, or with times and numbers.
 
     Example:
         >>> movies = pl.DataFrame({"movieId": [1, 2], "genres": [["Comedy"], []]})
@@ -131,7 +130,7 @@ class JoinExternal(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing is learnt from the data, only that the keys are there."""
+        """Nothing to learn from the data; checks that the keys are there."""
         self._expect_keys(columns)
         return {}
 
@@ -158,7 +157,7 @@ class JoinExternal(Operator):
                 name in have,
                 f"The external table has no column {name!r}. It has: {', '.join(have)}.",
             )
-        # Refuses structs and the like by their names.
+        # Refuses structs and similar types, with the column's name.
         schema = Schema(column_schema(n, types[n]) for n in (*keys, *names) if n in types)
         with source.errors("The external table cannot be read"):
             table = source.select([*keys, *names]).sound().frame.collect()
@@ -171,7 +170,7 @@ class JoinExternal(Operator):
         table = self._distinct(_with_whole_keys(table, keys).drop_nulls(keys), keys)
         table = table.with_columns(map(_nan_to_null, table.get_columns()))
         named = dict(zip(keys, key_names(keys), strict=True))
-        # Under names that no other column has, since keys and columns have names of their own.
+        # Unique names, since names of keys and columns may clash.
         keyed = table.select(row=pl.int_range(pl.len()), **{k: n for n, k in named.items()})
         state, rows = keys_state(KEY, keys, keyed)
         parts = {f"column.{name}": name for name in names}
@@ -186,7 +185,7 @@ class JoinExternal(Operator):
         """The table with each key once.
 
         Raises:
-            WorkflowError: a key is there more than once, and not to be dropped.
+            WorkflowError: a key occurs more than once, and is not to be dropped.
         """
         if self.drop_duplicates_ext:
             return table.unique(keys, keep="first", maintain_order=True)
@@ -200,10 +199,10 @@ class JoinExternal(Operator):
         return table
 
     def lower(self, columns: Features, state: State) -> Features:
-        """The input columns and, by the keys' row in the table, the table's."""
+        """The input columns and, at the row that the keys find, the table's columns."""
         keys = self._expect_keys(columns)
         rows = _expect_table(state, keys)
-        if len(keys) == 1:  # a null finds no row of which it could be the key
+        if len(keys) == 1:  # a null key finds no row
             row = _look_up(columns[keys[0]].expression, state[key_state_names(KEY, keys)[0]], 0, -1)
         else:
             row = find_row(KEY, keys, columns, state, rows, _look_up)
@@ -221,7 +220,7 @@ class JoinExternal(Operator):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> JoinExternal:
-        """The operator, its table made of the state, so that it can be fitted again."""
+        """The operator, with its table restored from the state, so that it can be fitted again."""
         keys = one_or_several(config["on_ext"] or config["on"])
         _expect_table(state, keys)
         columns = [
@@ -240,33 +239,33 @@ class JoinExternal(Operator):
 def _look_up(key: Expression, keys: Column, first: int, missing: int) -> Expression:
     """The position of each key among those of the table.
 
-    Floats are what pandas makes of integers beside a missing one.
+    Keys may be floats, as pandas makes them of integers beside a missing value.
     """
     if key.type.kind != "float" or keys.array.dtype.kind not in "iu":
         return look_up(key, keys, first, missing)
     whole = key.cast("int64")
-    # A fraction is no key, nor is 2**63, at which the cast ends. NaN equals nothing.
+    # A fraction is not a key, nor is 2**63, at which the cast saturates. NaN equals nothing.
     is_key = (whole.cast(key.type.dtype) == key) & (key < 2.0**63)
     return where(is_key, look_up(whole, keys, first, missing), missing)
 
 
 def _with_whole_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The table with integers for floats among its keys, as pandas makes them beside a missing one."""
+    """The table with keys as integers, which pandas converts to floats beside a missing value."""
     integers = Schema(ColumnSchema(key, "int64") for key in keys if table.schema[key].is_float())
     try:
         return with_integers(table.lazy(), integers).collect() if integers else table
     except WorkflowError as error:
         raise WorkflowError(
-            f"JoinExternal takes no floats as keys, but for whole numbers. In the external table: {error} "
-            "Round the keys of both to integers, or make texts of them."
+            f"JoinExternal takes no floats as keys, except whole numbers. In the external table: {error} "
+            "Round the keys of both to integers, or convert them to texts."
         ) from error
 
 
 def _expect_alike(own: ColumnSchema, key: ColumnSchema) -> None:
-    """Refuse keys of another kind than the data's, of which none would be found.
+    """Refuse keys of another kind than the data's, which would match nothing.
 
     Raises:
-        WorkflowError: names both columns, and says how to make them alike.
+        WorkflowError: names both columns, and the remedy.
     """
     number = ("int", "uint", "float")
     have, want = ("number" if c.info.kind in number else c.info.kind for c in (key, own))
@@ -278,7 +277,7 @@ def _expect_alike(own: ColumnSchema, key: ColumnSchema) -> None:
 
 
 def _numbers(column: ColumnSchema) -> pl.Expr:
-    """A column as it is served: times as what they count, of which two may be one."""
+    """A column as it is served: times as counts in microseconds, where distinct times may be equal."""
     value = pl.col(column.name)
     made = microseconds(value, is_list=column.is_list) if column.time else value
     return made.alias(column.name)
@@ -293,10 +292,10 @@ def _nan_to_null(series: pl.Series) -> pl.Series:
 
 
 def _expect_table(state: State, keys: Sequence[str]) -> int:
-    """The number of rows of the table that a state holds.
+    """The number of rows of the table in a state.
 
     Raises:
-        WorkflowError: it holds none for these keys.
+        WorkflowError: the state has no table for these keys.
     """
     needed = key_state_names(KEY, keys)
     columns = [name for name in state if name.startswith("column.")]

@@ -28,22 +28,23 @@ GROUP = "group"
 
 @dataclass(frozen=True)
 class JoinGroupby(Operator):
-    """Add, for the group that a row is in, statistics of the group's rows in the data fitted to.
+    """Add statistics of the group of each row, computed from the data in `fit`.
 
     Makes `<columns>_count`, and `<columns>_<cont>_<stat>` for each of `cont_cols`; the input
-    columns themselves are not among the outputs. Groups of columns, `[["userId", "genre"], "userId"]`,
-    are one key together. Null is a group of its own. A group that was not there to learn from has
-    count 0 and null for every other statistic, so put FillMissing after it before a network.
+    columns themselves are not among the outputs. Groups of columns, `[["userId", "genre"],
+    "userId"]`, are one key together. Null is a group like any other. A group that did not occur in
+    `fit` has count 0 and null for every other statistic, so put FillMissing after it before a
+    network.
 
     Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
-    infinities of these do not count. `count` is the number of rows, int32; `sum`, `mean`, `std`
-    and `var` (ddof 1, null for fewer than two values) are float32, computed in float64; `min` and
-    `max`, which are all that there is of dates and times, keep the column's dtype and are such times.
+    infinities in `cont_cols` do not count. `count` is the number of rows, int32; `sum`, `mean`,
+    `std` and `var` (ddof 1, null for fewer than two values) are float32, computed in float64; `min`
+    and `max`, the only statistics of dates and times, keep the column's dtype and kind of time.
 
     Args:
         cont_cols: the columns to describe: names, or a node of the graph.
-        stats: among "count", "sum", "mean", "std", "var", "min", "max".
-        name_sep: between the parts of an output's name.
+        stats: any of "count", "sum", "mean", "std", "var", "min", "max".
+        name_sep: separator between the parts of an output's name.
 
     Source: the variances of parts are merged after Chan, Golub and LeVeque, 1979 (see Normalize).
 
@@ -68,7 +69,7 @@ class JoinGroupby(Operator):
         object.__setattr__(self, "stats", list(dict.fromkeys(given)))
         require(
             self.cont_cols is not None or given == ["count"],
-            f"JoinGroupby needs cont_cols, of which it computes {', '.join(given)}. Received: None.",
+            f"JoinGroupby needs cont_cols, for which it computes {', '.join(given)}. Received: None.",
         )
 
     @classmethod
@@ -101,7 +102,7 @@ class JoinGroupby(Operator):
         tables.expect_keys("JoinGroupby", groups, columns)
         for name in described:
             require(
-                name in columns, f"Column {name!r}, to be described, is not in the data to fit to."
+                name in columns, f"Column {name!r} of cont_cols is not in the data to fit to."
             )
             column = columns[name]
             require(
@@ -155,7 +156,7 @@ class JoinGroupby(Operator):
         return state
 
     def _tables(self) -> dict[str, tuple[str, int]]:
-        """The tables of a group: the statistic and the number of the column that each is of."""
+        """The tables of a group: the statistic of each, and the index of its column."""
         made = {"count": ("count", 0)} if "count" in self.stats else {}
         for number in range(len(self.dependency_names())):
             made |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
@@ -176,7 +177,7 @@ class JoinGroupby(Operator):
             prefix = f"{GROUP}{n}"
             size = state[f"{prefix}.{next(iter(wanted))}"].rows
             row = tables.find_row(prefix, group, columns, state, size)
-            # What is described is not asked of a client, and then nothing is known of it.
+            # Clients do not send cont_cols, so their schemas may be unknown here.
             like = computed_of(*(columns[name].schema for name in group))
             for key, (stat, number) in wanted.items():
                 parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
@@ -193,7 +194,7 @@ class JoinGroupby(Operator):
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """The tables of the groups that remain."""
+        """The tables of the remaining groups."""
         return tables.restrict_groups(state, self.groups(columns), names, GROUP)
 
 
@@ -202,12 +203,12 @@ def _described(number: int) -> str:
 
 
 def _finite(column: pl.Expr, kind: str) -> pl.Expr:
-    """The values that are finite, and null for others: cuDF filters within no group."""
+    """The finite values, and null for others: cuDF cannot filter within a group."""
     return pl.when(column.is_finite()).then(column) if kind == "float" else column
 
 
 def _moments(number: int) -> list[pl.Expr]:
-    """Moments of one column in each group, in a form that can be merged."""
+    """Moments of one column in each group, in a mergeable form."""
     finite = pl.col(_described(number))
     value = finite.cast(pl.Float64)
     count = value.count().cast(pl.Float64)
@@ -227,7 +228,7 @@ def _merged(number: int) -> list[pl.Expr]:
         k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")
     }
     count = column["values"]
-    # Null, not 0 / 0, where no part has a value: it may be merged once more.
+    # Null, not 0 / 0, if no part has a value: it may be merged again.
     mean = pl.when(count.sum() > 0).then((count * column["mean"]).sum() / count.sum())
     moments = {
         "values": count.sum(),
@@ -248,7 +249,7 @@ def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat in ("min", "max"):
         return table[f"{number}.{stat}"]
     count = pl.col(f"{number}.values")
-    # The mean of equal values may be rounded, and then they deviate from it.
+    # The mean of equal values may be rounded, and then the values deviate from it.
     differ = pl.col(f"{number}.min") != pl.col(f"{number}.max")
     squares = pl.when(differ).then(pl.col(f"{number}.squares")).otherwise(0.0)
     variance = pl.when(count > 1).then(squares / (count - 1))

@@ -1,4 +1,4 @@
-"""LambdaOp: a function of the user's own, traced into the vocabulary."""
+"""LambdaOp: a user's function, traced to verbs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from workflow.schema.schema import ColumnSchema, Schema
 class LambdaOp(Operator):
     """Apply a Python function to each column.
 
-    The function is called once, with a symbolic column, and what it does is written down as an
-    expression. So it is fast, it is saved without its code, and it is served as it was trained.
+    The function is called once, with a symbolic column, and traced to an expression. So it is fast,
+    is saved without its code, and is served exactly as trained.
 
     Args:
         f: a function from a column to a column, or from a column and a frame of all columns,
-            `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `& | ~`,
-            `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`, `clip`, `log1p`,
-            `isin` and `fill_null`, and numpy's functions of these names: `LambdaOp(np.log1p)`. Dates
-            and times are int64, microseconds since 1970-01-01; unlike ones, as of a zone and without
-            one, cannot be compared, subtracted or mixed.
+            `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `&
+            | ~`, `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`,
+            `clip`, `log1p`, `isin` and `fill_null`, and numpy's functions of these names:
+            `LambdaOp(np.log1p)`. Dates and times are int64, microseconds since 1970-01-01;
+            different kinds, such as times with and without a zone, cannot be compared, subtracted
+            or mixed.
         dependency: further columns for the frame: names, or a node of the graph.
-        dtype: cast the result; by default it keeps the dtype that the arithmetic gives.
+        dtype: cast the result; by default it keeps the dtype of the arithmetic.
         tags: tags of the result, in place of the column's own.
 
     Example:
@@ -54,7 +55,7 @@ class LambdaOp(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Functions as people write them: labels, logarithms, conditions, over scalars and lists."""
+        """Typical functions: labels, logarithms, conditions, over scalars and lists."""
         ratings = {"rating": [5.0, 3.0, None, float("nan"), float("inf")]}
         counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
         lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
@@ -82,7 +83,7 @@ class LambdaOp(Operator):
         results: Features = {}
         for name in self.own_columns(columns):
             result = self._apply(name, expressions)
-            if callable(self.f):  # a trace has been looked at, and has lost casts that do nothing
+            if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
                 expect_alike_times(result, columns.values())
             result = result if self.dtype is None else result.cast(self.dtype)
             made = Feature.of(name, result, _like(columns[name], result))
@@ -123,7 +124,7 @@ class LambdaOp(Operator):
 
 
 def _like(column: Feature, result: Expression) -> ColumnSchema:
-    """Schema of the result: rows are as long as the column's where it is of the same elements."""
+    """Schema of the result: row lengths are the column's if the elements correspond."""
     if result.root == column.expression.root:
         return column.schema
     rest = {k: v for k, v in column.schema.properties.items() if k != "value_count"}
@@ -131,7 +132,7 @@ def _like(column: Feature, result: Expression) -> ColumnSchema:
 
 
 def _parameters(function: Callable[..., Any]) -> int:
-    """How many columns a function asks for; the builtins that do not say take one."""
+    """The number of columns a function takes; builtins without a signature take one."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:

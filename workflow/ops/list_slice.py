@@ -1,4 +1,4 @@
-"""ListSlice: some elements of each list, and lists of one length."""
+"""ListSlice: some elements of each list, and lists of equal length."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _BEYOND = 2**31
 
 @dataclass(frozen=True)
 class ListSlice(Operator):
-    """Take a part of each list, as Python's `row[start:end]` does.
+    """Take a part of each list, like Python's `row[start:end]`.
 
-    With one positive number it takes the first so many elements, `ListSlice(5)`; with one
-    negative number the last so many, `ListSlice(-5)`.
+    With one positive number it takes the first elements, `ListSlice(5)`; with one negative number
+    the last elements, `ListSlice(-5)`.
 
-    With `pad=True` every list comes out with the same length, that of the slice: a shorter one is
-    filled up at its end. The schema then says so (the property `value_count`), and the model is
-    served with an input of fixed shape. Null elements stay null; a null list is an empty list.
-    Ids stay ids, with their `cardinality`, unless what fills them up is none of them.
+    With `pad=True` every list has the same length, that of the slice: a shorter one is padded at
+    its end. The schema then contains that length (the property `value_count`), and the model is
+    served with an input of fixed shape. Null elements stay null; a null list is an empty list. Ids
+    stay ids, with their `cardinality`, unless the padding is not an id.
 
     Args:
-        start: the first position, negative from the end; without `end` see above.
+        start: the first position, negative from the end; for a call without `end` see above.
         end: the position after the last, negative from the end.
-        pad: fill lists up to the length of the slice.
-        pad_value: what they are filled up with, a value of the column's dtype.
+        pad: pad lists to the length of the slice.
+        pad_value: the padding, a value of the column's dtype.
 
     Raises:
-        WorkflowError: a column without lists, a slice whose length the bounds do not tell with
-            `pad=True`, or a `pad_value` that the column cannot hold.
+        WorkflowError: a column without lists, `pad=True` with a slice whose length does not follow
+            from its bounds, or a `pad_value` that the column cannot hold.
 
     Example:
         >>> recent = ["clicks"] >> ListSlice(-20, pad=True)
@@ -84,12 +84,12 @@ class ListSlice(Operator):
 
     @property
     def _bounds(self) -> tuple[int, int | None]:
-        """The bounds as Python's slices have them."""
+        """The bounds of a Python slice."""
         return (0, self.start) if self.end is None and self.start > 0 else (self.start, self.end)
 
     @property
     def _length(self) -> int | None:
-        """The most elements that the slice can have, if the bounds tell."""
+        """The greatest number of elements in the slice, if the bounds determine it."""
         start, end = self._bounds
         if end is None:
             return -start or None
@@ -125,7 +125,7 @@ class ListSlice(Operator):
         return made
 
     def _filling(self, kind: str) -> Any:
-        """The padding as the column's dtype has it: 0 is False there, and 2.0 may be 2."""
+        """The padding in the column's dtype: 0 is False for bool, and 2.0 may be 2."""
         value = self.pad_value
         if kind == "bool" and value in (0, 1):
             return bool(value)
@@ -133,7 +133,7 @@ class ListSlice(Operator):
         return int(value) if kind in ("int", "uint") and whole else value
 
     def _values(self, like: ColumnSchema) -> dict[str, Any]:
-        """Properties of the elements: ids stay ids, and need an embedding of as many rows."""
+        """Properties of the elements: ids stay ids, and need an embedding with as many rows."""
         facts = {name: value for name, value in like.properties.items() if name in FACTS}
         if not self.pad:
             return facts
@@ -146,7 +146,7 @@ class ListSlice(Operator):
         return facts
 
     def _lengths(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """How many elements a row has, if that is known."""
+        """The number of elements in a row, if it is known."""
         if self.pad:
             return {"value_count": {"min": self._length, "max": self._length}}
         if self._length is not None:

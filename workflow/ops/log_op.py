@@ -16,8 +16,8 @@ class LogOp(Operator):
     """log(1 + x), float32.
 
     Computed in float64 and rounded once, so that small values keep their digits. -1 becomes -inf
-    and what is less NaN: `Clip(min_value=0)` before it where such values can come. Null stays
-    null. Of a list the logarithm of each element is taken.
+    and lesser values NaN: put `Clip(min_value=0)` before it if such values can occur. Null stays
+    null. Applies to each element of a list.
 
     Raises:
         WorkflowError: a column that does not hold numbers.
@@ -28,7 +28,7 @@ class LogOp(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Counts, tiny and huge values, what has no logarithm, and lists."""
+        """Counts, tiny and huge values, values without a logarithm, and lists."""
         numbers = {"count": [0, 1, None, 2**62], "price": [1e-12, 0.5, None, 1e300]}
         return [
             Example(cls(), numbers, {"count": [-1, -7], "price": [-1.0, float("inf")]}),

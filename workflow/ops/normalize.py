@@ -25,13 +25,13 @@ from ._state import expect_numbers_of_columns
 class Normalize(Operator):
     """Subtract the mean and divide by the standard deviation (of a sample, ddof 1).
 
-    The moments of parts of the data are merged pairwise in float64, which is stable where sums
-    of squares are not: 1e8, 1e8 + 1, 1e8 + 2 has a standard deviation of 1. Nulls, NaN and
-    infinities do not count towards the moments; a null stays null. Where all values are the same
-    (or there is one at most) only the mean is subtracted, so that a constant column is 0.
+    The moments of parts of the data are merged pairwise in float64, which is stable where sums of
+    squares are not: 1e8, 1e8 + 1, 1e8 + 2 has a standard deviation of 1. Nulls, NaN and infinities
+    do not count towards the moments; a null stays null. If all values are equal (or there is at
+    most one) only the mean is subtracted, so that a constant column is 0.
 
     Args:
-        out_dtype: "float32" or "float64"; the arithmetic is in float64 always.
+        out_dtype: "float32" or "float64"; the arithmetic is always in float64.
 
     Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
     Sample Variances", 1979.
@@ -61,7 +61,7 @@ class Normalize(Operator):
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """Count, mean, sum of squared differences and the ends of each column."""
+        """Count, mean, sum of squared differences, least and greatest value of each column."""
         expect_numbers(self, columns)
         return {
             column.name: _moments(frame, column.name, is_list=column.is_list)
@@ -77,7 +77,7 @@ class Normalize(Operator):
         means, deviations = [], []
         for name in columns:
             count, mean, squares, low, high = partials[name].row(0)
-            if low == high:  # The mean of ten times 0.1 is rounded, and 0.1 deviates from it.
+            if low == high:  # The mean of ten times 0.1 is rounded, and 0.1 would deviate from it.
                 mean, squares = low, 0.0
             deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
             require(

@@ -1,4 +1,4 @@
-"""NormalizeMinMax: the smallest value is 0, the largest 1."""
+"""NormalizeMinMax: scales the smallest value to 0, the largest to 1."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ._state import expect_numbers_of_columns
 
 @dataclass(frozen=True)
 class NormalizeMinMax(Operator):
-    """Scale values so that the smallest that was seen is 0 and the largest is 1.
+    """Scale values so that the smallest value in `fit` is 0 and the largest is 1.
 
-    A value outside of what was seen comes out below 0 or above 1: nothing is clipped. Nulls, NaN
-    and infinities do not count; a null stays null. Where all values are the same (or there are
-    none) only the smallest is subtracted, so that a constant column is 0.
+    A value outside that range becomes less than 0 or greater than 1: nothing is clipped. Nulls, NaN
+    and infinities do not count; a null stays null. If all values are equal (or there are none) only
+    the smallest is subtracted, so that a constant column is 0.
 
     Args:
-        out_dtype: "float32" or "float64"; the arithmetic is in float64 always.
+        out_dtype: "float32" or "float64"; the arithmetic is always in float64.
 
     Raises:
-        WorkflowError: another dtype, a column that does not hold numbers, or one whose values
-            are further apart than float64 reaches.
+        WorkflowError: another dtype, a column that does not hold numbers, or one whose range
+            exceeds float64.
 
     Example:
         >>> scaled = ["price"] >> NormalizeMinMax()
@@ -77,7 +77,7 @@ class NormalizeMinMax(Operator):
         }
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
-        """The smallest value of each column and the range from there, in the columns' order."""
+        """The smallest value of each column and the size of its range, in the columns' order."""
         lows, ranges = [], []
         for name in columns:
             low, high = partials[name].row(0)

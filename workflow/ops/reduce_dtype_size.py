@@ -1,4 +1,4 @@
-"""ReduceDtypeSize: the narrowest dtype that holds what a column holds."""
+"""ReduceDtypeSize: the narrowest dtype for a column's values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from workflow.schema.schema import ColumnSchema, Schema
 
 @dataclass(frozen=True)
 class ReduceDtypeSize(Operator):
-    """Make integers as narrow as the values need that were there to learn from, and floats float32.
+    """Make integers as narrow as the values in `fit` allow, and floats float32.
 
     An integer column becomes the narrowest of int8, int16, int32 and int64 that holds its values
-    and, where its schema has a `domain`, as ids of Categorify have, all of that; it stays as it is
-    where that would not be narrower, or where it holds no value. A value beyond the new dtype that
-    comes later becomes the nearest value that the dtype holds: it saturates, so leave columns that
-    grow, such as timestamps and counters, out of it.
+    and, if its schema has a `domain`, like ids of Categorify, that domain; it is unchanged if that
+    would not be narrower, or if it has no values. A later value outside the new dtype becomes the
+    nearest value in it (it saturates), so leave out columns that grow, such as timestamps and
+    counters.
 
-    Nulls stay null. Lists keep their shape. Booleans and strings stay as they are.
+    Nulls stay null. Lists keep their shape. Booleans and strings are unchanged.
 
     Args:
-        float_dtype: "float32" or "float64". A float column that is narrower already stays so;
-            a float64 beyond the range of float32 becomes infinite.
+        float_dtype: "float32" or "float64". A float column that is already narrower is unchanged; a
+            float64 beyond the range of float32 becomes infinite.
 
     Example:
         >>> from workflow import ops
@@ -46,7 +46,7 @@ class ReduceDtypeSize(Operator):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Integers at the ends of dtypes, floats, lists, and columns that stay."""
+        """Integers at the limits of dtypes, floats, lists, and unchanged columns."""
         numbers = {
             "byte": [-128, 127, None],
             "short": [128, 0, None],
@@ -70,7 +70,7 @@ class ReduceDtypeSize(Operator):
         ends = {}
         for column in _integers(columns):
             values = frame.select(column.name)
-            if column.is_list:  # An empty list becomes a null, as cuDF has it; neither counts.
+            if column.is_list:  # An empty list becomes null, as in cuDF; neither counts.
                 values = values.explode(column.name, empty_as_null=True)
             value = pl.col(column.name)
             ends[column.name] = values.select(min=value.min(), max=value.max())
@@ -84,7 +84,7 @@ class ReduceDtypeSize(Operator):
         }
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
-        """Both values of each column; none where it has no value, or is of no integers."""
+        """Both values of each column; none if it has no values, or no integers."""
         state = {name: Column(np.zeros(0, np.int64)) for name in columns}
         for name, table in partials.items():
             state[name] = to_column(pl.concat([table["min"], table["max"]]).drop_nulls())

@@ -15,17 +15,17 @@ from ._functions import of_name
 
 @dataclass(frozen=True)
 class Rename(Operator):
-    """Give columns other names; values, tags and properties stay.
+    """Give columns other names; values, tags and properties are unchanged.
 
     Args:
-        f: a function from a name to a name, or a mapping; a column that the mapping does not have
-            keeps its name. A function is called when the workflow is fitted, and what it gave is
-            saved, not its code.
-        postfix: what to put behind each name.
-        name: the name of the one column.
+        f: a function from a name to a name, or a mapping; a column that the mapping lacks keeps its
+            name. A function is called when the workflow is fitted, and its results are saved, not
+            its code.
+        postfix: suffix for each name.
+        name: the name of the only column.
 
     Raises:
-        WorkflowError: none or several of the three are given; two columns would have one name.
+        WorkflowError: not exactly one of the three is given; two columns would have one name.
 
     Example:
         >>> ids = ["user", "item"] >> Rename(postfix="Id")
@@ -67,7 +67,7 @@ class Rename(Operator):
             new = self._renamed(old)
             require(
                 new not in made,
-                f"Rename makes two columns {new!r}, one of them of {old!r}. Give them names of their own.",
+                f"Rename makes two columns {new!r}, one of them from {old!r}. Give them distinct names.",
             )
             made[new] = Feature(feature.expression, feature.schema.with_(name=new))
         return made

@@ -1,4 +1,4 @@
-"""ValueCount: how many elements the rows of a list column hold."""
+"""ValueCount: the numbers of elements in the rows of a list column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from workflow.schema.schema import Schema
 class ValueCount(Operator):
     """Learn the shortest and the longest row of each list column; values pass through.
 
-    Sets the property `value_count`, {"min", "max"}; where both are the same, every row that was
-    there to learn from has as many elements. An empty row and a null one have none. A longer row
-    that comes later passes through as it is: it takes ListSlice to cut it.
+    Sets the property `value_count`, {"min", "max"}; if both are equal, every row in `fit` had that
+    many elements. Empty and null rows have none. A later, longer row passes through unchanged; use
+    ListSlice to cut it.
 
     Example:
         >>> history = ["clicked"] >> ValueCount()

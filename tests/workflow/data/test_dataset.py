@@ -81,7 +81,7 @@ def test_what_is_named_to_the_letter_may_be_hidden(plain):
 def test_a_folder_with_hidden_files_alone_says_so(tmp_path):
     write(tmp_path / "_a.parquet", 1)
     for data in (tmp_path, str(tmp_path / "*"), str(tmp_path / "*.parquet")):
-        assert 'names that begin with "." or "_" are passed over' in refused(data)
+        assert 'names that begin with "." or "_" are ignored' in refused(data)
 
 
 def test_a_data_set_is_the_files_that_it_names(made):
@@ -137,7 +137,7 @@ def test_a_file_that_no_run_wrote_is_refused_with_what_to_do(made, name):
     write(made / name, 6)
     text = refused(made)
     assert f"Received: {made / name}." in text
-    assert "move it to a folder of its own and give both paths in a list" in text
+    assert "move it to its own folder and pass both paths in a list" in text
     (made / name).rename(made.parent / "more.parquet")
     assert numbers([made, made.parent / "more.parquet"]) == list(range(7))
 

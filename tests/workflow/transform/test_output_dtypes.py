@@ -127,7 +127,7 @@ def test_an_output_that_is_gone_refuses_the_fit():
     workflow = Workflow(chosen).fit({"a": list(range(9)), "b": list(range(9))})
     workflow.output_dtypes["b"] = "int16"
     fewer = {"a": list(range(9)), "b": [1] * 9}
-    with pytest.raises(WorkflowError, match=r"'b' is no output any more.*'int16'"):
+    with pytest.raises(WorkflowError, match=r"'b' is no longer an output.*'int16'"):
         workflow.fit(fewer)
     assert workflow.output_schema.names == ["a", "b"]
     del workflow.output_dtypes["b"]

@@ -1,1 +1,1 @@
-"""Parts of Categorify: the values that have ids, how they are counted, and where ids lie."""
+"""Parts of Categorify: values with ids, their counts, and the layout of ids."""

@@ -1,4 +1,4 @@
-"""Vocabularies of combinations: the tuples of values in which several columns occur."""
+"""Vocabularies of combinations: tuples of values that occur together in several columns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .vocabulary import Ids, Vocabulary, expect_countable
 
 
 class CombinedVocabulary(Vocabulary):
-    """The combinations in which the values of several columns occur; null is a value among them.
+    """The combinations of values that occur in several columns; null counts as a value.
 
-    Only where all are null the combination is null itself. A combination is found by the
-    positions of its values, see `_group_table`.
+    A combination is null only if all of its values are. It is found by the positions of its values,
+    see `_group_table`.
     """
 
     prefix: ClassVar[str] = "combined"
@@ -35,17 +35,17 @@ class CombinedVocabulary(Vocabulary):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """One column, in the name of the vocabulary."""
+        """One column with the name of the vocabulary."""
         return (self.name,)
 
     def check(self, columns: Schema) -> None:
-        """Integers, booleans and strings."""
+        """Accept integers, booleans and strings."""
         for name in self.columns:
             expect_countable(columns[name])
             require(
                 not columns[name].is_list,
                 f"Combinations need one value in each row. Received: column {name!r}, {columns[name]}. "
-                'Encode lists by themselves, or use encode_type="joint".',
+                'Encode lists separately, or use encode_type="joint".',
             )
 
     def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:  # noqa: ARG002
@@ -60,7 +60,7 @@ class CombinedVocabulary(Vocabulary):
         return {**state, last: Column(state[last].array[order])}
 
     def expect_fit(self, given: pl.Series, columns: Schema) -> None:  # noqa: ARG002
-        """Combinations are always learnt."""
+        """Refuse any: combinations are always learnt."""
         require(
             False,
             f"A vocabulary of combinations is learnt. Received: vocabs={{{self.name!r}: ...}}.",
@@ -75,7 +75,7 @@ class CombinedVocabulary(Vocabulary):
         return state[tables.key_state_names(self._prefix, self.columns)[-1]].rows
 
     def features(self, columns: Features, state: State, ids: Ids) -> Features:
-        """One column of ids, in the name of the vocabulary."""
+        """One column of ids with the name of the vocabulary."""
         group = [columns[name] for name in self.columns]
         row = tables.find_row(self._prefix, self.columns, columns, state, self.size(state))
         found = where(row < 0, self._bucket(group, ids), row + ids.first)
@@ -89,7 +89,7 @@ class CombinedVocabulary(Vocabulary):
     def _bucket(self, group: Sequence[Feature], ids: Ids) -> Expression | int:
         if ids.buckets == 1:
             return ids.bucket
-        # A seed for each place, so that (a, b) and (b, a) differ; null has no hash, and adds none.
+        # A different seed for each position, so that (a, b) and (b, a) differ; null adds nothing.
         total, *others = (
             feature.expression.hash(seed).fill_null(0) for seed, feature in enumerate(group)
         )

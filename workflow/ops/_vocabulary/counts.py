@@ -1,6 +1,6 @@
-"""Tables of counts: how often each value occurs, and which of them get an id.
+"""Tables of counts: the frequency of each value, and the values that get an id.
 
-A value is one key, or several that stand side by side: the columns `key0`, `key1` ..., and `count`.
+A value is one key or a tuple of several: the columns `key0`, `key1` ..., and `count`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import polars as pl
 
 COUNT = "count"
 _SELDOM = 8
-# Values of which the order takes less than the start of a query.
+# Sorting this many values takes less time than starting a query.
 _SMALL = 10_000
 
 
@@ -18,9 +18,9 @@ def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
 
     Args:
         values: the columns `key0`, `key1` ...
-        parts: into how many parts the values are split, by their hash: each is counted by itself,
-            so that the memory is that of the largest part and the result. The data is read as
-            many times.
+        parts: the number of parts into which values are split by their hash. Each part is counted
+            separately, so that memory is bounded by the largest part and the result. The data is
+            read once for each part.
     """
     return _by_value(values, pl.len().alias(COUNT), pl.get_index_type(), parts)
 
@@ -49,12 +49,12 @@ def _by_value(
 
 
 def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
-    """The values that get an id, in its order: by descending count, ties by value.
+    """The values that get an id, in the order of their ids: by descending count, ties by value.
 
     Args:
-        table: the values and their counts; null, where all keys are, has an id of another kind.
+        table: the values and their counts; null, where all keys are null, has a reserved id.
         least: the smallest count.
-        most: how many values at most; None for all.
+        most: the greatest number of values; None for all.
     """
     keys = pl.exclude(COUNT)
     has_id = ~pl.all_horizontal(keys.is_null()) & (pl.col(COUNT) >= least)
@@ -72,10 +72,9 @@ def _by_count(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _in_groups(table: pl.DataFrame) -> pl.DataFrame:
-    """The same as `_by_count`: half of the memory and a third of the time for many values.
+    """The result of `_by_count`, with half the memory and a third of the time for many values.
 
-    Most of these occur a few times only. Those that occur equally often are sorted without their
-    counts.
+    Most values occur only a few times. Values with equal counts are sorted without their counts.
     """
     keys = pl.exclude(COUNT)
     often = _by_count(table.lazy().filter(pl.col(COUNT) > _SELDOM)).collect()

@@ -1,4 +1,4 @@
-"""Vocabularies that the user gives, instead of one learnt from data."""
+"""Vocabularies that a user provides instead of learning them from data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def given_vocabulary(name: str, values: Any) -> pl.Series:
     """A vocabulary as a series, its values in the given order.
 
     Args:
-        name: the column's, for messages, and for which column of a file it is.
-        values: a list, a numpy array, a Polars or pandas series; or the path of a parquet file
-            with a column of this name, or with one column.
+        name: name of the column, for messages, and for the column of a file.
+        values: a list, a numpy array, a Polars or pandas series; or the path of a parquet file with
+            a column of this name, or with one column.
 
     Raises:
-        WorkflowError: it is empty, there is no such column, a value comes twice, or is null, or is no integer,
-            boolean or string.
+        WorkflowError: it is empty, there is no such column, a value comes twice or is null, or is
+            not an integer, a boolean or a string.
     """
     series = _series(name, values)
     require(
@@ -38,11 +38,11 @@ def given_vocabulary(name: str, values: Any) -> pl.Series:
         column.info.kind != "float" and not column.is_list,
         f"The vocabulary of {name!r} needs integers, booleans, strings or times. Received: {series.dtype}.",
     )
-    if isinstance(series.dtype, pl.Datetime):  # two may be one moment as they are served
+    if isinstance(series.dtype, pl.Datetime):  # distinct values may be equal in microseconds
         series = series.cast(pl.Datetime("us", series.dtype.time_zone))
     require(
         not series.has_nulls(),
-        f"The vocabulary of {name!r} holds a null, which has an id of its own. Leave it out.",
+        f"The vocabulary of {name!r} contains null, which has a reserved id. Leave it out.",
     )
     twice = series.filter(series.is_duplicated())
     require(

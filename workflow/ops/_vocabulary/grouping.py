@@ -1,4 +1,4 @@
-"""Vocabularies that groups of columns make, and those that remain when columns go."""
+"""Vocabularies of groups of columns, and those that remain when columns are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workflow.schema.column import Column, Strings
 from .combinations import CombinedVocabulary
 from .vocabulary import SharedVocabulary, Vocabulary
 
-# State of a column whose group has lost others: the name of the vocabulary that it is in.
+# State of a column whose group has lost others: the name of its vocabulary.
 MEMBER = "member"
 
 
@@ -22,10 +22,10 @@ def vocabularies_of(
     """A vocabulary for each group of columns.
 
     Args:
-        groups: the groups, a column alone as a group of its own.
-        state: what was learnt; empty before.
-        name_sep: joins the names of a group to that of its vocabulary.
-        combine: whether a group is combined, or shares a vocabulary.
+        groups: the groups; a single column is a group of one.
+        state: the learnt state; empty before.
+        name_sep: separator between a group's names in the name of its vocabulary.
+        combine: whether a group's values are combined; else they share a vocabulary.
 
     Raises:
         WorkflowError: two vocabularies would have one name, or a column two vocabularies.
@@ -59,13 +59,13 @@ def _expect_once(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     require(
         not twice,
-        f"Column {''.join(twice[:1])!r} is in two groups, and would have an id of each. Leave it in "
+        f"Column {''.join(twice[:1])!r} is in two groups, and would get an id from each. Leave it in "
         'one, or set encode_type="combo" to combine the columns of a group.',
     )
 
 
 def member_names(vocabularies: Sequence[Vocabulary], state: State) -> list[str]:
-    """The names of the state that says which vocabulary a column is in."""
+    """The names of the state entries that store each column's vocabulary."""
     names = [f"{MEMBER}.{column}" for v in vocabularies for column in v.columns]
     return [name for name in names if name in state]
 
@@ -73,9 +73,9 @@ def member_names(vocabularies: Sequence[Vocabulary], state: State) -> list[str]:
 def remaining(
     vocabularies: Sequence[Vocabulary], state: State, columns: Collection[str]
 ) -> Iterator[tuple[Vocabulary, State]]:
-    """The vocabularies of some columns, and of which vocabulary a column is, where that is in question.
+    """The vocabularies of some columns, and the state that names them if the columns do not.
 
-    A shared vocabulary remains as long as one of its columns does; a combination needs all.
+    A shared vocabulary remains as long as one of its columns does; a combination needs all of them.
     """
     for vocabulary in vocabularies:
         left = [column for column in vocabulary.columns if column in columns]

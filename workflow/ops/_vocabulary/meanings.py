@@ -18,15 +18,15 @@ KINDS = pl.Enum(["padding", "null", "out of vocabulary", "value"])
 def meanings(
     vocabulary: Vocabulary, ids: Ids, state: State, times: Mapping[str, str]
 ) -> pl.DataFrame:
-    """The columns `id`, `kind` and `value`, a row for each id in ascending order.
+    """The columns `id`, `kind` and `value`, with a row for each id in ascending order.
 
-    The value is null where the kind is not "value"; that of a combination is a struct.
+    The value is null if the kind is not "value"; the value of a combination is a struct.
 
     Args:
-        vocabulary: what has the ids.
-        ids: where they lie.
-        state: what was learnt.
-        times: which of its columns are times, of which kind.
+        vocabulary: the vocabulary.
+        ids: the layout of its ids.
+        state: its state.
+        times: the kinds of those columns that are times.
     """
     table = vocabulary.table(state)
     table = table.with_columns(as_times(pl.col(name), times[name]) for name in table.columns)

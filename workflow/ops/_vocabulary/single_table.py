@@ -1,4 +1,4 @@
-"""One embedding table for several vocabularies: where the ids of each lie in it."""
+"""One embedding table for several vocabularies: the range of ids of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .vocabulary import Ids
 
 
 def place_name(name: str) -> str:
-    """The name of the state that holds the place of a vocabulary."""
+    """The state's name for the place of a vocabulary."""
     return f"table.{name}"
 
 
@@ -23,10 +23,10 @@ def places(vocabularies: Mapping[str, Ids]) -> State:
     """The place of each vocabulary, one after another, and the rows of the whole table.
 
     Args:
-        vocabularies: the ids of each if it were alone.
+        vocabularies: the ids of each, as for a separate table.
     """
     state, offset = {}, 0
-    # The id 0, padding, is one for all.
+    # The id 0, padding, is shared.
     rows = 1 + sum(ids.end - 1 for ids in vocabularies.values())
     for name, ids in vocabularies.items():
         state[place_name(name)] = Column(np.array([offset, rows]))
@@ -38,7 +38,7 @@ def placed(ids: Ids, name: str, state: State) -> tuple[Ids, int]:
     """A vocabulary's ids at their place, and the rows of the whole table.
 
     Raises:
-        WorkflowError: the state says no place where the ids fit.
+        WorkflowError: the state has no place where the ids fit.
     """
     place = state[place_name(name)].array
     require(

@@ -1,6 +1,6 @@
-"""Vocabularies: the values that have an id of their own, as Categorify learns and finds them.
+"""Vocabularies: the values with their own ids, which Categorify learns and looks up.
 
-A vocabulary is of the values of one column, of the values that several columns share, or of the
+A vocabulary contains the values of one column, the values that several columns share, or the
 combinations in which the values of several columns occur (`_combinations`).
 """
 
@@ -22,18 +22,18 @@ from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
 from workflow.schema.times import unlike_times
 
 PADDING = 0
-# Where the state of a vocabulary is: learnt from data, or given by the user.
+# Names of a vocabulary's state: learnt from data, or given by the user.
 LEARNT, GIVEN = "learnt", "given"
 
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of a vocabulary: padding, null, the buckets, then its values.
+    """The layout of a vocabulary's ids: padding, null, the buckets, then its values.
 
     Attributes:
-        buckets: how many ids there are for values outside of the vocabulary.
-        values: how many values the vocabulary has.
-        offset: what is added to every id but the padding's.
+        buckets: the number of ids for values outside the vocabulary.
+        values: the number of values in the vocabulary.
+        offset: added to every id except the padding's.
     """
 
     buckets: int
@@ -47,7 +47,7 @@ class Ids:
 
     @property
     def bucket(self) -> int:
-        """The first id of values outside of the vocabulary."""
+        """The first id for values outside the vocabulary."""
         return self.offset + 2
 
     @property
@@ -66,8 +66,8 @@ class Vocabulary(ABC):
     """Values that have ids.
 
     Attributes:
-        name: of its domain; settings for it and its state have this name.
-        columns: the columns whose values these are.
+        name: name of its domain, of settings for it, and in its state.
+        columns: the columns with these values.
     """
 
     name: str
@@ -76,27 +76,27 @@ class Vocabulary(ABC):
     @property
     @abstractmethod
     def outputs(self) -> tuple[str, ...]:
-        """The columns of ids that are made."""
+        """The names of the output columns."""
 
     @abstractmethod
     def check(self, columns: Schema) -> None:
         """Refuse columns whose values cannot be counted.
 
         Raises:
-            WorkflowError: names the column, and what to do.
+            WorkflowError: names the column, and the remedy.
         """
 
     @abstractmethod
     def values(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-        """Each value as often as it occurs, null among them, as `key0`, `key1` ..."""
+        """Each value as often as it occurs, including null, as `key0`, `key1` ..."""
 
     @abstractmethod
     def learnt(self, table: pl.DataFrame) -> State:
-        """The state, of the values in the order of their ids."""
+        """The state, from the values in the order of their ids."""
 
     @abstractmethod
     def expect_fit(self, given: pl.Series, columns: Schema) -> None:
-        """Refuse a vocabulary of the user's that the columns' values cannot be in.
+        """Refuse a user's vocabulary that cannot contain the columns' values.
 
         Raises:
             WorkflowError: the values are of another type.
@@ -108,7 +108,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def size(self, state: State) -> int:
-        """How many values there are."""
+        """The number of values."""
 
     @abstractmethod
     def features(self, columns: Features, state: State, ids: Ids) -> Features:
@@ -124,11 +124,11 @@ class SharedVocabulary(Vocabulary):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """A column for each."""
+        """One output for each column."""
         return self.columns
 
     def check(self, columns: Schema) -> None:
-        """Integers, booleans, strings and lists of them; of one kind where columns share."""
+        """Accept integers, booleans, strings and lists of these; of one kind if columns share."""
         for name in self.columns:
             expect_countable(columns[name])
         require(
@@ -141,7 +141,7 @@ class SharedVocabulary(Vocabulary):
         return [columns[name] for name in self.columns]
 
     def _dtype(self, columns: Schema) -> str | None:
-        """The dtype that holds the values of all columns; there is none for int64 and uint64."""
+        """The dtype that holds the values of all columns; None for int64 and uint64."""
         first, *others = self._schemas(columns)
         if not all(are_alike_times(first.time, column.time) for column in others):
             return None
@@ -157,17 +157,17 @@ class SharedVocabulary(Vocabulary):
         parts = []
         for column in self._schemas(columns):
             part = frame.select(key0=pl.col(column.name))
-            # An empty list becomes a null, as cuDF has it, and nulls get no id of a value.
+            # An empty list becomes null, as in cuDF, and null is not a value here.
             part = part.explode("key0", empty_as_null=True) if column.is_list else part
             parts.append(part.select(pl.col("key0").cast(dtype)))
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def learnt(self, table: pl.DataFrame) -> State:
-        """The keys, one after another."""
+        """The keys, in order."""
         return {f"{LEARNT}.{self.name}": to_column(table["key0"], compact_strings=True)}
 
     def expect_fit(self, given: pl.Series, columns: Schema) -> None:
-        """Integers for integers, and so on."""
+        """Accept integers for columns of integers, and so on."""
         have, want = column_schema(self.name, given.dtype), columns[self.columns[0]]
         require(
             have.info.kind == want.info.kind or (have.info.is_integer and want.info.is_integer),
@@ -178,7 +178,7 @@ class SharedVocabulary(Vocabulary):
         require(not unlike, unlike)
 
     def state_names(self, state: State) -> list[str]:
-        """Its keys, which are learnt or given, and of which kind those are that are given times."""
+        """The names of its keys, learnt or given, and of the kind of given times."""
         given = f"{GIVEN}.{self.name}"
         keys = given if given in state else f"{LEARNT}.{self.name}"
         return [keys, *([f"{TIME}{keys}"] if f"{TIME}{keys}" in state else [])]
