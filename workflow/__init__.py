@@ -1,4 +1,4 @@
-"""Preprocessing that is defined once, fitted to data, and served as it was trained.
+"""Preprocessing that is defined once, fitted to data, and served exactly as trained.
 
 Example:
     >>> from workflow import Workflow, ops

@@ -16,8 +16,8 @@ Sizes = dict[str, tuple[int, int]]
 def embedding_dimension(cardinality: int) -> int:
     """The width of an embedding by the default rule: 1.6 n^0.56, at least 16 and at most 512.
 
-    From some 30,000 rows on it is 512 for all, which is more than most models need: give
-    `get_embedding_sizes` a rule of your own where tables are large.
+    Above some 30,000 rows it is always 512, which is more than most models need: pass your own rule
+    to `get_embedding_sizes` for large tables.
 
     Source: the rule of fast.ai's tabular models, with the limits that NVTabular set.
 
@@ -33,20 +33,22 @@ def get_embedding_sizes(
 ) -> Sizes | tuple[Sizes, Sizes]:
     """Rows and width of the embedding table of each column of ids.
 
-    These are the columns with the property `cardinality`, which Categorify, HashBucket, HashedCross
-    and Bucketize set, whatever their names are since; other columns have no embedding. Columns that
-    share a table (`Categorify(single_table=True)`, or one `domain` name) each show its size.
+    The columns of ids are those with the property `cardinality`, which Categorify, HashBucket,
+    HashedCross and Bucketize set, even if they were renamed; other columns have no embedding.
+    Columns that share a table (`Categorify(single_table=True)`, or one `domain` name) each have its
+    size.
 
     Args:
         source: a fitted workflow, a node of its graph, or a schema.
-        rule: from a table's rows to its width; a column's property `embedding_size` goes before it.
+        rule: from a table's rows to its width; a column's property `embedding_size` takes
+            precedence.
 
     Returns:
-        `{column: (cardinality, dimension)}`; where there are list columns a pair of these, first
-        the single-hot columns, then the multi-hot ones.
+        `{column: (cardinality, dimension)}`; if there are list columns a pair of these
+        dictionaries: first the single-hot columns, then the multi-hot ones.
 
     Raises:
-        WorkflowError: a cardinality or a width is no positive whole number.
+        WorkflowError: a cardinality or a width is not a positive whole number.
 
     Example:
         >>> from workflow import Workflow, ops

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 
 class WorkflowError(ValueError):
-    """A workflow was built or used in a way that cannot work; the text says how to mend it."""
+    """A workflow was built or used in a way that cannot work; the text says how to fix it."""
 
 
 class WorkflowFormatError(WorkflowError):
-    """A saved workflow is damaged, or says something that no workflow can."""
+    """A saved workflow is damaged, or has content that no workflow can have."""
 
 
 def listed(names: Iterable[str], most: int = 30) -> str:
-    """Names for a message, which is to be read: of very many the first ones and the last.
+    """Names for a readable message: of very many names the first ones and the last.
 
     Example:
         >>> listed((f"C{n}" for n in range(1, 40)), most=4)

@@ -1,4 +1,4 @@
-"""From ids back to the values that they stand for."""
+"""Ids mapped back to the values that they stand for."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     """Meaning of each id of an output; see `Workflow.reverse_mapping`.
 
     Args:
-        workflow: fitted.
-        output: the name of an output that Categorify made; it may have been renamed, or cast.
+        workflow: a fitted workflow.
+        output: the name of an output of Categorify; it may have been renamed or cast.
 
     Raises:
-        WorkflowError: there is no such output, or its values are no ids of Categorify.
+        WorkflowError: there is no such output, or its values are not ids of Categorify.
     """
     last = workflow.made[workflow.nodes[-1]]
     if output not in last.columns:
@@ -34,7 +34,7 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     same = list(_ways_back(feature.expression, last))
     domain = feature.schema.properties.get("domain")
     found = [ids for ids in _ids(workflow) if any(ids.expression is step for step in same)]
-    # Operators over frames, as Groupby, make new columns; the domain is that of the ids in them.
+    # Operators over frames, such as Groupby, make new columns; the domain still identifies the ids.
     found = found or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
     meanings = [ids.meanings() for ids in found]
     if not meanings or not all(meanings[0].equals(other) for other in meanings[1:]):
@@ -46,7 +46,7 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Ids:
-    """A column of ids where Categorify makes it."""
+    """A column of ids as Categorify makes it."""
 
     name: str
     feature: Feature
@@ -76,7 +76,7 @@ def _ids(workflow: FittedGraph) -> Iterator[_Ids]:
 
 
 def _ways_back(expression: Expression, made: Resolved) -> Iterator[Expression]:
-    """An expression, and what it was before rows were chosen of which it is a column."""
+    """An expression, and the expressions it was derived from before rows were selected."""
     rows = made.rows
     while True:
         expression = _without_casts(expression)

@@ -1,4 +1,4 @@
-"""Workflow: operators fitted to data, and one program that does what they do."""
+"""Workflow: operators fitted to data, and one equivalent program for training and serving."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from .transform.outputs import lazy_outputs, write_outputs
 from .transform.parquet_sink import ParquetSink
 from .transform.pieces_in_order import transform_stream
 
-# Two of them fit into memory, and a shuffle has enough of them to take from.
+# Two such files fit into memory, and a shuffle has enough files to draw from.
 ROWS_PER_FILE = 1_000_000
 
 
 class Workflow(FittedGraph, Drawn):
-    """Operators over columns: fitted once, then the same in training and in the server.
+    """Operators over columns: fitted once, then identical in training and in the server.
 
     Args:
         output: the columns to make, as a graph of `["a", "b"] >> Op()`, `+` and `-`.
@@ -68,30 +68,30 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
     ) -> Workflow:
-        """Learn what the operators need. Fitting again forgets what was learnt before.
+        """Fit the operators to data. Fitting again replaces what was learnt before.
 
         Args:
-            data: paths, a folder or a glob of parquet; a Polars or pandas frame, a dict of
-                columns, an Arrow table or reader, or any object with `__arrow_c_stream__`, as a
-                query of DuckDB. Files are listed once, so that all operators learn from the same
-                rows. They may have a column as different types, if one of these or a wider one
-                holds the values of all without loss, as int64 those of int32. A lazy frame is
-                evaluated once, into a temporary file (`TMPDIR`) where operators learn from it.
+            data: paths, a folder or a glob of parquet; a Polars or pandas frame, a dict of columns,
+                an Arrow table or reader, or any object with `__arrow_c_stream__`, such as a query
+                of DuckDB. Files are listed once, so that all operators learn from the same rows.
+                Column types may differ between files, if one of these or a wider type holds the
+                values of all without loss, as int64 holds those of int32. A lazy frame is evaluated
+                once, into a temporary file (`TMPDIR`) if operators learn from it.
             schema: tags and properties of the data's columns. Default: `_schema.json` beside the
                 first file of parquet, as `transform_to_parquet` writes it.
-            engine: "cpu", "gpu" (through cuDF; an error where a query cannot run there) or
-                "auto", which is the CPU.
-            client: a `dask.distributed.Client`: its workers learn from groups of files, which
-                they all must be able to read, and merge what they learnt. An operator whose rows
-                need all of the data, as after Groupby, learns on this machine.
+            engine: "cpu", "gpu" (through cuDF; an error if a query cannot run there) or "auto",
+                which is the CPU.
+            client: a `dask.distributed.Client`: its workers learn from groups of files, which all
+                of them have to be able to read, and merge the results. An operator that needs all
+                of the data at once, as after Groupby, learns on this machine.
 
         Returns:
-            the workflow itself.
+            The workflow itself.
 
         Raises:
-            WorkflowError: a column is missing or of a type that an operator does not take, there
-                is no row, or an output has outgrown the dtype that was assigned to it; the
-                workflow then is what it was before.
+            WorkflowError: a column is missing or has a type that an operator does not support,
+                there is no row, or an output no longer fits the dtype that was assigned to it; the
+                workflow is unchanged then.
         """
         source = Source.of(data, engine)
         if any(operator.learns for operator in self.operators):
@@ -124,20 +124,20 @@ class Workflow(FittedGraph, Drawn):
             self.learn(inputs, states)
 
     def fit_schema(self, schema: Schema) -> Workflow:
-        """Find out the outputs' names, types and tags without data.
+        """Determine the outputs' names, types and tags without data.
 
-        A workflow that learns nothing from data is fitted then. Of another one the `output_schema`
-        is known, without facts that depend on data, such as cardinalities; it can be used after
+        This fits a workflow that learns nothing from data. For others the `output_schema` is then
+        known, without facts that depend on data, such as cardinalities; they can be used after
         `fit`.
 
         Args:
             schema: the columns of the data.
 
         Returns:
-            the workflow itself.
+            The workflow itself.
 
         Raises:
-            WorkflowError: a column is missing, or an operator does not take it.
+            WorkflowError: a column is missing, or an operator does not support it.
 
         Example:
             >>> from workflow import ColumnSchema, ops
@@ -158,7 +158,7 @@ class Workflow(FittedGraph, Drawn):
         return self
 
     def _fit_without_data(self, inputs: Schema) -> bool:
-        """Fit to columns alone, where no operator learns from their values."""
+        """Fit to columns alone, if no operator learns from their values."""
         try:
             states = fit_graph(self.nodes, inputs, learn_nothing)
         except NeedsIntegersError as needed:
@@ -169,10 +169,10 @@ class Workflow(FittedGraph, Drawn):
         return True
 
     def _expect_fitted(self, source: Source) -> None:
-        """Fit to the columns of data that is to be transformed, where nothing is to be learnt of it.
+        """Fit to the columns of data that is to be transformed, if no operator learns from it.
 
         Raises:
-            WorkflowError: the workflow must be fitted before.
+            WorkflowError: the workflow must be fitted first.
         """
         if not self.is_fitted and not self._fit_without_data(
             read_schema(self.nodes, source, source.schema)
@@ -182,24 +182,24 @@ class Workflow(FittedGraph, Drawn):
     def transform(self, data: Any, *, engine: str = "auto") -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
 
-        A workflow that learns nothing from data need not be fitted before.
+        A workflow that learns nothing from data need not be fitted first.
 
         Args:
-            data: what `fit` takes; columns that the workflow does not read are left out. What was
-                of integers in `fit` may be of whole floats, as pandas makes it beside a missing
-                value: NaN is then null. What was of floats may be of integers.
-            engine: what the frame is to be collected on, as in `fit`.
+            data: any data that `fit` takes; columns that the workflow does not read are ignored.
+                Columns of integers in `fit` may be integral floats, as pandas makes them beside a
+                missing value: NaN is then null. Columns of floats may be integers.
+            engine: the engine on which the frame will be collected, as in `fit`.
 
         Returns:
-            a lazy frame; collect it with `engine="streaming"` where it is larger than memory. Its
-            rows are read by that `collect`, which is yours: where a file without checksums, as
-            other programs write them, has damaged pages, it raises an error of Polars'.
+            A lazy frame; collect it with `engine="streaming"` if it is larger than memory. Its rows
+            are read by that `collect`, which is the caller's: for damaged pages of a file without
+            checksums, as other programs write them, it raises an error of Polars.
             `transform_to_parquet` names the file and the row group.
 
         Raises:
-            WorkflowError: a column is missing or of another kind than in `fit`, a float is no whole
-                number where one is needed, a file is no parquet or its footer cannot be read, or
-                its checksums say that it is damaged; names column, row and file.
+            WorkflowError: a column is missing or of another kind than in `fit`, a float is not a
+                whole number where one is needed, a file is not parquet or its footer cannot be
+                read, or its checksums show damage; names column, row and file.
         """
         source = Source.of(data, engine)
         self._expect_fitted(source)
@@ -215,22 +215,22 @@ class Workflow(FittedGraph, Drawn):
     ) -> pl.LazyFrame:
         """Fit, then transform the same data: the way to make training data.
 
-        It differs from `fit` and then `transform` where an operator must not learn a row's value
-        from the row itself: TargetEncoding encodes each row from the other folds. These it makes
-        on this machine, also where a cluster has fitted the workflow.
+        It differs from `fit` followed by `transform` if an operator must not learn a row's value
+        from the row itself: TargetEncoding encodes each row from the other folds. Such columns are
+        computed on this machine, even if a cluster has fitted the workflow.
 
-        A lazy frame is evaluated once, since another evaluation may have other rows, or the same
-        ones in another order. The columns that are read of it are kept in a temporary file
-        (`TMPDIR`) for as long as the result is.
+        A lazy frame is evaluated once, since another evaluation may yield other rows, or the same
+        rows in another order. The columns that are read from it are kept in a temporary file
+        (`TMPDIR`) for as long as the result exists.
 
         Args:
-            data: as in `fit`, and so are the others.
-            schema: of the data.
-            engine: of the passes over the data.
-            client: of a cluster to fit on.
+            data: as in `fit`; so are the other arguments.
+            schema: schema of the data.
+            engine: engine of the passes over the data.
+            client: client of a cluster to fit on.
 
         Returns:
-            a lazy frame, as `transform` gives it.
+            A lazy frame, as from `transform`.
 
         Raises:
             WorkflowError: as in `fit` and in `transform`.
@@ -240,7 +240,7 @@ class Workflow(FittedGraph, Drawn):
         return transform_out_of_fold(self, source, engine)
 
     def _evaluated(self, source: Source, schema: Schema | None, engine: str) -> Source:
-        """The data, of which no second evaluation gives other rows."""
+        """The data, evaluated if another evaluation could give other rows."""
         if not source.is_query:
             return source
         source = source.select(read_schema(self.nodes, source, schema).names)
@@ -261,32 +261,32 @@ class Workflow(FittedGraph, Drawn):
     ) -> list[Path]:
         """Transform data of any size into parquet files, and a `_schema.json` that the loader reads.
 
-        The memory that it takes does not grow with the data: some 100 MB a core for 40 columns,
-        what the vocabularies take, and the output of two files, of four with `shuffle`. A lazy
-        frame, or an operator that needs more rows than one, is streamed by Polars, which may read
-        a hundred row groups ahead.
+        Memory does not grow with the data: some 100 MB a core for 40 columns, the vocabularies, and
+        the output of two files, or of four with `shuffle`. A lazy frame, or an operator that needs
+        more than one row, is streamed by Polars, which may read a hundred row groups ahead.
 
         Args:
-            data: what `fit` takes.
-            folder: where the files go; made if missing, and it must hold no parquet yet. They
-                are there together with `_schema.json`, which names them, or not at all; what a
-                killed run left is removed.
+            data: any data that `fit` takes.
+            folder: folder of the files; made if missing, and it must not contain parquet. The files
+                appear together with `_schema.json`, which names them, or not at all; the remains of
+                a killed run are removed.
             rows_per_file: the rows of a file; the last one may have fewer.
             compression: "snappy", "zstd", "lz4" or "uncompressed".
-            shuffle: put the rows into a random order, over all files; every order is equally
-                likely. It takes room in the folder for all rows, uncompressed.
-            seed: of the shuffle: the same seed, rows and `rows_per_file` give the same order.
+            shuffle: put the rows into a random order, over all files; all orders are equally
+                likely. It needs disk space in the folder for all rows, uncompressed.
+            seed: seed of the shuffle: the same seed, rows and `rows_per_file` give the same order.
             engine: as in `fit`.
-            client: of a cluster, as in `fit`: its workers write the same files, which takes a
-                `folder` that all of them share. Each holds the rows of one file. Where an operator
-                needs more rows than one, as Filter does, this machine writes them.
+            client: client of a cluster, as in `fit`: its workers write the same files, which
+                requires a `folder` that all of them share. Each worker holds the rows of one file.
+                If an operator needs more than one row, as Filter does, this machine writes the
+                files.
 
         Returns:
-            the files, in the order of the rows.
+            The files, in the order of the rows.
 
         Raises:
-            WorkflowError: the data is not what `fit` has seen, a setting makes no sense, or the
-                folder holds parquet files already, lies inside the data, or is being written to.
+            WorkflowError: the data does not match the data in `fit`, a setting is invalid, or the
+                folder contains parquet files already, lies inside the data, or is being written to.
 
         Example:
             >>> import tempfile
@@ -317,7 +317,7 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
     ) -> list[Path]:
-        """Fit, and write what `fit_transform` makes as `transform_to_parquet` does."""
+        """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
         source = self._evaluated(Source.of(data, engine), schema, engine)
@@ -329,7 +329,7 @@ class Workflow(FittedGraph, Drawn):
             return sink.write(transform_stream(frame, engine), self.output_schema)
 
     def get_subworkflow(self, name: str) -> Workflow:
-        """The part of the workflow that `Subgraph(name, ...)` gave a name, fitted if this one is.
+        """The part of the workflow that `Subgraph(name, ...)` named, fitted if this one is.
 
         Raises:
             WorkflowError: no part has this name.
@@ -344,12 +344,12 @@ class Workflow(FittedGraph, Drawn):
         return subworkflow(self, name, Workflow)
 
     def remove_inputs(self, names: str | Iterable[str]) -> Workflow:
-        """A new workflow that needs some columns of the data no more: the target, when it serves.
+        """A new workflow that no longer needs some columns of the data, such as the target for serving.
 
-        What is made of these columns goes with them; all else stays as it was learnt. An operator
-        over several columns goes on with the others. Where it cannot, because one output needs
-        all of them or its settings name them, the whole operator goes. A target that is needed
-        only to learn, as TargetEncoding's, goes without loss.
+        Columns derived from them are removed too; everything else keeps its state. An operator over
+        several columns continues with the others. If it cannot, because one output needs all of
+        them or its settings name them, the whole operator is removed. A target that is only needed
+        for learning, such as TargetEncoding's, is removed without loss.
 
         Args:
             names: columns of the `input_schema`.
@@ -370,14 +370,14 @@ class Workflow(FittedGraph, Drawn):
         """Meaning of each id of an output of Categorify.
 
         Args:
-            output: its name among the outputs, whether or not it was renamed or cast since.
+            output: its name among the outputs, even if it was renamed or cast.
 
         Returns:
-            a frame of `id`, `kind` ("padding", "null", "out of vocabulary" or "value") and `value`, as
-            Categorify was given it; the value of a combination of columns is a struct of theirs.
+            A frame of `id`, `kind` ("padding", "null", "out of vocabulary" or "value") and `value`,
+            as in Categorify's input; the value of a combination of columns is a struct.
 
         Raises:
-            WorkflowError: there is no such output, or its values are no ids of Categorify.
+            WorkflowError: there is no such output, or its values are not ids of Categorify.
 
         Example:
             >>> from workflow import Workflow, ops
@@ -388,20 +388,20 @@ class Workflow(FittedGraph, Drawn):
         return reverse_mapping(self, output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted workflow as `workflow.json` and the state that it names: data, never code.
+        """Write the fitted workflow as `workflow.json` and the state file that it names: data, never code.
 
         Args:
-            folder: made if missing; a workflow that is there already is replaced.
+            folder: made if missing; an earlier workflow in it is replaced.
 
         Raises:
-            WorkflowError: the workflow is not fitted, or the folder is not its own or cannot be
-                written; what was there before is left as it was.
+            WorkflowError: the workflow is not fitted, or the folder holds other files or cannot be
+                written; its content is then unchanged.
         """
         save_workflow(self, as_path(folder))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Workflow:
-        """Read what `save` wrote. Nothing in the files can make this run code.
+        """Read a saved workflow. Nothing in its files can make this run code.
 
         Raises:
             WorkflowFormatError: the files are damaged or are not a workflow.

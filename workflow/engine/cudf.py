@@ -1,9 +1,9 @@
-"""Rows that stay on the GPU, between parquet and the queries over them, or a query and its files.
+"""Rows that stay on the GPU, between parquet and queries, or between a query and its files.
 
 Polars' own way to cuDF decodes the files for each query, returns every result to the host, and
-writes one file a query, for which the vocabularies go to the GPU anew. Here many queries share what
-was decoded once, and one query makes the rows of several files. This is the one module that knows
-cudf-polars from within, which the package's requirements hold to 26.10.
+writes one file a query, copying the vocabularies to the GPU each time. Here many queries share data
+that was decoded once, and one query makes the rows of several files. This is the only module that
+uses internals of cudf-polars, which the package's requirements pin to 26.10.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
-# Files that are encoded and written at a time. One alone waits for the disk most of the time.
+# Files that are encoded and written at a time. One alone would mostly wait for the disk.
 WRITERS = 4
 IO_THREADS = 8
 
 
 class RowsOnGpu:
-    """Result of a query, in the GPU's memory.
+    """Result of a query, in GPU memory.
 
     Args:
-        query: what cuDF can run.
-        engine: with which it runs, as Polars takes it.
+        query: a query that cuDF can run.
+        engine: the engine that runs it, in Polars' form.
 
     Attributes:
-        height: how many rows there are.
+        height: the number of rows.
 
     Raises:
         NotImplementedError: cuDF cannot run the query.
@@ -46,11 +46,11 @@ class RowsOnGpu:
         self.height: int = self._frame.num_rows
 
     def lazy(self) -> pl.LazyFrame:
-        """The rows for further queries on the GPU, which read them where they are."""
+        """The rows for further queries on the GPU, which read them in place."""
         frame = self._frame
 
         def read(names: list[str] | None, *_: Any) -> Iterator[Any]:
-            # cuDF itself applies the filters that Polars would leave to the source.
+            # cuDF itself applies the filters that Polars leaves to the source.
             yield frame if names is None else frame.select(names)
 
         return register_io_source(read, schema=self._schema)
@@ -58,7 +58,7 @@ class RowsOnGpu:
     def write_parquet(
         self, paths: list[Path], rows_per_file: int, compression: str, row_group_rows: int
     ) -> None:
-        """Write all rows, so many to each file and the rest to the last."""
+        """Write all rows, a fixed number to each file and the remainder to the last one."""
         ends = [min(n * rows_per_file, self.height) for n in range(1, len(paths) + 1)]
         starts = [0, *ends[:-1]]
         with ThreadPoolExecutor(WRITERS) as pool:
@@ -84,7 +84,7 @@ class RowsOnGpu:
         plc.io.parquet.write_parquet(options, stream=self._frame.stream)
 
     def _metadata(self, table: Any) -> Any:
-        """Names, and all columns as such that may hold nulls, whether or not these rows do."""
+        """Metadata with names, and all columns nullable, whether or not these rows contain nulls."""
         import pylibcudf as plc  # noqa: PLC0415
 
         metadata = plc.io.types.TableInputMetadata(table)
@@ -96,10 +96,10 @@ class RowsOnGpu:
 
 
 def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
-    """A query as a plan of cuDF's.
+    """A query as a plan of cuDF.
 
     Raises:
-        NotImplementedError: cuDF cannot run it; says why.
+        NotImplementedError: cuDF cannot run it; the message says why.
     """
     from cudf_polars.dsl.translate import Translator  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
 
 @cache
 def device_memory() -> Any:
-    """The memory pool of cuDF: the driver's, whose unused memory it keeps for later."""
+    """The memory pool of cuDF: the driver's, whose unused memory it keeps."""
     import rmm.mr  # noqa: PLC0415
 
     return rmm.mr.CudaAsyncMemoryResource()
@@ -120,10 +120,10 @@ def device_memory() -> Any:
 
 @contextmanager
 def gpu_settings(resource: Any) -> Iterator[None]:
-    """Set how cuDF takes memory and writes files within, in every thread.
+    """Set cuDF's memory resource and file settings inside the block, in every thread.
 
     Args:
-        resource: of rmm, for what is allocated.
+        resource: a memory resource of rmm.
     """
     import kvikio.defaults  # noqa: PLC0415
     import rmm.mr  # noqa: PLC0415
@@ -131,7 +131,7 @@ def gpu_settings(resource: Any) -> Iterator[None]:
     before = rmm.mr.get_current_device_resource()
     rmm.mr.set_current_device_resource(resource)
     try:
-        # Through the page cache, as everybody else writes: without it a file waits for the disk.
+        # Through the page cache, like ordinary writes: without it a file waits for the disk.
         with kvikio.defaults.set({"auto_direct_io_write": False, "num_threads": IO_THREADS}):
             yield
     finally:

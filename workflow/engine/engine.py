@@ -18,15 +18,15 @@ from workflow.expressions.program.program import Program
 
 from .cudf import RowsOnGpu, device_memory, gpu_settings
 
-# Queries of one pass over the data; of each the scan holds what it has read ahead.
+# Queries in one pass over the data; for each the scan holds what it has read ahead.
 QUERIES_AT_ONCE = 8
 
 
 def is_gpu(engine: str) -> bool:
-    """Whether an engine is the GPU's.
+    """Whether an engine is a GPU.
 
     Raises:
-        WorkflowError: it is not "auto", "cpu" or "gpu", or it is the GPU's and is not installed.
+        WorkflowError: it is not "auto", "cpu" or "gpu", or it is "gpu" and cuDF is not installed.
     """
     if engine not in ("auto", "cpu", "gpu"):
         raise WorkflowError(f'Expected the engine "auto", "cpu" or "gpu". Received: {engine!r}.')
@@ -39,11 +39,12 @@ def is_gpu(engine: str) -> bool:
 
 
 def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
-    """Run queries over data of any size, several over one scan.
+    """Run queries over data of any size, several in one scan.
 
     Args:
-        queries: their results fit into memory.
-        engine: "auto", "cpu" or "gpu"; what cannot run on the GPU is an error, never a fallback.
+        queries: queries whose results fit into memory.
+        engine: "auto", "cpu" or "gpu"; a query that cannot run on the GPU is an error, never a
+            fallback.
 
     Raises:
         WorkflowError: the engine is unknown.
@@ -62,25 +63,25 @@ def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:
 
 
 def brought_to_host(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-    """Result of a query, for the CPU to go on with: in memory, where the GPU has made it."""
+    """Result of a query, for further work on the CPU: in memory, if the GPU made it."""
     return collect_on_gpu(query).lazy() if is_gpu(engine) else query
 
 
 def gpu_engine() -> pl.GPUEngine:
-    """The GPU as Polars' engine; what it cannot run is an error, never a fallback."""
+    """The GPU as Polars' engine; a query that it cannot run is an error, never a fallback."""
     return pl.GPUEngine(executor="in-memory", raise_on_fail=True, memory_resource=device_memory())
 
 
 @contextmanager
 def rows_on_gpu() -> Iterator[Callable[[pl.LazyFrame], RowsOnGpu]]:
-    """A function from queries to what they make, which stays in the GPU's memory."""
+    """A function from queries to their results, which stay in GPU memory."""
     engine = gpu_engine()
     with gpu_settings(engine.memory_resource):
         yield lambda query: RowsOnGpu(query, engine)
 
 
 def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-    """Result of a query, for many queries: in the GPU's memory, where they run there."""
+    """Result of a query, for many queries: in GPU memory, if they run on the GPU."""
     if not is_gpu(engine):
         return query
     with rows_on_gpu() as make:
@@ -88,11 +89,11 @@ def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
 
 
 def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFrame:
-    """A program's outputs, lazily; on the GPU in memory where one query cannot make them.
+    """A program's outputs, lazily; on the GPU in memory if one query cannot compute them.
 
     Args:
         frame: the program's inputs.
-        program: what to make of each row.
+        program: the program to run on each row.
         engine: "auto", "cpu" or "gpu".
     """
     if not is_gpu(engine):
@@ -125,15 +126,15 @@ def with_outputs(
 ) -> tuple[pl.LazyFrame, list[str]]:
     """A frame with a program's outputs beside its columns, lazily.
 
-    On the GPU the frame is in memory where one query cannot make the outputs.
+    On the GPU the frame is in memory if one query cannot compute the outputs.
 
     Args:
         frame: the program's inputs, and further columns.
-        program: what to make of each row.
+        program: the program to run on each row.
         engine: "auto", "cpu" or "gpu".
 
     Returns:
-        the frame, and the names there of the outputs, which are free ones.
+        The frame, and the names of the outputs in it, which do not clash with its columns.
     """
     columns = frame.collect_schema().names()
     names = [free_name(f"made{n}", columns) for n in range(len(program.outputs))]

@@ -1,4 +1,4 @@
-"""Checks of settings, columns and states that do not go together."""
+"""Checks of settings, columns and states against each other."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def require(condition: bool, message: str) -> None:
 
 
 def per_column(value: Any, name: str, default: Any) -> Any:
-    """A setting that is one value for all columns or a mapping from column to value."""
+    """Get a column's setting, from one value for all columns or a mapping by column."""
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
 def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
-    """Refuse a setting for a column that the operator does not have: it would do nothing.
+    """Refuse a setting for a column that the operator does not have: it would have no effect.
 
     Raises:
-        WorkflowError: names the columns that are unknown.
+        WorkflowError: names the unknown columns.
     """
     unknown = [name for name in value if name not in columns] if isinstance(value, Mapping) else []
     require(
@@ -35,7 +35,7 @@ def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
 
 
 def expect_state(state: State, names: Iterable[str]) -> None:
-    """Hold a state to what an operator has learnt under these names and nothing else.
+    """Check that a state has exactly these names.
 
     Raises:
         WorkflowError: the state belongs to other columns, or to another operator.

@@ -1,4 +1,4 @@
-"""Columns on their way through a graph: how they are computed, and how they stand together."""
+"""Columns on their way through a graph: expressions, schemas and groups."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from workflow.schema.tags import add_tags, properties_after
 
 @dataclass(frozen=True)
 class Feature:
-    """A column on its way through the graph: how it is computed, and its schema.
+    """A column on its way through the graph: its expression and its schema.
 
-    The schema's dtype and shape are those of the expression.
+    The schema has the expression's dtype and shape.
     """
 
     expression: Expression
@@ -28,13 +28,14 @@ class Feature:
     def of(
         cls, name: str, expression: Expression, like: ColumnSchema | None = None, **changes: Any
     ) -> Feature:
-        """A feature whose dtype and shape are the expression's; the rest is as schema/tags.py says.
+        """A feature with the expression's dtype and shape; other attributes as schema/tags.py says.
 
         Args:
             name: the feature's name.
-            expression: how it is computed.
-            like: a column whose tags, and properties but for facts about values, it inherits.
-            changes: `tags` to add, `properties` to set, and `time` where the values are times.
+            expression: its expression.
+            like: a column whose tags it inherits, and whose properties except for facts about
+                values.
+            changes: `tags` to add, `properties` to set, and `time` if the values are times.
         """
         type_ = expression.type
         tags = add_tags(like.tags if like else (), changes.get("tags", ()))
@@ -56,7 +57,7 @@ class Feature:
 
 Features = dict[str, Feature]
 
-# What an operator has learnt, and what it learns of a part of the data.
+# What an operator has learnt, from all data or from a part of it.
 State = Mapping[str, Column]
 Partials = Mapping[str, pl.LazyFrame]
 
@@ -64,7 +65,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 
 class Selectable:
-    """Stand-in for columns in an operator's setting beside their names: a node of the graph."""
+    """Stand-in for columns in an operator's setting, beside their names: a node of the graph."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Inputs:
     """Facts that the graph tells an operator about its columns.
 
     Attributes:
-        groups: the columns on the left of `>>` as they are grouped there, one outside of any
-            group as a group of its own: `[["a", "b"], "c"]` is `(("a", "b"), ("c",))`.
+        groups: the groups of the columns on the left of `>>`; a column outside any group is its own
+            group: `[["a", "b"], "c"]` is `(("a", "b"), ("c",))`.
         dependencies: the names of the columns that the operator's setting `depends_on` stands for.
     """
 

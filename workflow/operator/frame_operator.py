@@ -1,4 +1,4 @@
-"""Operators whose result depends on more than one row: fine in training, not to be served."""
+"""Operators whose result depends on more than one row: for training data, not for serving."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .operator import Operator
 
 @dataclass(frozen=True)
 class ManyRowsOperator(Operator, abstract=True):
-    """An operator of which no row's result depends on this row alone."""
+    """An operator whose result for a row depends on other rows too."""
 
     row_by_row: ClassVar[bool] = False
 
     @abstractmethod
     def frame_schema(self, columns: Schema) -> Schema:
-        """The columns that it makes of some columns.
+        """The output columns for some input columns.
 
         Raises:
-            WorkflowError: it does not take them.
+            WorkflowError: it does not support them.
         """
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
-        """There is no expression for it.
+        """Raise, since it has no expression.
 
         Raises:
             WorkflowError: always.
@@ -44,39 +44,39 @@ class ManyRowsOperator(Operator, abstract=True):
 
 @dataclass(frozen=True)
 class FrameOperator(ManyRowsOperator, abstract=True):
-    """An operator that makes other rows: fewer, or one for many.
+    """An operator that makes other rows: fewer, or one from many.
 
-    Its columns are the sources of all that comes after, and cannot stand beside columns of the
-    rows before it.
+    Its columns are the sources of all later columns, and cannot stand beside columns of earlier
+    rows.
     """
 
     @abstractmethod
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
-        """The rows that it makes, lazily, of the whole data.
+        """Its output rows, lazily, for the whole data.
 
         Args:
-            frame: the input columns and the dependencies, of all rows in order.
+            frame: the input columns and the dependencies, with all rows in order.
             columns: their schema.
         """
 
     @abstractmethod
     def needs(self, columns: Schema) -> set[str]:
-        """The input columns without which it cannot work, the names of others only passing through."""
+        """The input columns that it reads; only names of other columns matter."""
 
 
 @dataclass(frozen=True)
 class RowFilter(FrameOperator, abstract=True):
-    """An operator that keeps the rows for which a condition over each of them holds."""
+    """An operator that keeps the rows that meet a condition on each row alone."""
 
     @abstractmethod
     def condition(self, columns: Schema) -> Program:
-        """One output, a bool for each row; where it is null the row goes.
+        """A program with one bool output for each row; rows with false or null are dropped.
 
         Args:
             columns: the input columns, which are the program's inputs.
 
         Raises:
-            WorkflowError: it does not take them.
+            WorkflowError: it does not support them.
         """
 
     def transform_frame(self, frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
@@ -86,9 +86,9 @@ class RowFilter(FrameOperator, abstract=True):
 
 @dataclass(frozen=True)
 class WindowOperator(ManyRowsOperator, abstract=True):
-    """An operator that makes a value for each row, of this row and others: a lag, a rank.
+    """An operator that computes a value for each row from this row and others: a lag, a rank.
 
-    Its columns stand beside all others of the same rows.
+    Its columns stand beside all other columns of the same rows.
     """
 
     @abstractmethod
@@ -97,46 +97,46 @@ class WindowOperator(ManyRowsOperator, abstract=True):
 
         Args:
             columns: the input columns and the dependencies.
-            values: the expression of each.
+            values: the expression of each column.
         """
 
 
 @dataclass(frozen=True)
 class OutOfFoldOperator(Operator, abstract=True):
-    """An operator that must not learn a row's value from the row itself while it is trained on.
+    """An operator that must not learn a row's value from the row itself when it is trained on.
 
-    `fit_transform` puts the rows into folds and has the value of a row come from the other
-    folds; `transform` and the server use what was learnt from all rows.
+    `fit_transform` assigns rows to folds and computes a row's value from the other folds;
+    `transform` and the server use the state from all rows.
     """
 
     @abstractmethod
     def fold(self, row: Expression) -> Expression:
-        """The fold of a row, int64 from 0, by the row's number in the data."""
+        """The fold of a row, int64 from 0, from the row's index in the data."""
 
     @abstractmethod
     def fold_partial(
         self, frame: pl.LazyFrame, columns: Schema, fold: str
     ) -> dict[str, pl.LazyFrame]:
-        """Partials for each fold; the column `fold` of the frame says which."""
+        """Partials for each fold, which the column `fold` of the frame identifies."""
 
     @abstractmethod
     def lower_out_of_fold(
         self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
     ) -> Features:
-        """The columns of `lower`, each row's from the folds that it is not in.
+        """The columns of `lower`, each row's from the folds that exclude it.
 
         Args:
             columns: the input columns.
-            state: what `finish` returned.
+            state: the result of `finish`.
             folds: the tables of `fold_partial`.
             fold: the fold of each row.
         """
 
 
 def not_row_by_row(operator: Operator, columns: Features | Schema) -> WorkflowError:
-    """The error for a workflow that is to be served and cannot."""
+    """The error for a workflow that is to be served but cannot be."""
     return WorkflowError(
-        f"{operator.label} over {', '.join(columns)} needs more than one row at a time, so what is made of it "
-        "cannot be served. Put it into a workflow of its own, write its output with transform_to_parquet "
+        f"{operator.label} over {', '.join(columns)} needs more than one row at a time, so its output "
+        "cannot be served. Put it into a separate workflow, write its output with transform_to_parquet "
         "and train and export a second workflow on that; or leave its columns out of the network."
     )

@@ -1,4 +1,4 @@
-"""Operators: a configuration, what it learns from data, and what it lowers to."""
+"""Operators: a configuration, the state that it learns from data, and the expressions it lowers to."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """An operator at work, from which the conformance suite makes its tests.
+    """An example of an operator, from which the conformance suite makes its tests.
 
     Attributes:
         operator: as a user would write it.
-        columns: its input columns, as `polars.DataFrame` takes them, to fit to and to transform.
-        unseen: further rows that are transformed and not fitted to.
-        left: what stands left of `>>`, where that is not all columns: names and groups.
+        columns: its input columns, as for `polars.DataFrame`, to fit to and to transform.
+        unseen: further rows that are only transformed.
+        left: the left operand of `>>`, if that is not all columns: names and groups.
     """
 
     operator: Operator
@@ -44,9 +44,10 @@ OPERATORS: dict[str, type[Operator]] = {}
 
 
 class OperatorMeta(ABCMeta):
-    """Lets a class stand where its instance with default settings can: `["a"] >> ops.Categorify`."""
+    """Metaclass that lets a class stand for its instance with defaults: `["a"] >> ops.Categorify`."""
 
-    # `left >> operator` is a node of the graph, which is made of operators: graph/operator_node.py sets it.
+    # `left >> operator` makes a node of the graph; graph/operator_node.py sets it, to avoid a
+    # cycle.
     node_of: ClassVar[Callable[[Any, Any], OperatorNode]]
 
     def __rrshift__(cls, left: Any) -> OperatorNode:
@@ -57,31 +58,31 @@ class OperatorMeta(ABCMeta):
 class Operator(ABC, metaclass=OperatorMeta):
     """A step of a workflow. A new operator is a frozen dataclass in one file of `workflow/ops/`.
 
-    Its fields are its configuration, and are what a saved workflow holds of it: their annotations
-    are what a user and a file are held to (settings.py). A field with `metadata=NOT_SAVED` comes
-    from the state instead. An operator never changes: what it learns from data is a `State` that
-    the workflow keeps.
+    Its fields are its configuration, which a saved workflow stores; their annotations validate
+    values from users and files (settings.py). A field with `metadata=NOT_SAVED` comes from the
+    state instead. An operator never changes: what it learns from data is a `State` that the
+    workflow keeps.
 
-    Five class attributes tell the graph what an operator is:
+    Class attributes tell the graph about an operator:
 
-    - `learns`: it has a state, so it has `partial`, `merge` and `finish`.
-    - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`. Each of its
-      methods finds them by `self.groups(columns)`. Groups pass through the operators before it
-      that do not take them, as long as the columns keep their names.
-    - `depends_on`: the name of the field that holds further columns which it reads: names, or
-      nodes of the graph. These are among the `columns` of every method, and
-      `self.dependency_names()` has their names. In `lower` they may be missing when the operator
-      learns: `remove_inputs` takes away a target that only learning needs.
-    - `completed_by`: the names of the fields that hold names of columns which it takes from the data
-      where they are not left of `>>`. Those of the data are among the `columns` of every method, and
-      not among `self.own_columns(columns)`.
-    - `has_vocabularies`: its columns are ids of values that it knows, and their property `domain`
-      has a `name`: the same for columns of one vocabulary. The graph adds a number to it where
-      another operator has given the name to a vocabulary of its own.
-    - `row_by_row`: what it makes of a row depends on this row alone, so that it can be served.
-      Those that cannot be are a `FrameOperator` or a `WindowOperator` (frame_operator.py).
+    - `learns`: it has a state, and so `partial`, `merge` and `finish`.
+    - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`, which its methods
+    get by `self.groups(columns)`. Groups pass through earlier operators that do not take them, as
+    long as the columns keep their names.
+    - `depends_on`: the name of the field with further columns that it reads: names, or nodes of the
+    graph. These are among the `columns` of every method, and `self.dependency_names()` has their
+    names. If the operator learns, `lower` may not get them: `remove_inputs` removes a target that
+    only learning needs.
+    - `completed_by`: the names of the fields with names of columns that it takes from the data if
+    they are not left of `>>`. Such columns are among the `columns` of every method, but not among
+    `self.own_columns(columns)`.
+    - `has_vocabularies`: its columns are ids of a vocabulary, and their property `domain` has a
+    `name`, equal for columns of one vocabulary. The graph appends a number if another operator has
+    used the name for its own vocabulary.
+    - `row_by_row`: its result for a row depends on this row alone, so that it can be served. Other
+    operators are a `FrameOperator` or a `WindowOperator` (frame_operator.py).
 
-    The graph hands an operator its groups and dependencies by `bind`, which makes a copy.
+    The graph passes groups and dependencies to an operator by `bind`, which makes a copy.
 
     Example:
         >>> from workflow import ops
@@ -108,27 +109,27 @@ class Operator(ABC, metaclass=OperatorMeta):
         self._check_settings()
 
     def _check_settings(self) -> None:
-        """Refuse settings that are of the right type and make no sense; for a subclass to say.
+        """Refuse settings of the right type with invalid values; overridden by subclasses.
 
-        Here they are as settings.py keeps them: numpy's scalars and arrays are Python's own.
+        Values are already converted by settings.py: numpy's scalars and arrays are Python objects.
 
         Raises:
-            WorkflowError: names the setting, and what it was given.
+            WorkflowError: names the setting, and its value.
         """
 
     def bind(self, inputs: Inputs) -> Self:
-        """The operator at its place in a graph."""
+        """A copy of the operator for its place in a graph."""
         bound = copy.copy(self)
         object.__setattr__(bound, "inputs", inputs)
         return bound
 
     def groups(self, columns: Iterable[str]) -> Groups:
-        """The groups to work on; outside of a graph each column is one, dependencies aside."""
+        """The groups to work on; outside a graph each column is a group, dependencies excluded."""
         others = self.dependency_names()
         return self.inputs.groups or tuple((name,) for name in columns if name not in others)
 
     def own_columns(self, columns: Iterable[str]) -> list[str]:
-        """The columns on the left of `>>`, without those that are dependencies only."""
+        """The columns on the left of `>>`, without those that are only dependencies."""
         return list(dict.fromkeys(name for group in self.groups(columns) for name in group))
 
     def dependency_names(self) -> tuple[str, ...]:
@@ -146,52 +147,52 @@ class Operator(ABC, metaclass=OperatorMeta):
 
         Args:
             columns: the input columns, in order.
-            state: what `finish` returned; empty for an operator that does not learn.
+            state: the result of `finish`; empty for an operator that does not learn.
         """
 
     def learns_from(self, columns: Features) -> Features:
-        """Columns that `partial` is given: the input columns, or what is computed from them row by row."""
+        """The columns for `partial`: the input columns, or columns computed from them row by row."""
         return columns
 
     def needs_integers(self, columns: Schema) -> Iterable[str]:  # noqa: ARG002
-        """The input columns that may hold no fractions, as ids do.
+        """The input columns that must not contain fractions, such as ids.
 
-        Pandas makes floats of integers beside a missing one. Where such a column comes from the data
-        as it is, `fit` takes it for the integers that it was.
+        Pandas converts integers beside a missing one to floats. If such a column comes unchanged
+        from the data, `fit` converts it back to integers.
         """
         return ()
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether the CPU counts or groups rows that the GPU has computed.
 
-        For a variance: cuDF takes it from a sum of squares, which leaves no digit of it where the
-        values lie far from 0. For lists with nulls that count: cuDF makes a null of an empty list.
-        And for what is more than a query.
+        True for a variance: cuDF computes it from a sum of squares, which loses all digits if the
+        values are far from 0. True for lists whose nulls count: cuDF turns an empty list into null.
+        Also true for operators whose counting cannot be expressed as a single Polars query.
         """
         return False
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """Tables to learn from a part of the data: small ones, as lazy queries.
+        """The tables to learn from a part of the data: small ones, as lazy queries.
 
         Args:
-            frame: what `learns_from` says of the operator's input columns, in some of the rows.
+            frame: the columns of `learns_from`, for some of the rows.
             columns: their schema.
         """
         raise NotImplementedError
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
-        """The tables of several parts, one above the other, as if `partial` had seen them as one."""
+        """Combine the concatenated tables of several parts, as if `partial` had seen one part."""
         raise NotImplementedError
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002
-        """The list columns of which `partial` counts the elements, and learns nothing else.
+        """The list columns whose elements `partial` counts, without learning anything else from them.
 
         While an operator learns, such a column may be int64: the positions of its rows' lists in a
-        joined table, which are fewer than their elements. `merge` then adds up what was counted of
-        an element at several positions.
+        joined table, which are fewer than their elements. `merge` then sums the counts of an
+        element over its positions.
 
         Returns:
-            for each column the name of the table, and in it that of the elements.
+            For each column the name of the table, and of the table's column of elements.
         """
         return {}
 
@@ -200,19 +201,19 @@ class Operator(ABC, metaclass=OperatorMeta):
         raise NotImplementedError
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """Rest of a state when only some of its input columns remain: for `remove_inputs`.
+        """The part of a state for the remaining input columns, for `remove_inputs`.
 
-        A state with one entry for each input column, by its name, or with one number for each in
-        their order, needs no method of its own. What is returned is tried, not trusted: an
-        operator goes on only where it then makes what it made before.
+        No override is needed for a state with one entry for each input column, by name, or with one
+        number for each in their order. The result is verified: an operator stays only if its output
+        is unchanged.
 
         Args:
-            state: what `finish` returned.
+            state: the result of `finish`.
             columns: the input columns that it was learnt from.
-            names: those of them that remain.
+            names: the remaining ones.
 
         Returns:
-            the state of these columns, or None where the operator must keep all.
+            The state of these columns, or None if the operator needs all columns.
         """
         left = set(names)
         if state.keys() == set(columns):
@@ -224,7 +225,7 @@ class Operator(ABC, metaclass=OperatorMeta):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """The operator at work; without examples the conformance suite fails."""
+        """Examples of the operator; without any the conformance suite fails."""
         return []
 
     @classmethod
@@ -246,7 +247,7 @@ class Operator(ABC, metaclass=OperatorMeta):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Operator:  # noqa: ARG003 - JoinExternal's table
-        """The operator that `to_config` described."""
+        """The operator described by a result of `to_config`."""
         return cls(**config)
 
     def __rrshift__(self, left: Selectable | str | Iterable[Any]) -> OperatorNode:

@@ -11,7 +11,7 @@ from workflow.operator.operator import OPERATORS
 from workflow.operator.settings import check_config, fits
 
 FORMAT = 2
-# How many parents a kind of node has, where that is not one; an operator's others are dependencies.
+# The number of parents of each kind of node, if not one; an operator's others are dependencies.
 _PARENTS = {
     "select": (0, 0),
     "find": (0, 0),
@@ -31,15 +31,15 @@ _KINDS = {
 
 
 def audit(document: Any, states: Mapping[int, State]) -> None:
-    """Check everything that a document says of its graph, before anything is made of it.
+    """Check all of a document's statements about its graph, before any object is made from it.
 
     Args:
-        document: what `workflow.json` holds.
-        states: what the file of the state holds, by the number of the node.
+        document: the content of `workflow.json`.
+        states: the content of the state file, by the number of the node.
 
     Raises:
-        FormatError: a key is missing or unknown, a node, an operator or a setting is not what it
-            should be, or a state belongs to no operator.
+        FormatError: a key is missing or unknown, a node, an operator or a setting is invalid, or a
+            state belongs to no operator.
 
     Example:
         >>> audit({"format": 2, "nodes": []}, {})
@@ -61,19 +61,19 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
         _audit_node(number, entry, states)
     operators = [n for n, entry in enumerate(document["nodes"]) if entry["kind"] == "operator"]
     if states.keys() - set(operators):
-        raise FormatError("there is state for nodes that are no operators.")
+        raise FormatError("there is state for nodes that are not operators.")
 
 
 def audit_format(document: Any) -> None:
     """Check the format of a document before anything else in it.
 
     Raises:
-        FormatError: it is another, newer or none.
+        FormatError: it is another one, newer or missing.
     """
     found = document.get("format") if isinstance(document, dict) else None
     if type(found) is int and found > FORMAT:
         raise FormatError(
-            f"it is of format {found}, which a newer version wrote; this one reads format {FORMAT}. "
+            f"its format is {found}, which a newer version wrote; this one reads format {FORMAT}. "
             "Update the package, or save the workflow with the version that is installed here."
         )
     if type(found) is not int or found != FORMAT:

@@ -1,7 +1,7 @@
-"""A fitted workflow on disk: `workflow.json` and the file of the state that it names.
+"""A fitted workflow on disk: `workflow.json` and the state file that it names.
 
-Reading, auditing and constructing are three steps: the files are parsed into plain values,
-every value is checked, and only then is an operator made. Nothing in a file names code.
+Reading, auditing and constructing are three steps: files are parsed into plain values, every value
+is checked, and only then is an operator made. Nothing in a file refers to code.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .saved_files import expect_saved, read_document, read_state, write_files
 
 _Workflow = TypeVar("_Workflow", bound=FittedGraph)
 
-# Saves into a folder that end, one after the other, while it is loaded.
+# Loading retries this often if saves into the folder complete in between.
 _TRIES = 8
 
 
 def save_workflow(workflow: FittedGraph, folder: Path) -> None:
-    """Write a fitted workflow into a folder, whose old one is replaced by one rename.
+    """Write a fitted workflow into a folder; one rename replaces an earlier one.
 
     Raises:
-        WorkflowError: the workflow is not fitted, the folder holds something else, or it cannot
-            be written.
+        WorkflowError: the workflow is not fitted, the folder holds other files, or it cannot be
+            written.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -82,7 +82,7 @@ def _describe(workflow: FittedGraph) -> dict[str, Any]:
 
 
 def _describe_node(node: Node, inputs: Sequence[Resolved], made: Resolved) -> dict[str, Any]:
-    """A node as it is fitted: the columns that a selector has found, by name."""
+    """A node after fitting: columns that a selector has found are listed by name."""
     if isinstance(node, OperatorNode):
         bound = node.bind(inputs)
         name, config = type(node.operator).__name__, bound.operator.to_config(bound.columns)
@@ -111,11 +111,11 @@ def load_workflow(folder: Path, make: Callable[[Node], _Workflow]) -> _Workflow:
     """Read a workflow that `save_workflow` wrote.
 
     Args:
-        folder: the folder that it wrote.
-        make: the class `Workflow`, which stands above this module.
+        folder: the folder that `save_workflow` wrote.
+        make: the class `Workflow`, which is in a layer above this module.
 
     Raises:
-        WorkflowFormatError: the files are missing, damaged, or are not a workflow.
+        WorkflowFormatError: the files are missing, damaged, or not a workflow.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -141,7 +141,7 @@ def load_workflow(folder: Path, make: Callable[[Node], _Workflow]) -> _Workflow:
 
 
 def _read(folder: Path, tries: int = _TRIES) -> tuple[dict[str, Any], dict[int, dict[str, Column]]]:
-    """The document and the states, read again where a save has replaced both in between."""
+    """The document and the states, read again if a save has replaced both in between."""
     document = read_document(folder)
     audit_format(document)
     try:
@@ -176,7 +176,7 @@ def _construct(
             "the nodes are not in the order of one graph that ends in the last of them."
         )
     workflow.restore(Schema.from_json(document["inputs"]), dict(states), document["output_dtypes"])
-    # Building the steps checks that every column and all state that they need are there.
+    # Building the steps checks that every column and state that they need exists.
     _ = workflow.output_schema
     return workflow
 

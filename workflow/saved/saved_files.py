@@ -1,7 +1,7 @@
-"""The two files of a saved workflow, which are replaced by one rename and hold each other's sums.
+"""The two files of a saved workflow, replaced by one rename and protected by checksums.
 
-The state lies under a name of its own content, so that the old one and a new one can lie side by
-side; `workflow.json` names the one that counts, and is the one file that is replaced.
+The state file is named after its content, so that an old and a new one can coexist; `workflow.json`
+names the current one, and is the only file that is replaced.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _SUM = re.compile("[0-9a-f]{64}")
 
 
 def write_files(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a workflow's files. Killed at any moment, the folder holds the old one or the new one.
+    """Write a workflow's files. A killed process leaves the old workflow or the new one.
 
-    What a killed save left is removed. A folder made here is removed if the save fails.
+    Remains of a killed save are removed. A folder made here is removed if the save fails.
 
     Args:
-        folder: of the workflow alone; made if missing.
-        document: what `read_document` is to return, but for the key `state`.
-        arrays: what `read_state` is to return.
+        folder: folder for the workflow alone; made if missing.
+        document: the later result of `read_document`, except for the key `state`.
+        arrays: the later result of `read_state`.
 
     Raises:
         WorkflowError: the folder is a file, or holds other files.
-        OSError: the file system refused.
+        OSError: an error of the file system.
         FormatError: the document or the header of the arrays is too large to be read again.
     """
     _expect_own(folder)
     with exclusive(folder) as locked:
-        # Without a lock, leftovers cannot be told from what another save writes at this moment.
+        # Without a lock, remains cannot be distinguished from files that another save is writing.
         keep = set() if locked else {p.name for p in folder.iterdir()} - _counted_on(folder)
         try:
             _write(folder, document, arrays)
@@ -63,7 +63,7 @@ def _write(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Array
     text = sealed({**document, "state": total})
     expect_json_size(folder / WORKFLOW_FILE, len(text))
     partial.replace(folder / _state_file(total))
-    # Before the document that names it.
+    # Before the document that refers to it.
     sync(folder)
     replace_file(folder / WORKFLOW_FILE, text)
 
@@ -73,7 +73,7 @@ def _state_file(total: str) -> str:
 
 
 def _remove_others(folder: Path, keep: set[str]) -> None:
-    """Remove older states, and what was not written to its end."""
+    """Remove older states, and incomplete files."""
     keep |= {WORKFLOW_FILE} | _counted_on(folder)
     for path in folder.iterdir():
         if _is_ours(path) and path.name not in keep:
@@ -81,7 +81,7 @@ def _remove_others(folder: Path, keep: set[str]) -> None:
 
 
 def _counted_on(folder: Path) -> set[str]:
-    """The state that the document names; every one where it cannot be read."""
+    """The state that the document names; every one if the document cannot be read."""
     if not _has_document(folder):
         return set()
     try:
@@ -101,24 +101,25 @@ def _is_ours(path: Path) -> bool:
 
 
 def _expect_own(folder: Path) -> None:
-    """Refuse to put a workflow where something else is."""
+    """Refuse to save a workflow into a folder with other files."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise WorkflowError(f"{folder} is a file. A workflow is saved into a folder of its own.")
+        raise WorkflowError(f"{folder} is a file. Save the workflow into its own folder.")
     others = [path.name for path in folder.iterdir() if not _is_ours(path)]
     if others:
         raise WorkflowError(
             f"{folder} holds other files: {listed(sorted(others), most=5)}. "
-            "Save the workflow into a folder of its own."
+            "Save the workflow into its own folder."
         )
 
 
 def expect_saved(folder: Path) -> None:
-    """Check that a folder is that of a saved workflow.
+    """Check that a folder contains a saved workflow.
 
     Raises:
-        WorkflowFormatError: there is none, it is NVTabular's, or it has no `workflow.json`.
+        WorkflowFormatError: it is missing, contains NVTabular's workflow, or has no
+            `workflow.json`.
     """
     if not folder.is_dir():
         what = "is a file" if folder.is_file() else "does not exist"
@@ -128,7 +129,7 @@ def expect_saved(folder: Path) -> None:
     if (folder / NVTABULAR_FILE).exists():
         raise WorkflowFormatError(
             f"{folder} holds a pickled workflow of NVTabular, which can run any code when it is read. "
-            "Write it anew with these operators, and fit it."
+            "Write it again with these operators, and fit it."
         )
     if not _has_document(folder):
         _refuse_without(folder, WORKFLOW_FILE)
@@ -136,15 +137,15 @@ def expect_saved(folder: Path) -> None:
 
 def _refuse_without(folder: Path, name: str) -> None:
     raise WorkflowFormatError(
-        f"{folder} is no saved workflow: it has no {name}. Copy the whole folder that save wrote."
+        f"{folder} is not a saved workflow: it has no {name}. Copy the whole folder that save wrote."
     )
 
 
 def read_document(folder: Path) -> dict[str, Any]:
-    """Read `workflow.json`, every byte of it as it was written.
+    """Read `workflow.json`, and verify its checksum.
 
     Raises:
-        FormatError: it is too large, no JSON, or not what its sum says.
+        FormatError: it is too large, not JSON, or does not match its checksum.
     """
     path = folder / WORKFLOW_FILE
     expect_file(path)
@@ -153,21 +154,21 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 
 def read_state(folder: Path, document: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays that a document names, as views of the file's memory map.
+    """The arrays that a document refers to, as views of the file's memory map.
 
     Raises:
-        FormatError: the document names no sum, or the file is not the one that it names.
+        FormatError: the document has no checksum, or the file does not match it.
         WorkflowFormatError: the file is missing.
     """
     path = folder / _state_name(document)
     if not os.path.lexists(path):
         _refuse_without(folder, path.name)
-    # The header first: it refuses a file that has no end before all of it is read.
+    # The header first: it refuses an endless file before all of it is read.
     arrays = read_arrays(path)
     if (found := file_hash(path)) != document["state"]:
         raise FormatError(
-            f"{path}: expected the state of the sum {document['state'][:16]}..., as it was saved. "
-            f"Received: {found[:16]}.... It is damaged: copy the folder again, or save it anew."
+            f"{path}: expected the state with the checksum {document['state'][:16]}.... "
+            f"Received: {found[:16]}.... It is damaged: copy the folder again, or save it again."
         )
     return arrays
 
@@ -175,5 +176,5 @@ def read_state(folder: Path, document: Mapping[str, Any]) -> dict[str, Array]:
 def _state_name(document: Mapping[str, Any]) -> str:
     total = document.get("state")
     if not isinstance(total, str) or not _SUM.fullmatch(total):
-        raise FormatError(f"expected the sum of the state. Received: {total!r:.100}.")
+        raise FormatError(f"expected the checksum of the state. Received: {total!r:.100}.")
     return _state_file(total)

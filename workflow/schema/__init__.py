@@ -1,1 +1,1 @@
-"""Columns described: dtypes, schemas, tags, and what is known of their values."""
+"""Descriptions of columns: dtypes, schemas, tags, and facts about their values."""

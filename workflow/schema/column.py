@@ -1,4 +1,4 @@
-"""A column of data in numpy: what the numpy interpreter computes with.
+"""A column of data in numpy, for the numpy interpreter.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -19,11 +19,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Strings:
-    """Many strings in two arrays, as Arrow lays them out: a vocabulary of millions stays small.
+    """Many strings in two arrays, in Arrow's layout: a vocabulary of millions stays small.
 
     Attributes:
-        data: uint8, the UTF-8 bytes of all strings one after another.
-        offsets: int64, shape (N + 1,), where each string starts, and the end.
+        data: uint8, the UTF-8 bytes of all strings in sequence.
+        offsets: int64, shape (N + 1,), the start of each string, and the end.
 
     Example:
         >>> Strings.of(["ab", "c"]).to_objects().tolist()
@@ -54,16 +54,16 @@ class Strings:
 
 @dataclass(frozen=True)
 class Column(Derives):
-    """Values of one column, with nulls and lists beside them rather than in them.
+    """Values of one column, with nulls and list lengths in separate arrays.
 
     Attributes:
-        values: shape (N,) for a scalar column; for a list column the elements of all rows
-            one after another, shape (sum of lengths,). Strings are an object array of `str`,
-            or `Strings` in a column that is a constant of a program.
-        valid: boolean, the shape of `values`, False where the value is null; None when
-            nothing is null. What `values` holds at a null is unspecified.
-        lengths: int64 row lengths, shape (N,), for a list column; None for a scalar column.
-            A null row is an empty row: the two are one thing in a list column.
+        values: shape (N,) for a scalar column; for a list column the elements of all rows in
+            sequence, shape (sum of lengths,). Strings are an object array of `str`, or `Strings` in
+            a column that is a constant of a program.
+        valid: boolean, with the shape of `values`, False where the value is null; None if nothing
+            is null. `values` is unspecified at nulls.
+        lengths: int64 row lengths, shape (N,), for a list column; None for a scalar column. A null
+            row equals an empty row: a list column does not distinguish them.
     """
 
     values: Array | Strings

@@ -1,4 +1,4 @@
-"""Values that are derived from an object once, and kept with it.
+"""Values that are derived from an object once, and stored with it.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -13,9 +13,9 @@ Made = TypeVar("Made")
 
 
 class Derives:
-    """An object that never changes, and that keeps what was derived from it for as long as it lives.
+    """Base of immutable objects that store the values derived from them for as long as they live.
 
-    Copies and pickles of it are without: they derive it anew.
+    Copies and pickles exclude these values, and derive them again.
 
     Example:
         >>> class Keys(Derives):
@@ -26,11 +26,11 @@ class Derives:
     """
 
     def derived(self, name: Hashable, derive: Callable[[], Made]) -> Made:
-        """The result of `derive`, which is called once for each name, whatever threads ask.
+        """The result of `derive`, which is called once for each name, even from several threads.
 
         Args:
-            name: of the result.
-            derive: makes it; it must not keep this object alive in its result.
+            name: name of the result.
+            derive: computes the result, which must not refer to this object.
         """
         kept: _Once = self.__dict__.setdefault("_derived", {}).setdefault(name, _Once())
         with kept.lock:
@@ -40,12 +40,12 @@ class Derives:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """The attributes without what was derived of them."""
+        """The attributes without derived values."""
         return {name: value for name, value in self.__dict__.items() if name != "_derived"}
 
 
 class _Once:
-    """A result, once it is made, and the lock that the thread that makes it holds."""
+    """A result, once it exists, and a lock for the thread that computes it."""
 
     def __init__(self) -> None:
         self.lock = Lock()

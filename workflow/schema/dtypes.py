@@ -1,4 +1,4 @@
-"""The one table of dtypes that every stage agrees on: what each library calls them.
+"""The table of dtypes for all stages: the name of each dtype in each library.
 
 This file is copied into exported models and runs inside Triton: it may import nothing but
 numpy and the standard library, and must run on Python 3.10.
@@ -14,15 +14,15 @@ import numpy as np
 
 
 class SchemaError(ValueError):
-    """A column is missing, has the wrong type, or is described in a way that makes no sense."""
+    """A column is missing, has the wrong type, or has an invalid description."""
 
 
 @dataclass(frozen=True)
 class DType:
-    """One row of the dtype table: the names by which each library knows an element type.
+    """One row of the dtype table: each library's name of an element type.
 
     Attributes:
-        name: our name, which is also TensorFlow's and, but for "string", numpy's.
+        name: our name, which is also TensorFlow's and, except for "string", numpy's.
         kind: "bool", "int", "uint", "float" or "string".
         numpy: the numpy dtype; strings are held as object arrays of `str`.
         polars: the name of the class in `polars`.
@@ -73,13 +73,13 @@ DTYPES: Mapping[str, DType] = dict(
 
 
 def dtype_of(name: Any) -> DType:
-    """Look a dtype up by our name, or by that of another library.
+    """Look a dtype up by our name, or by another library's.
 
     Args:
         name: for example "int32", `np.int32`, `np.dtype("int32")`, `pl.Int32`, `str` or a `DType`.
 
     Raises:
-        SchemaError: when the table has no such dtype.
+        SchemaError: the table has no such dtype.
 
     Example:
         >>> dtype_of("int32").triton
@@ -98,7 +98,7 @@ def _name_of_text(text: str) -> str:
         return text
     if text in ("str", "object"):
         return "string"
-    # numpy would parse other strings as code parses a tuple, and they may come from a file.
+    # numpy would parse other strings, which may come from a file, as Python code.
     known = np.sctypeDict.get(text)
     return text if known is None else np.dtype(known).name
 
@@ -109,7 +109,7 @@ def _name_of_type(type_: Any) -> str:
     polars = {dtype.polars: dtype.name for dtype in DTYPES.values()}
     if str(type_) in polars:
         return polars[str(type_)]
-    # Of what is no type numpy would take the default, or the dtype that it has.
+    # For an object that is not a type, numpy would take its default, or the object's dtype.
     if not isinstance(type_, type | np.dtype):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Dtypes that hold every value of a column as it is."""
+"""Dtypes that hold every value of a column exactly."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from .dtypes import DTYPES, DType
 from .schema import ColumnSchema
 
-# What to advise, the narrowest first.
+# Dtypes for the advice, the narrowest first.
 _ADVISED = ("int8", "int16", "int32", "int64", "uint64")
 
 
 def inexact(column: ColumnSchema, wanted: DType) -> str | None:
-    """Say why values of a column would become others in a dtype.
+    """The reason why values of a column would change in a dtype.
 
-    Whole numbers are held to the range that the operators before them state, in the property
-    `domain`. Where none is stated, the values of each table are what decides, and `transform` looks
-    at them (transform/narrowed_outputs.py); those of a request are the client's to refuse where they are handed
-    on, and an export refuses what is computed of them. Fractions may lose digits, and nothing else:
+    Integers are checked against the range that the operators before them state, in the property
+    `domain`. If none is stated, the values of each table decide: `transform` checks them
+    (transform/narrowed_outputs.py), the client refuses values in a request that are passed through,
+    and an export refuses outputs that are computed from them. Fractions may lose digits, but
     `transform` refuses a finite one that would become infinite.
 
     Args:
-        column: what is made.
-        wanted: the dtype that it is to have.
+        column: the column.
+        wanted: the dtype that it should have.
 
     Returns:
-        the reason, to stand behind the column's name; None where every value stays what it is.
+        The reason, to follow the column's name; None if every value is unchanged.
 
     Example:
         >>> ids = ColumnSchema("userId", "int64", properties={"domain": {"min": 0, "max": 302}})
@@ -62,7 +62,7 @@ def inexact(column: ColumnSchema, wanted: DType) -> str | None:
 
 
 def stated_range(column: ColumnSchema) -> tuple[int, int] | None:
-    """The smallest and the largest whole number that a column can be; None where nothing says it.
+    """The smallest and the largest integer that a column can hold; None if unknown.
 
     Example:
         >>> stated_range(ColumnSchema("clicked", "bool"))
@@ -72,13 +72,13 @@ def stated_range(column: ColumnSchema) -> tuple[int, int] | None:
         return 0, 1
     domain = column.properties.get("domain")
     if not column.info.is_integer or not isinstance(domain, Mapping):
-        return None  # Of the property's form only operators are sure; a user's may be anything.
+        return None  # Only operators use the property's standard form; a user's may be anything.
     low, high = domain.get("min"), domain.get("max")
     return (low, high) if type(low) is int and type(high) is int else None
 
 
 def holds(dtype: DType, low: int, high: int) -> bool:
-    """Whether a dtype has a value of its own for each whole number from one to another.
+    """Whether a dtype represents each integer of a range exactly.
 
     Example:
         >>> holds(DTYPES["float32"], 0, 2**24), holds(DTYPES["float32"], 0, 2**24 + 1)
@@ -98,7 +98,7 @@ def holds(dtype: DType, low: int, high: int) -> bool:
 
 
 def holds_all(dtype: DType, have: DType) -> bool:
-    """Whether a dtype has a value of its own for each whole number of another one.
+    """Whether a dtype represents each integer of another dtype exactly.
 
     Example:
         >>> holds_all(DTYPES["float32"], DTYPES["int16"]), holds_all(DTYPES["float64"], DTYPES["int64"])

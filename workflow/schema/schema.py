@@ -1,4 +1,4 @@
-"""Schemas: each column's name, element type and shape, and what is known of its values.
+"""Schemas: each column's name, element type and shape, and facts about its values.
 
 This file is copied into exported models and runs inside Triton: it may import nothing but
 numpy and the standard library, and must run on Python 3.10.
@@ -16,7 +16,7 @@ from .dtypes import DTYPES, DType, SchemaError, dtype_of
 
 
 class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
-    """Purposes of a column: the words of Merlin. Selectors, the loader and the exporter read these."""
+    """Purposes of a column, named as in Merlin. Selectors, the loader and the exporter use them."""
 
     CATEGORICAL = "categorical"
     CONTINUOUS = "continuous"
@@ -40,15 +40,15 @@ class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
     EMBEDDING = "embedding"
 
 
-# What `ColumnSchema.time` says besides the names of time zones.
+# Values of `ColumnSchema.time` besides the names of time zones.
 DATE, NAIVE = "date", "naive"
 
 
 def time_name(time: str) -> str:
-    """A kind of time as people write it.
+    """The readable name of a kind of time.
 
     Args:
-        time: as `ColumnSchema.time` has it.
+        time: a value of `ColumnSchema.time`.
 
     Example:
         >>> time_name("date"), time_name("naive"), time_name("Asia/Tokyo")
@@ -58,11 +58,11 @@ def time_name(time: str) -> str:
 
 
 def are_alike_times(one: str, other: str) -> bool:
-    """Whether two kinds of time can be compared: those of any two zones can, being moments.
+    """Whether two kinds of time can be compared: times of any two zones can, because both are moments.
 
     Args:
-        one: as `ColumnSchema.time` has it; "" where there are no times.
-        other: the same.
+        one: a value of `ColumnSchema.time`; "" if there are no times.
+        other: another such value.
 
     Example:
         >>> are_alike_times("UTC", "Asia/Tokyo"), are_alike_times("UTC", "naive")
@@ -73,20 +73,20 @@ def are_alike_times(one: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """A column: its name, element type and shape, and what is known of its values.
+    """A column: its name, element type and shape, and facts about its values.
 
     Attributes:
         name: the column's name.
-        dtype: the element type; for a list column that of the list's elements.
+        dtype: the element type; for a list column the type of the list's elements.
         is_list: whether each row holds a list of elements.
         nullable: whether a row (for a list column: an element) may be null.
         tags: values of `Tags`, or the user's own words.
         properties: JSON-able facts: `cardinality` (rows that an embedding table needs),
             `embedding_size`, `domain` ({"min", "max"}) and `value_count` ({"min", "max"}).
-        time: where int64 counts the microseconds since 1970-01-01 of dates or times, of which
-            kind these are: "date", "naive" (a time of no zone, counted as if it were UTC's), or
-            the name of a time zone, such as "Europe/Berlin" (counted from 1970-01-01 UTC,
-            whatever the zone). "" where there are no times.
+        time: the kind of dates or times that int64 counts in microseconds since 1970-01-01: "date",
+            "naive" (a time without a zone, counted as if it were in UTC), or the name of a time
+            zone, such as "Europe/Berlin" (counted from 1970-01-01 UTC, whatever the zone). "" if
+            the column holds no times.
 
     Example:
         >>> ColumnSchema("genres", "int64", is_list=True).dtype
@@ -104,7 +104,7 @@ class ColumnSchema:
     def __post_init__(self) -> None:
         _expect_name(self.name)
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
-        if self.dtype != "int64":  # Times that were cast are numbers.
+        if self.dtype != "int64":  # Times that were cast are plain numbers.
             object.__setattr__(self, "time", "")
         tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in self.tags)
         object.__setattr__(self, "tags", tuple(dict.fromkeys(tags)))
@@ -124,11 +124,11 @@ class ColumnSchema:
         return replace(self, **changes)
 
     def has_tag(self, tag: str) -> bool:
-        """Whether the column carries the tag."""
+        """Whether the column has the tag."""
         return (tag.value if isinstance(tag, Tags) else tag) in self.tags
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-able description, complete and without defaults left out."""
+        """A complete JSON-able description, including defaults."""
         return {
             "name": self.name,
             "dtype": self.dtype,
@@ -141,10 +141,10 @@ class ColumnSchema:
 
     @classmethod
     def from_json(cls, data: Any) -> ColumnSchema:
-        """The column that `to_json` described.
+        """The column described by a result of `to_json`.
 
         Raises:
-            SchemaError: when a key is missing, unknown or of the wrong type.
+            SchemaError: a key is missing, unknown or of the wrong type.
         """
         wanted = {
             "name": str,
@@ -171,7 +171,7 @@ class ColumnSchema:
         return cls(**{**data, "tags": tuple(data["tags"])})
 
     def __str__(self) -> str:
-        """The type as people write it, for example `list[int64]?` or `datetime[us, UTC]`."""
+        """The readable type, for example `list[int64]?` or `datetime[us, UTC]`."""
         element = time_name(self.time) or self.dtype
         return (f"list[{element}]" if self.is_list else element) + ("?" if self.nullable else "")
 
@@ -180,7 +180,7 @@ class Schema(Mapping[str, ColumnSchema]):
     """An ordered set of columns.
 
     Raises:
-        SchemaError: two columns of one name, or something that is no `ColumnSchema`.
+        SchemaError: two columns with one name, or an item that is not a `ColumnSchema`.
 
     Example:
         >>> schema = Schema([ColumnSchema("userId", "int64", tags=("categorical",))])
@@ -190,7 +190,7 @@ class Schema(Mapping[str, ColumnSchema]):
 
     def __init__(self, columns: Iterable[ColumnSchema] = ()) -> None:
         self._columns: dict[str, ColumnSchema] = {}
-        # The columns by their places, which are counted when they are first asked for.
+        # Indexes of the columns, computed on first use.
         self._places: dict[str, int] = {}
         for column in columns:
             if not isinstance(column, ColumnSchema):
@@ -236,14 +236,14 @@ class Schema(Mapping[str, ColumnSchema]):
         return Schema(self[name] for name in names)
 
     def keep(self, names: Iterable[str]) -> Schema:
-        """The columns that are among some names, in their order here.
+        """The columns that are among some names, in this schema's order.
 
         Example:
             >>> schema = Schema(ColumnSchema(name, "int64") for name in "abc")
             >>> schema.keep({"c", "a", "elsewhere"}).names
             ['a', 'c']
         """
-        # Not a walk over all columns: each of thousands of nodes keeps one of thousands.
+        # Not a loop over all columns: each of thousands of nodes keeps one of thousands.
         if len(self._places) != len(self._columns):
             self._places = {name: place for place, name in enumerate(self._columns)}
         kept = sorted(
@@ -252,12 +252,12 @@ class Schema(Mapping[str, ColumnSchema]):
         return self.select(kept)
 
     def without(self, names: Iterable[str]) -> Schema:
-        """All columns but the named ones."""
+        """All columns except the named ones."""
         dropped = set(names)
         return Schema(column for column in self.columns if column.name not in dropped)
 
     def tagged(self, *tags: str) -> Schema:
-        """The columns that carry any of the tags."""
+        """The columns that have any of the tags."""
         return Schema(column for column in self.columns if any(column.has_tag(tag) for tag in tags))
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -266,7 +266,7 @@ class Schema(Mapping[str, ColumnSchema]):
 
     @classmethod
     def from_json(cls, data: Any) -> Schema:
-        """The schema that `to_json` described."""
+        """The schema described by a result of `to_json`."""
         if not isinstance(data, list):
             raise SchemaError(f"Expected a list of columns. Received: {_short(data)}.")
         return cls(ColumnSchema.from_json(column) for column in data)
@@ -285,7 +285,7 @@ def _expect_name(name: Any) -> None:
         raise SchemaError(f"Expected the name of a column as a text. Received: {name!r:.100}.")
     if name == "*" or (name.startswith("^") and name.endswith("$")):
         raise SchemaError(
-            f"Expected the name of one column. Received: {name!r:.100}, which Polars takes for a "
+            f"Expected the name of one column. Received: {name!r:.100}, which Polars treats as a "
             "pattern of names, in every place. Rename the column before it enters the workflow."
         )
 

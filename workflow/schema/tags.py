@@ -1,9 +1,9 @@
 """Tags and properties of a column on its way through operators.
 
-Tags pass through every operator. A tag that an operator adds takes the place of those that it
-contradicts, and brings those that it implies:
+Tags pass through every operator. A tag that an operator adds replaces the tags that it contradicts,
+and adds the tags that it implies:
 
-| added         | takes away              | brings          |
+| added         | replaces                | adds            |
 |---------------|-------------------------|-----------------|
 | `categorical` | `continuous`            |                 |
 | `continuous`  | `categorical`           |                 |
@@ -11,14 +11,14 @@ contradicts, and brings those that it implies:
 | `item_id`     | `user_id`, `session_id` | `item`, `id`    |
 | `session_id`  | `user_id`, `item_id`    | `session`, `id` |
 
-What is computed of columns and is another thing than they are has the tags that they share, but for
-those that name what a column itself is (`OWN`): the mean rating of a user is no user's id.
+A column computed from several columns, with another meaning, has the tags that they share, except
+for tags about a column's own identity (`OWN`): the mean rating of a user is not a user's id.
 
-Properties are the user's own words and facts about values. The user's own pass through every
-operator; of several columns what is computed has those of all of them on which no two differ. Facts
-hold only as long as the values stay what they are: `FACTS` as long as each value does, and
-`value_count` as long as a list keeps its length. The operator that changes them states them anew or
-not at all.
+Properties are the user's own words and facts about values. The user's properties pass through every
+operator; a column computed from several columns has the properties of all of them that do not
+contradict each other. Facts hold only while values are unchanged: `FACTS` while each value is, and
+`value_count` while a list keeps its length. An operator that changes them states them again or
+drops them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 from .schema import ColumnSchema, Tags
 
-# Of these a column carries one.
+# A column has at most one of each of these sets.
 EXCLUSIVE = (
     {Tags.CATEGORICAL.value, Tags.CONTINUOUS.value},
     {Tags.USER_ID.value, Tags.ITEM_ID.value, Tags.SESSION_ID.value},
@@ -38,18 +38,18 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     Tags.ITEM_ID.value: (Tags.ITEM.value, Tags.ID.value),
     Tags.SESSION_ID.value: (Tags.SESSION.value, Tags.ID.value),
 }
-# All but those that say whose or in which context a value is, and that it is a number.
+# All tags except for those of the owner or context of a value, and of its being a number.
 OWN = frozenset(
     tag.value
     for tag in Tags
     if tag not in (Tags.USER, Tags.ITEM, Tags.SESSION, Tags.CONTEXT, Tags.CONTINUOUS)
 )
-# Properties that say something of the values, and end with them.
+# Properties that describe the values, and are dropped when these change.
 FACTS = frozenset({"cardinality", "domain", "embedding_size"})
 
 
 def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
-    """A column's tags and further ones, the latter being right where they contradict each other.
+    """A column's tags and further ones, which win where they contradict each other.
 
     Example:
         >>> add_tags(["continuous", "user"], ["categorical"])
@@ -66,9 +66,9 @@ def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
 
 
 def computed_of(*columns: ColumnSchema) -> ColumnSchema:
-    """A column as what is computed of columns, and is another thing than they are, inherits from it.
+    """A column whose tags and properties a column computed from several columns inherits.
 
-    Its tags and properties count; its dtype is that of the first column.
+    Only its tags and properties matter; its dtype is that of the first column.
 
     Example:
         >>> user = ColumnSchema("userId", "int64", True, tags=("user_id", "user", "mine"))
@@ -95,11 +95,11 @@ def _name(tag: str) -> str:
 
 
 def properties_after(before: ColumnSchema, *, is_list: bool) -> dict[str, Any]:
-    """The properties of a column that still hold of what an operator makes of each value.
+    """The properties of a column that still hold after an operator changes each value.
 
     Args:
         before: the column.
-        is_list: whether what is made of it is a list too, and then one of as many elements.
+        is_list: whether the result is a list too, with as many elements.
 
     Example:
         >>> age = ColumnSchema("age", "int64", properties={"unit": "years", "cardinality": 9})

@@ -1,4 +1,4 @@
-"""Dates and times of unlike kinds: nobody can tell what was meant, so the user is asked to say it."""
+"""Dates and times of different kinds: the intention is unknown, so the user has to state it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _TEXT_AS_TIME = "Parse it: .str.to_datetime() in Polars, pandas.to_datetime(colu
 
 
 def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
-    """Advice on values that do not compare, where either are dates or times.
+    """Advice for values that do not compare, if either are dates or times.
 
     Args:
-        wanted: what is expected, as `ColumnSchema.time` has it.
-        received: what came, in the same way.
-        dtype: of what came, where these are no times.
+        wanted: what is expected, a value of `ColumnSchema.time`.
+        received: what came, likewise.
+        dtype: dtype of the received values, if they are not times.
 
     Returns:
-        "" where neither are times, or they compare as they are.
+        "" if neither are times, or if they compare.
 
     Example:
         >>> remedy("date", "naive")
@@ -54,15 +54,15 @@ def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
 
 
 def unlike_times(what: str, wanted: ColumnSchema, received: ColumnSchema) -> str:
-    """Reason for which values do not compare with a column, with what to do about it.
+    """The reason why values do not compare with a column, with advice.
 
     Args:
-        what: the values, for the text.
+        what: a name for the values, for the message.
         wanted: the column.
-        received: of the values.
+        received: schema of the values.
 
     Returns:
-        "" where they compare.
+        "" if they compare.
     """
     if are_alike_times(wanted.time, received.time):
         return ""
@@ -80,8 +80,8 @@ def in_microseconds(values: Array) -> Array:
         values: shape (N,).
 
     Returns:
-        Shape (N,), `datetime64[us]`; what is shorter is cut off, downwards, and what is too far away
-        is NaT, where numpy's own cast wraps round.
+        Shape (N,), `datetime64[us]`; finer units are rounded down, and values out of range are NaT,
+        where numpy's own cast wraps around.
 
     Example:
         >>> in_microseconds(np.array([7, 2**60]).view("datetime64[s]"))

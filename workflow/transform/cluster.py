@@ -1,4 +1,4 @@
-"""Fit and transform on a cluster: parts of the data on the workers of Dask."""
+"""Fit and transform on a cluster: Dask's workers process parts of the data."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from workflow.graph.input_schema import with_integers
 from .parquet_sink import ParquetSink
 from .pieces_in_order import row_runner, rows_at_once
 
-# Parts of a worker's thread: enough that all end at about the same time.
+# Parts for each thread of a worker: enough that all end at about the same time.
 PARTS_OF_A_THREAD = 4
-# A file that tells the workers to write no further ones.
+# A file that tells the workers to write no further files.
 STOP = "stop"
 
 Item = TypeVar("Item")
@@ -39,12 +39,12 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
     """Function that makes operators' tables on a cluster.
 
     Args:
-        source: the columns that the graph reads, of parquet that every worker can read.
-        engine: of the workers.
+        source: the columns that the graph reads, from parquet that every worker can read.
+        engine: engine of the workers.
         client: a `dask.distributed.Client`.
 
     Raises:
-        WorkflowError: the data is none that workers can read.
+        WorkflowError: workers cannot read the data.
     """
     files = expect_shared(source, client)
     groups = [
@@ -70,18 +70,18 @@ def write_on_cluster(
     engine: str,
     client: Any,
 ) -> list[Path]:
-    """Write what a program makes of data, each file on one of a cluster's workers.
+    """Write a program's outputs, each file on one of a cluster's workers.
 
     Args:
-        program: what to make of each row.
-        files: what every worker can read.
-        sink: how files are written.
+        program: the program to run on each row.
+        files: files that every worker can read.
+        sink: settings of the files to write.
         scratch: a folder that every worker can write to.
-        engine: of the workers.
+        engine: engine of the workers.
         client: a `dask.distributed.Client`.
 
     Returns:
-        the files, in the order of the rows.
+        The files, in the order of the rows.
 
     Raises:
         WorkflowError: a file cannot be read.
@@ -96,7 +96,7 @@ def write_on_cluster(
     try:
         written = client.gather(waiting)
     except BaseException:
-        # Nobody may write there any more when the folder is removed.
+        # No worker may write there when the folder is removed.
         (scratch / STOP).touch()
         client.gather(waiting, errors="skip")
         raise
@@ -104,10 +104,10 @@ def write_on_cluster(
 
 
 def expect_shared(source: Source, client: Any) -> ParquetTable:
-    """The files of a source that a cluster's workers can read.
+    """The files of a source, which a cluster's workers have to be able to read.
 
     Raises:
-        WorkflowError: the data is not of files, or the client is none.
+        WorkflowError: the data is not in files, or the client is invalid.
     """
     if not hasattr(client, "scatter"):
         raise WorkflowError(
@@ -123,7 +123,7 @@ def expect_shared(source: Source, client: Any) -> ParquetTable:
 
 
 def _shared_out(items: Sequence[Item], client: Any) -> list[Sequence[Item]]:
-    """Neighbours in groups, some for each thread of the cluster."""
+    """Consecutive items in groups, a few for each thread of the cluster."""
     threads = max(1, sum(client.nthreads().values()))
     count = min(len(items), threads * PARTS_OF_A_THREAD)
     return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
@@ -135,7 +135,7 @@ def _on_workers(
     groups: Sequence[ParquetTable],
     engine: str,
 ) -> Tables:
-    # Once to each worker: what was learnt before may be large.
+    # Once to each worker: earlier states may be large.
     shared = client.scatter([learning], broadcast=True, hash=False)[0]
     waiting = [client.submit(_learn_files, shared, group, engine, pure=False) for group in groups]
     while len(waiting) > 1:

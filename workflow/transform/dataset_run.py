@@ -1,4 +1,4 @@
-"""A run that writes a data set: alone in its folder, and published by one rename or not at all."""
+"""A run that writes a data set: it locks its folder, and publishes by one rename or not at all."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _LOCK = "lock"
 
 
 class Run(NamedTuple):
-    """A run into a folder.
+    """A run that writes into a folder.
 
     Attributes:
-        folder: where the data set is to be.
-        scratch: a folder inside for files that are written; no reader looks into it, and it is
-            gone at the end.
+        folder: the folder of the data set.
+        scratch: a folder inside it for files that are being written; readers ignore it, and it is
+            removed at the end.
     """
 
     folder: Path
     scratch: Path
 
     def publish(self, written: Sequence[Path], schema: Schema) -> list[Path]:
-        """Make files the data set of the folder. Killed at any moment, all of them are or none.
+        """Publish files as the data set of the folder: all or none, even if the process is killed.
 
         The manifest is on the disk before a file leaves the scratch folder, so that the next run
-        knows what a killed one left, and moves to its place last.
+        can recognise the remains of a killed one; it is renamed to its final place last.
 
         Args:
-            written: in the order of the rows, each in `scratch` under its final name.
-            schema: of the files.
+            written: files in the order of the rows, each in `scratch` under its final name.
+            schema: schema of the files.
         """
         for path in written:
             sync(path)
@@ -68,26 +68,26 @@ def _described(path: Path) -> DataFile:
 
 @contextmanager
 def run_into(folder: Path) -> Iterator[Run]:
-    """Hold a folder for a run, cleared of what a killed run left; an error leaves it empty.
+    """Lock a folder for a run, and remove the remains of a killed run; an error leaves it empty.
 
     Args:
-        folder: made if missing; it must hold no parquet.
+        folder: made if missing; it must not contain parquet.
 
     Raises:
-        WorkflowError: it is a file, holds parquet, or another run is writing to it.
+        WorkflowError: it is a file, contains parquet, or another run is writing to it.
     """
     if folder.exists() and not folder.is_dir():
         raise WorkflowError(f"{folder} is a file. Write to a folder.")
     marker = folder / UNFINISHED
     if not marker.exists():
-        # First, so that somebody else's data is not marked as unfinished for a moment.
+        # First, so that other data is never marked as unfinished, not even for a moment.
         _expect_empty(folder)
     make_folder(folder)
     descriptor = _hold(folder, marker)
     try:
         _remove_unpublished(folder, marker)
         _expect_empty(folder)
-        # Of a data set whose parquet the user has removed.
+        # From a data set whose parquet the user has removed.
         (folder / SCHEMA_FILE).unlink(missing_ok=True)
         sync(folder)
         yield Run(folder, _make_scratch(folder, marker))
@@ -139,17 +139,17 @@ def _make(folder: Path) -> bool:
 
 
 def _make_scratch(folder: Path, marker: Path) -> Path:
-    # A name of its own: workers of a killed run may still write under theirs.
+    # A unique name: workers of a killed run may still write under theirs.
     scratch = marker / secrets.token_hex(4)
     scratch.mkdir()
-    # Who may write to the folder may do so there: workers may run as other users.
+    # Whoever may write to the folder may write there: workers may run as other users.
     for path in (marker, scratch):
         path.chmod(stat.S_IMODE(folder.stat().st_mode))
     return scratch
 
 
 def _remove_unpublished(folder: Path, marker: Path) -> None:
-    """Remove what a run has written, unless it is published; it can be done twice."""
+    """Remove the files of a run, unless it is published; can be repeated."""
     staged = marker / SCHEMA_FILE
     if staged.exists():
         for file in read_manifest(staged, folder).files:
@@ -158,7 +158,7 @@ def _remove_unpublished(folder: Path, marker: Path) -> None:
         staged.unlink()
     for path in [path for path in marker.iterdir() if path.name != _LOCK]:
         if path.is_dir():
-            # Under another name nobody adds a file while it is removed.
+            # Renamed first, so that no worker adds a file while it is removed.
             shutil.rmtree(path.rename(path.with_name(f"{path.name}.dead")))
         else:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Outputs whose assigned dtype may be too narrow for the data at hand."""
+"""Outputs whose assigned dtype may be too narrow for the data."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -> None:
-    """Refuse data with numbers that an assigned dtype does not hold.
+    """Refuse data with numbers that an assigned dtype cannot hold.
 
-    These are outputs of which no operator states a range, as a column of the data that is handed
-    on: a cast would make another whole number of one that is too large, and infinity of a float.
-    Each takes a look at all values.
+    Checks outputs whose range no operator states, such as columns that are passed through: a cast
+    would turn too large an integer into another one, and a float into infinity. Each check reads
+    all values.
 
     Args:
-        graph: fitted.
-        output: what its last node makes.
+        graph: a fitted graph.
+        output: the columns of its last node.
         frame: the columns of the data that it reads.
 
     Raises:
-        WorkflowError: names the output, its range and what to do.
+        WorkflowError: names the output, its range and the remedy.
 
     Example:
         >>> from workflow import Workflow
@@ -67,7 +67,7 @@ def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -
 
 
 def _values(feature: Feature) -> pl.Expr:
-    """The values of a column, or of all of its lists; of floats the finite ones, as others stay."""
+    """The values of a column, or of all of its lists; for floats the finite ones only."""
     values = pl.col(feature.schema.name)
     if feature.schema.is_list:
         values = values.explode(empty_as_null=False)
@@ -82,11 +82,11 @@ def _fits(feature: Feature, dtype: DType, low: Any, high: Any) -> bool:
 
 
 def _may_not_fit(feature: Feature, dtype: str) -> bool:
-    """Whether nothing but the values themselves can tell that they fit."""
+    """Whether only the values themselves can show that they fit."""
     have, want = feature.schema.info, DTYPES[dtype]
     if have.kind == "float":
         return want.numpy.itemsize < have.numpy.itemsize
     if not have.is_integer or holds_all(want, have):
         return False
-    # What the user says of a column of the data is no proof.
+    # A user's statement about a column of the data is no proof.
     return stated_range(feature.schema) is None or feature.expression.verb == "source"

@@ -25,9 +25,9 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
     """The outputs of a fitted workflow for the data that it was fitted to.
 
     Args:
-        graph: fitted.
+        graph: a fitted graph.
         source: the data.
-        engine: of the passes over the data that the folds need, one for each such operator.
+        engine: engine of the passes that the folds need, one for each out-of-fold operator.
     """
     nodes, states = graph.nodes, graph.states
     if not any(_is_out_of_fold(node) for node in nodes):

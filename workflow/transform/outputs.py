@@ -1,4 +1,4 @@
-"""Outputs of a fitted graph: as one query, or in pieces that go into files."""
+"""Outputs of a fitted graph: as one query, or in pieces for files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     """The result of `Workflow.transform`, to be collected on an engine.
 
     Args:
-        graph: fitted.
+        graph: a fitted graph.
         source: the data.
         engine: "auto", "cpu" or "gpu".
 
     Raises:
-        WorkflowError: the data is not what the graph was fitted to.
+        WorkflowError: the data does not match the data in `fit`.
     """
     rows = graph.made[graph.nodes[-1]].rows
     own, _ = _columns(graph, source)
@@ -38,10 +38,10 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
 
 
 def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
-    """The columns that a graph reads, held to what it was fitted to, and whether they were so already.
+    """The validated columns that a graph reads, and whether they had the fitted types already.
 
     Raises:
-        WorkflowError: they are not what it was fitted to, or an output's dtype does not hold them.
+        WorkflowError: they do not match the data in `fit`, or an output's dtype does not hold them.
     """
     output = graph.made[graph.nodes[-1]]
     inputs = output.rows.reads(graph.steps)
@@ -58,24 +58,24 @@ def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
 def write_outputs(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any = None
 ) -> list[Path]:
-    """Write what a graph makes of data, as `Workflow.transform_to_parquet` does.
+    """Write a graph's outputs, as `Workflow.transform_to_parquet` does.
 
     Args:
-        graph: fitted.
-        sink: where the rows go.
+        graph: a fitted graph.
+        sink: destination of the rows.
         source: the data.
         engine: "auto", "cpu" or "gpu".
-        client: of a cluster, to write on where each row is made of one.
+        client: client of a cluster, to write there if each output row depends on one input row.
 
     Raises:
-        WorkflowError: the data is not what the graph was fitted to, or cannot be read.
+        WorkflowError: the data does not match the data in `fit`, or cannot be read.
     """
     if client is not None:
         expect_shared(source, client)
         if _is_row_by_row(graph):
             return _write_on_cluster(graph, sink, source, engine, client)
     if is_gpu(engine) and source.files is not None and source.is_empty():
-        engine = "cpu"  # there is nothing to compute, and cuDF makes no empty column of lists
+        engine = "cpu"  # nothing to compute, and cuDF cannot make an empty column of lists
     queries = _queries(graph, sink, source, engine)
     frames = _frames(graph, source, engine) if queries is None else iter(())
     with source.errors("The data cannot be transformed"):
@@ -87,7 +87,7 @@ def write_outputs(
 def _write_on_cluster(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any
 ) -> list[Path]:
-    # What cannot be is refused before the workers have anything to do.
+    # Refuse before the workers start.
     is_gpu(engine)
     own, _ = _columns(graph, source)
     files = expect_shared(own, client)
@@ -106,7 +106,7 @@ def _is_row_by_row(graph: FittedGraph) -> bool:
 def _queries(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str
 ) -> Iterator[pl.LazyFrame] | None:
-    """Queries that make the outputs of whole files, where the GPU can run and write them."""
+    """Queries for the outputs of whole files, if the GPU can run and write them."""
     if source.files is None or not (
         is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu
     ):
@@ -118,10 +118,10 @@ def _queries(
 
 
 def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.DataFrame]:
-    """The outputs in frames of bounded size, rows in order."""
+    """The outputs in frames of bounded size, with rows in order."""
     rows = graph.made[graph.nodes[-1]].rows
     own, as_fitted = _columns(graph, source)
-    # What was read as other types is one query, which cannot be cut between row groups.
+    # Data read with other types is one query, which cannot be cut between row groups.
     can_be_cut = as_fitted if own.files else not own.is_query
     if _is_row_by_row(graph) and can_be_cut:
         return transform_pieces(graph.program, own.pieces(rows_at_once(engine)), engine)

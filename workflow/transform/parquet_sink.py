@@ -1,4 +1,4 @@
-"""Transformed data as parquet files and the schema that travels with them."""
+"""Transformed data as parquet files with their schema."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .dataset_run import run_into
 from .pieces_in_order import in_order
 from .shuffle import shuffled
 
-# Small enough that a shuffle mixes well, large enough that decoding is not all overhead.
+# Small enough that a shuffle mixes well, large enough to amortise the overhead of decoding.
 ROW_GROUP_ROWS = 250_000
-# Rows of a query for the GPU: two of them, with what is computed on the way, take some 4 GB there.
+# Rows of a query on the GPU: two queries, with intermediate results, take some 4 GB there.
 ROWS_ON_GPU = 4_000_000
 
 Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
@@ -31,16 +31,16 @@ Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
 
 @dataclass(frozen=True)
 class ParquetSink:
-    """Settings with which transformed rows are written.
+    """Settings of the files for transformed rows.
 
     Attributes:
-        folder: where the files go; made if missing, and it must hold no parquet yet.
+        folder: folder of the files; made if missing, and it must not contain parquet.
         rows_per_file: the rows of a file; the last one may have fewer.
         compression: "snappy", "zstd", "lz4" or "uncompressed".
-        seed: of the shuffle; None keeps the rows in order.
+        seed: seed of the shuffle; None keeps the rows in order.
 
     Raises:
-        WorkflowError: a setting makes no sense.
+        WorkflowError: a setting is invalid.
     """
 
     folder: Path
@@ -60,13 +60,13 @@ class ParquetSink:
             raise WorkflowError(f"Expected a seed from 0. Received: {self.seed!r}.")
 
     def expect_outside(self, data: Any) -> None:
-        """Refuse a folder inside the data, which would then be read with the data.
+        """Refuse a folder inside the data, which would later be read with the data.
 
         Args:
-            data: what `Workflow.fit` takes.
+            data: any data that `Workflow.fit` takes.
 
         Raises:
-            WorkflowError: it lies inside a folder that the data names.
+            WorkflowError: it lies inside a folder of the data.
         """
         for path in data if isinstance(data, list | tuple) else [data]:
             if not isinstance(path, str | os.PathLike) or not Path(path).is_dir():
@@ -82,8 +82,8 @@ class ParquetSink:
         """Write `part-00000.parquet` and so on, and `_schema.json`.
 
         Args:
-            frames: one at least, rows in order; two files' rows are in memory at a time.
-            schema: of the frames.
+            frames: at least one, rows in order; two files' rows are in memory at a time.
+            schema: schema of the frames.
 
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
@@ -92,11 +92,11 @@ class ParquetSink:
             return run.publish(self._write_frames(frames, run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
-        """Write the same of files that the workers of a cluster have written, rows in order.
+        """Write files that a cluster's workers make, in the order of their rows.
 
         Args:
             write: writes files of `rows_per_file` rows into a folder, as `write_file` does.
-            schema: of the files.
+            schema: schema of the files.
 
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
@@ -104,7 +104,7 @@ class ParquetSink:
         with run_into(self.folder) as run:
             written = write(run.scratch)
             if self.seed is not None:
-                # The same rows in the same frames as on one machine, so the same order.
+                # The same rows in the same frames as on one machine give the same order.
                 ordered = run.scratch / "ordered"
                 ordered.mkdir()
                 written = [path.rename(ordered / path.name) for path in written]
@@ -112,7 +112,7 @@ class ParquetSink:
             return run.publish(written, schema)
 
     def write_file(self, frame: pl.DataFrame, scratch: Path, number: int) -> Path:
-        """Write the rows of the file of a number into a folder."""
+        """Write the rows of one file, given its number, into a folder."""
         path = scratch / f"part-{number:05}.parquet"
         compression = cast("Compression", self.compression)
         frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
@@ -120,33 +120,34 @@ class ParquetSink:
         return path
 
     def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
-        """Write the same of queries for the GPU, which encodes the files.
+        """Write the results of queries on the GPU, which also encodes the files.
 
         Args:
-            queries: one at least, in order; each makes `rows_per_query` rows, the last what is left.
-            schema: of the queries.
+            queries: at least one, in order; each makes `rows_per_query` rows, the last one the
+                remainder.
+            schema: schema of the queries.
 
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with run_into(self.folder) as run, rows_on_gpu() as make:
             write = partial(self._write_query, run.scratch, make)
-            # One query's files are written while the next one is computed.
+            # One query's files are written while the next query runs.
             written = in_order(write, enumerate(queries), 2)
             return run.publish([path for paths in written for path in paths], schema)
 
     @property
     def may_write_on_gpu(self) -> bool:
-        """Whether `write_on_gpu` can write it: rows in order, and not as zstd.
+        """Whether `write_on_gpu` supports the settings: rows in order, and not zstd.
 
-        Several threads that had cuDF 26.10 encode zstd ended once in a launch failure, after which
-        a process cannot use its GPU any more.
+        cuDF 26.10 encoding zstd in several threads once ended in a launch failure, after which a
+        process can no longer use its GPU.
         """
         return self.seed is None and self.compression != "zstd"
 
     @property
     def rows_per_query(self) -> int:
-        """The rows of several whole files, so that what a query takes to begin counts little."""
+        """Rows of several whole files, so that the startup time of a query matters little."""
         return max(1, ROWS_ON_GPU // self.rows_per_file) * self.rows_per_file
 
     def _write_frames(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
@@ -178,7 +179,7 @@ class ParquetSink:
 
 
 def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of exactly so many, the last one of what is left.
+    """The same rows in frames of exactly `rows` rows, the last one with the remainder.
 
     Example:
         >>> [frame.height for frame in cut([pl.DataFrame({"a": range(5)})], rows=2)]

@@ -1,4 +1,4 @@
-"""A program over data of any size: piece by piece, in memory that does not grow with the data."""
+"""A program over data of any size: piece by piece, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.polars.stages import compile_stages, run_stages
 from workflow.expressions.program.program import Program
 
-# Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and
-# the overhead of a query is below a hundredth of its time.
+# Rows that a query works on. The intermediate results of 40 columns are then some 100 MB, and the
+# overhead of a query is below a hundredth of its time.
 CPU_ROWS = 250_000
-# A GPU wants more at once, and each query takes the vocabularies there anew.
+# A GPU needs larger pieces, and each query copies the vocabularies to it.
 GPU_ROWS = 4_000_000
-# What is written from there, without a way through the host, may be more.
+# Pieces that are written from the GPU directly may be larger.
 MOST_GPU_ROWS = 32_000_000
-# Beyond this many pieces in flight the memory grows and the speed does not.
+# More pieces in flight take more memory without more speed.
 MOST_WORKERS = 8
 
 Item = TypeVar("Item")
@@ -39,25 +39,25 @@ def transform_pieces(
     Each thread has one piece in memory; results wait for their turn, at most one a thread.
 
     Args:
-        program: what to make of each row.
-        pieces: the rows, cut.
+        program: the program to run on each row.
+        pieces: the pieces of the data.
         engine: "auto", "cpu" or "gpu".
     """
-    # Polars' own threads compute a query; ours overlap one query's ends with the next one's.
+    # Polars' own threads compute a query; ours overlap the end of one with the start of the next.
     workers = 1 if is_gpu(engine) else min(MOST_WORKERS, os.cpu_count() or 1)
     return in_order(row_runner(program, engine), pieces, workers)
 
 
 def rows_at_once(engine: str) -> int:
-    """The rows of a piece that an engine is quick with."""
+    """The number of rows in a piece that is efficient on an engine."""
     return GPU_ROWS if is_gpu(engine) else CPU_ROWS
 
 
 def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.DataFrame]:
-    """A function from rows that fit into memory to what a program makes of them.
+    """A function from rows that fit into memory to a program's outputs.
 
     Args:
-        program: what to make of each row.
+        program: the program to run on each row.
         engine: "auto", "cpu" or "gpu".
     """
     program = fold_tables(program)
@@ -78,16 +78,16 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 def transform_on_gpu(
     program: Program, files: ParquetTable, rows: int
 ) -> Iterator[pl.LazyFrame] | None:
-    """Queries for the GPU that make the outputs, each of so many rows.
+    """Queries for the GPU that compute the outputs, each for `rows` rows.
 
     Args:
-        program: what to make of each row.
-        files: what to read.
-        rows: of what a query makes.
+        program: the program to run on each row.
+        files: the files to read.
+        rows: rows of a query's result.
 
     Returns:
-        the queries, in order; None where rows must pass through the host, since one query cannot
-        make them, or they are too many for the GPU's memory.
+        The queries, in order; None if rows have to pass through the host, because one query cannot
+        compute them, or because they are too many for the GPU's memory.
     """
     program = fold_tables(program)
     if not is_one_query(program) or rows > MOST_GPU_ROWS:
@@ -99,7 +99,7 @@ def transform_on_gpu(
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:
     """The rows of a query that cannot be cut into pieces, in frames of bounded size.
 
-    Polars streams it, reading up to a hundred row groups ahead; a GPU makes all of it at once.
+    Polars streams it, reading up to a hundred row groups ahead; a GPU computes all of it at once.
     """
     if is_gpu(engine):
         yield collect_all([query], engine)[0]
@@ -111,7 +111,7 @@ def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]
 def in_order(
     function: Callable[[Item], Made], items: Iterable[Item], workers: int
 ) -> Iterator[Made]:
-    """`map` in threads: results in the order of the items, no more than one a thread ahead.
+    """`map` in threads: results in the order of the items, at most one a thread ahead.
 
     Example:
         >>> list(in_order(abs, [-1, -2, -3], workers=2))

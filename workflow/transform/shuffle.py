@@ -10,21 +10,20 @@ import polars as pl
 
 
 def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterator[pl.DataFrame]:
-    """The same rows in an order that is a function of the seed; each order is equally likely.
+    """The same rows in an order determined by the seed; all orders are equally likely.
 
-    The first pass shuffles each frame and writes it to disk. Then each of as many buckets as
-    there were frames takes of every frame its next few rows, how many being drawn from a
-    multinomial distribution, as if each row had drawn its bucket; the second pass reads bucket
-    by bucket and shuffles it. Memory: three times the rows of a frame. Disk: the rows once,
-    uncompressed.
+    The first pass shuffles each frame and writes it to disk. Then each of as many buckets as there
+    are frames takes the next few rows of every frame, as many as a multinomial distribution draws,
+    as if each row had drawn its bucket; the second pass reads and shuffles bucket by bucket.
+    Memory: three times the rows of a frame. Disk: all rows once, uncompressed.
 
     Source: Rao, "Randomization of large sets", 1961; Sanders, "Random permutations on
     distributed, external and hierarchical memory", 1998.
 
     Args:
-        frames: of about the same size, one at least.
+        frames: at least one, of about the same size.
         scratch: a folder for the frames, which are removed at the end.
-        seed: of the order.
+        seed: seed of the order.
     """
     random = np.random.default_rng(seed)
     files, sizes = [], []
@@ -44,5 +43,5 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
 
 
 def _read_run(file: Path, start: int, count: int) -> pl.DataFrame:
-    # Mapped, so that only these rows' pages are read.
+    # Memory-mapped, so that only the pages of these rows are read.
     return pl.read_ipc(file, memory_map=True)[start : start + count]
