@@ -171,7 +171,7 @@ def _outcome(file: Path, device: str, mode: str, expected: Any) -> str:
 
 
 def _told(error: str, file: Path, mode: str) -> str:
-    if f"{file}, row group" in error and "does not come to an end" in error:
+    if f"{file}, row group" in error and "does not finish" in error:
         return HANG
     if f"{file}, row group" in error and "only in a new process" in error:
         return LOST

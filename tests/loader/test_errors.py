@@ -65,7 +65,8 @@ def test_a_type_without_a_tensor(make, ratings, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keep", "reason"), [(0, "is empty"), (3, "is no parquet file"), (100, "ends after 100 bytes")]
+    ("keep", "reason"),
+    [(0, "is empty"), (3, "is not a parquet file"), (100, "ends after 100 bytes")],
 )
 def test_a_truncated_file(make, copies, keep, reason):
     file = copies / "1.parquet"
@@ -223,7 +224,7 @@ def test_arguments(make, arguments, message):
 
 
 def test_a_seed_fn_that_gives_no_seed(make):
-    with pytest.raises(LoaderError, match=r"what seed_fn gives.*Received: 'x'"):
+    with pytest.raises(LoaderError, match=r"the result of seed_fn.*Received: 'x'"):
         make(seed_fn=lambda: "x").peek()
 
 

@@ -173,7 +173,7 @@ def test_weights_that_make_no_sense(model, batches, class_weight):
 
 def test_weights_for_rows_that_have_some(model, batches):
     weighted = batches(64, 64).map(lambda x, y: (x, y, y))
-    with pytest.raises(TrainingError, match="weights of their own"):
+    with pytest.raises(TrainingError, match="which have weights already"):
         train(model, weighted, class_weight={1: 2.0})
 
 

@@ -1,4 +1,4 @@
-"""Rows in memory of many columns, over which each query is planned as fast as over the few it reads."""
+"""Rows of many columns in memory, with query planning time independent of their number."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import polars as pl
 
 
 class HeldRows(pl.LazyFrame):
-    """Lazy frame of rows in memory that narrows them to the columns that a selection names.
+    """Lazy frame of rows in memory that selects the columns that a query reads first.
 
-    Polars plans a query in a time that grows with the width of its frame, whatever it reads. With a
-    query for each column the time of all would grow with the square of the columns.
+    Polars' planning time grows with the width of the frame, even if a query reads few columns. With
+    a query for each column the total would grow with the square of the number of columns.
 
     Args:
-        rows: with any number of columns.
+        rows: rows with any number of columns.
 
     Example:
         >>> HeldRows(pl.DataFrame({"a": [1], "b": [2]})).select("a").explain()
         'DF ["a"]; PROJECT */1 COLUMNS'
     """
 
-    # Polars makes the frames that follow from this one without `__init__`.
+    # Polars derives frames from this one without calling `__init__`.
     _rows: pl.DataFrame | None = None
 
     def __init__(self, rows: pl.DataFrame) -> None:
@@ -30,7 +30,7 @@ class HeldRows(pl.LazyFrame):
         self._rows = rows
 
     def select(self, *exprs: Any, **named: Any) -> pl.LazyFrame:
-        """Selection as in Polars, over the columns that its expressions name."""
+        """Select as Polars does, from only the columns that the expressions name."""
         names = None if self._rows is None else _names([*exprs, *named.values()])
         if not names or self._rows is None:
             return super().select(*exprs, **named)
@@ -38,7 +38,7 @@ class HeldRows(pl.LazyFrame):
 
 
 def columns_of(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Some columns, in a time that does not grow with the number of the others.
+    """Some columns, in a time that is independent of the number of others.
 
     Example:
         >>> columns_of(pl.DataFrame({"a": [1], "b": [2]}), ["b"]).columns
@@ -48,7 +48,7 @@ def columns_of(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
 
 
 def _names(selected: Iterable[Any]) -> list[str] | None:
-    """The columns that expressions name; None where one names them by a pattern or in another way."""
+    """The columns that expressions name; None if one uses a pattern or another form."""
     expressions = [pl.col(one) if isinstance(one, str) else one for one in selected]
     if any(not isinstance(e, pl.Expr) or e.meta.has_multiple_outputs() for e in expressions):
         return None

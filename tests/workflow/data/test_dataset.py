@@ -99,7 +99,7 @@ def test_a_missing_file_is_named(made):
         text = refused(data)
         assert "made/part-00001.parquet with" in text
         assert "no such file" in text
-        assert "Copy the whole folder again, or write it anew" in text
+        assert "Copy the whole folder again, or write it again" in text
     # What is left may be asked for by name.
     assert numbers([made / "part-00000.parquet", made / "part-00002.parquet"]) == [0, 1, 4, 5]
 
