@@ -1,9 +1,9 @@
-"""The names of Keras and TensorFlow that are not public and that training builds on: all of them.
+"""All private names of Keras and TensorFlow that training uses.
 
-Keras has no public way from a tensor of a functional model to what made it, to layers inside of
-layers, and to an optimizer's moments of a variable. The exporter asks here, too.
+Keras has no public way from a tensor of a functional model to its operation, to nested layers, and
+to an optimizer's moments of a variable. The exporter uses these functions too.
 
-`tests/test_private_names.py` fails, by the name, where one of them changes.
+`tests/test_private_names.py` fails and names any of them that changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
-    """A layer, or a model, and all layers inside of it."""
+    """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001
 
 
@@ -39,7 +39,7 @@ def nodes_of(operation: Any) -> list[Any]:
 
 @contextmanager
 def kept_histories(tensors: Sequence[Any]) -> Iterator[None]:
-    """Let models made in the block leave no trace in tensors of another one."""
+    """Restore the histories of tensors of another model after the block has made models from them."""
     histories = [tensor._keras_history for tensor in tensors]  # noqa: SLF001
     try:
         yield
@@ -49,11 +49,11 @@ def kept_histories(tensors: Sequence[Any]) -> Iterator[None]:
 
 
 def replace_build(model: keras.Model, batch_of: Callable[[Any], Any]) -> None:
-    """Let Keras build a model by a batch that is chosen from its iterator.
+    """Let Keras build a model from a batch that `batch_of` selects.
 
     Args:
-        model: compiled for several replicas.
-        batch_of: takes the iterator that `fit` would build it by.
+        model: a model that is compiled for several replicas.
+        batch_of: takes the iterator from which `fit` would build the model.
     """
     build = type(model)._maybe_symbolic_build  # noqa: SLF001
 
@@ -64,7 +64,7 @@ def replace_build(model: keras.Model, batch_of: Callable[[Any], Any]) -> None:
 
 
 def state_of(optimizer: keras.Optimizer, kind: str, variable: Any) -> tf.Variable:
-    """An optimizer's own variable beside one that it trains: of "momentums", "velocities" ..."""
+    """An optimizer's state of a variable: of kind "momentums", "velocities" ..."""
     place = optimizer._get_variable_index(variable)  # noqa: SLF001
     return getattr(optimizer, kind)[place].value
 

@@ -1,4 +1,4 @@
-"""The names of TensorFlow that are not public and that the loader builds on: all of them.
+"""All private names of TensorFlow that the loader uses.
 
 Figures are processor time for a batch of 16,384 and of 65,536 rows of 40 scalar columns on two
 cores, beside the public way.
@@ -10,11 +10,11 @@ cores, beside the public way.
   A compiled step takes 12.2 and 31 ms; 13.2 and 36 by `from_generator`, 18.7 and 58 by
   `keras.utils.PyDataset`, which Keras feeds through a queue and `from_generator`.
 - `TypeSpec._component_specs`, `_from_components` and `_to_legacy_output_shapes`: on a GPU a batch
-  is taken apart where it is used. Otherwise int32 goes through the host.
-- `EagerFunc` and `_py_funcs`: Python is called on a GPU without what `tf.py_function` asks of
-  every tensor, a fifth of such a call.
+  is split where it is used. Otherwise int32 would go through the host.
+- `EagerFunc` and `_py_funcs`: a GPU operation calls Python without the checks of `tf.py_function`
+  on every tensor, a fifth of such a call.
 
-`tests/test_private_names.py` fails, by the name, where TensorFlow changes one of them.
+`tests/test_private_names.py` fails and names any of them that TensorFlow changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator as OwnedIterator  # noqa: PLC0414 - mypy's word for an export
 from tensorflow.python.ops import script_ops
 
-# The attributes that TensorFlow asks an iterator for when it is handed to a function.
+# The attributes that TensorFlow reads from an iterator that is passed to a function.
 ITERATOR_PARTS = ("_element_spec", "_iterator_resource", "_get_next_call_count")
 
 
@@ -34,9 +34,9 @@ class HandleDataset(tf.data.Dataset):
     """The dataset behind a handle of TensorFlow's runtime.
 
     Args:
-        handle: a variant tensor, which is all that a dataset is made of.
+        handle: a variant tensor, a dataset's only state.
         spec: dtypes and shapes of an element.
-        inputs: the datasets that it is made of.
+        inputs: the datasets that it derives from.
     """
 
     def __init__(
@@ -65,19 +65,20 @@ def parts_of(spec: tf.TypeSpec) -> list[tf.TensorSpec]:
 
 
 def element_of(spec: tf.TypeSpec, parts: Sequence[Any]) -> Any:
-    """The element that tensors stand for."""
+    """The element made from its parts."""
     return spec._from_components(parts)  # noqa: SLF001
 
 
 class DirectCall(script_ops.EagerFunc):
-    """A function of Python's as an operation, whose result TensorFlow takes as it is.
+    """A Python function as an operation whose result TensorFlow takes without checks.
 
-    `tf.py_function` asks of every tensor whether it is one, where it is and whether somebody wants
-    gradients: a fifth of what such a call takes. Tensors stay on the device that they are on.
+    `tf.py_function` checks whether each result is a tensor, on which device, and whether gradients
+    are wanted: a fifth of the time of such a call. Here tensors stay on their device.
 
     Args:
-        function: takes eager tensors and returns a list of them; called for as long as this lives.
-        dtypes: of what it returns.
+        function: takes eager tensors and returns a list of them; called for as long as this object
+            lives.
+        dtypes: dtypes of the results.
     """
 
     def __init__(self, function: Callable[..., Any], dtypes: Sequence[tf.DType]) -> None:
@@ -87,7 +88,7 @@ class DirectCall(script_ops.EagerFunc):
         self._token = script_ops._py_funcs.insert(self)  # noqa: SLF001
 
     def __call__(self, device: str, token: bytes, args: Sequence[tf.Tensor]) -> Any:
-        """The function's own result, which `device` and `token` add nothing to."""
+        """The function's result; `device` and `token` are not needed."""
         del device, token
         return self._func(*args)
 
