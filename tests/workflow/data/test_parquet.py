@@ -38,7 +38,7 @@ def cut(file):
 
 SPOILT = {
     "b.parquet cannot be read as parquet: it is empty.": lambda file: file.write_bytes(b""),
-    "b.parquet cannot be read as parquet: it is no parquet file.": lambda file: file.write_text(
+    "b.parquet cannot be read as parquet: it is not a parquet file.": lambda file: file.write_text(
         "userId,price\n1,2.5\n"
     ),
     "b.parquet cannot be read as parquet: it ends after": cut,

@@ -114,7 +114,7 @@ def as_folder(saved):
     ("spoil", "message"),
     [
         (shutil.rmtree, "Received: .*saved', which does not exist"),
-        (half("workflow.json"), r"no saved workflow: it has no workflow\.json\."),
+        (half("workflow.json"), r"not a saved workflow: it has no workflow\.json\."),
         (half("state-*"), r"it has no state-[0-9a-f]{16}\.safetensors\. Copy the whole folder"),
         (of_nvtabular, "pickled workflow of NVTabular"),
         (newer, "of format 3, which a newer version wrote; this one reads format 2"),
