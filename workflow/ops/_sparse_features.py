@@ -1,10 +1,10 @@
 """Inner products of sparse rows, by expressions over lookup and gather.
 
-Of two rows one is taken apart: its first feature, its second and so on, each with its weight. The
-other's entries are one table, whose keys are row * features + feature. So the product is a sum of
-as many lookups as the first row can have features.
+One row is split into its first feature, its second and so on, each with its weight. The other row's
+entries are one table with the keys row * features + feature. So the product is a sum of as many
+lookups as the first row can have features.
 
-scipy.sparse (115 MB) would make the weights of `weighted` alone: served rows have no SciPy.
+scipy.sparse (115 MB) could only compute the weights of `weighted`: served rows have no SciPy.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MOST_FEATURES = 64
 
 @dataclass(frozen=True)
 class Sparse:
-    """A sparse matrix, its entries in the order of rows and then of features.
+    """A sparse matrix, with entries sorted by row and then by feature.
 
     Attributes:
-        ids: of each row, in order.
-        features: that it has entries for, in order.
-        row: of each entry.
-        feature: of each entry, its place among `features`.
-        weight: of each entry.
+        ids: the id of each row, in order.
+        features: the features that occur, in order.
+        row: the row of each entry.
+        feature: the index of each entry's feature among `features`.
+        weight: the weight of each entry.
     """
 
     ids: pl.Series
@@ -45,13 +45,13 @@ class Sparse:
 
     @property
     def place(self) -> Array:
-        """The number of each entry in its row, from 0."""
+        """The index of each entry within its row, from 0."""
         starts = np.flatnonzero(np.diff(self.row, prepend=-1))
         return np.arange(len(self.row)) - np.repeat(starts, np.diff(starts, append=len(self.row)))
 
     @property
     def longest(self) -> int:
-        """The most entries of a row."""
+        """The greatest number of entries in a row."""
         return int(self.place.max()) + 1
 
 
@@ -62,7 +62,7 @@ def weighted(table: pl.DataFrame, metric: str) -> Sparse:
         table: `id`, `feature` and `weight`.
         metric: "inner", "cosine" or "tfidf".
     """
-    # In one order, so that sums are the same wherever they are made.
+    # In a fixed order, so that sums are equal wherever they are computed.
     entries = (
         table.sort("id", "feature", maintain_order=True)
         .group_by("id", "feature", maintain_order=True)
@@ -86,7 +86,7 @@ def weighted(table: pl.DataFrame, metric: str) -> Sparse:
 
 
 def similarity(first: Expression, second: Expression, left: Sparse, right: Sparse) -> Expression:
-    """The inner product of the rows of two ids, float64; null where one has no row.
+    """The inner product of the rows of two ids, float64; null if an id has no row.
 
     Args:
         first: ids of rows of `left`.
@@ -98,13 +98,13 @@ def similarity(first: Expression, second: Expression, left: Sparse, right: Spars
         first, second, left, right = second, first, right, left
     require(
         left.longest <= MOST_FEATURES,
-        f"ColumnSimilarity takes up to {MOST_FEATURES} features of an id on one side at least. "
-        f"Received: {left.longest}. Keep those with the largest weights.",
+        f"ColumnSimilarity takes up to {MOST_FEATURES} features of an id on at least one side. "
+        f"Received: {left.longest}. Keep the features with the largest weights.",
     )
     row = first.lookup(_keys(left))
     stride = len(right.features) + 1
     base = second.lookup(_keys(right)).gather(Column(np.arange(len(right.ids)) * stride))
-    # As the first matrix numbers features; from 1, since 0 stands for none.
+    # Features are numbered as in the first matrix, from 1; 0 stands for no feature.
     numbers = _places(left.features, right.features) + 1
     terms = [_term(row, base, place, left, right, numbers) for place in range(left.longest)]
     return reduce(add, terms)
@@ -113,13 +113,13 @@ def similarity(first: Expression, second: Expression, left: Sparse, right: Spars
 def _term(
     row: Expression, base: Expression, place: int, left: Sparse, right: Sparse, numbers: Array
 ) -> Expression:
-    """Products that the features of one place add: weight times weight, 0 where the other row has none."""
+    """Products of the features at one position: weight times weight, 0 if the other row lacks it."""
     here = left.place == place
     feature = np.zeros(len(left.ids), np.int64)
     feature[left.row[here]] = numbers[left.feature[here]]
     weight = np.zeros(len(left.ids))
     weight[left.row[here]] = left.weight[here]
-    # Of the other matrix only what these features can meet.
+    # Only entries of the other matrix whose features can occur here.
     met = np.isin(right.feature + 1, feature)
     keys = right.row[met] * (len(right.features) + 1) + right.feature[met] + 1
     found = (row.gather(Column(feature)) + base).lookup(Column(keys), missing=len(keys))
@@ -128,7 +128,7 @@ def _term(
 
 
 def _places(values: pl.Series, among: pl.Series) -> Array:
-    """The place of each value among others, -1 for one that is not there."""
+    """The index of each value among others, -1 for a value that is missing there."""
     if values.dtype != among.dtype:
         both = {values.dtype.is_integer(), among.dtype.is_integer()}
         require(

@@ -1,4 +1,4 @@
-"""Time zones as tables of offsets, so that a server needs no database of them."""
+"""Time zones as tables of offsets, so that a server needs no time zone database."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from workflow.schema.column import Array
 Offsets = Sequence[Sequence[int]]
 
 _DAY = 86_400
-# Before 1840 clocks were set by the sun, and Polars knows the rules of zones up to 2100.
+# Before 1840 clocks followed the sun, and Polars knows the rules of zones up to 2100.
 _YEARS = ("1840-01-01", "2101-01-01")
-# No offset of any zone has held for less than six days.
+# No offset of any zone has been in force for less than six days.
 _STEP = _DAY
-# Beyond the years that a time of int64 microseconds can have.
+# Beyond the years that int64 microseconds can represent.
 _FAR = 2**44
 
 
 @lru_cache(maxsize=64)
 def offsets_of(zone: str) -> Offsets:
-    """The offsets of a time zone from UTC, as Polars has them.
+    """The offsets of a time zone from UTC, according to Polars.
 
     Args:
         zone: its name.
 
     Returns:
-        Seconds since 1970-01-01 UTC and the offset in seconds that holds from there, ascending.
+        Seconds since 1970-01-01 UTC and the offset in seconds that applies from then on, ascending.
 
     Raises:
         WorkflowError: there is no such zone.
@@ -46,7 +46,7 @@ def offsets_of(zone: str) -> Offsets:
     moments = np.arange(first, last, _STEP)
     offsets = _offsets(moments, zone)
     change = np.flatnonzero(offsets[1:] != offsets[:-1])
-    # The second from which an offset holds lies after `before`, and not after `since`.
+    # The second from which an offset applies is after `before` and not after `since`.
     before, since, held = moments[change], moments[change + 1], offsets[change + 1]
     while np.any(since - before > 1):
         middle = (before + since) // 2
@@ -64,7 +64,7 @@ def _offsets(moments: Array, zone: str) -> Array:
 
 
 def expect_zone(zone: str) -> None:
-    """Refuse what is not the name of a time zone.
+    """Refuse a text that is not the name of a time zone.
 
     Raises:
         WorkflowError: Polars knows no such zone.
@@ -79,10 +79,10 @@ def expect_zone(zone: str) -> None:
 
 
 def expect_offsets(zone: str, offsets: Offsets) -> None:
-    """Refuse what no offsets of a time zone are, as those of a file may be.
+    """Refuse invalid offsets of a time zone, as a file may contain.
 
     Raises:
-        WorkflowError: they do not ascend, or are of a day and more.
+        WorkflowError: they do not ascend, or are of a day or more.
     """
     pairs = bool(offsets) and all(len(pair) == 2 for pair in offsets)
     starts = [pair[0] for pair in offsets] if pairs else []

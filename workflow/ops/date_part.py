@@ -1,4 +1,4 @@
-"""DatePart: year, month, hour and the like of dates and times."""
+"""DatePart: year, month, hour and other parts of dates and times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNITS: Mapping[str, int] = {"us": 1, "ms": 1_000, "s": _SECOND, "D": _DAY}
 
 
 class _Calendar:
-    """The parts of times, as expressions; what several parts need is computed once.
+    """The parts of times, as expressions; subexpressions that parts share are computed once.
 
     Days are counted in eras of 400 years, 146,097 days, and within an era in years that begin on
     1 March, so that the leap day is a year's last.
@@ -37,7 +37,7 @@ class _Calendar:
         self._time, self._unit = time, unit
 
     def of_day(self, length: int, count: int) -> Expression:
-        """Number of the interval, of `count`, each of a length in microseconds."""
+        """Index of the interval, among `count` in a day, each with a length in microseconds."""
         if self._unit >= length * count:
             return self._time * 0
         return self._time // (length // self._unit) % count
@@ -49,10 +49,10 @@ class _Calendar:
 
     @cached_property
     def _since_march(self) -> Expression:
-        """Days since a 1 March that begins an era, fewer than two eras.
+        """Days since the start of an era on 1 March, fewer than two eras.
 
-        The days are reduced first, since adding the 719,468 days from 1 March of the year 0 to
-        1970 would wrap round at the end of int64.
+        The days are reduced first, since adding the 719,468 days from 1 March of the year 0 to 1970
+        would overflow at the end of int64.
         """
         return self.days % 146_097 + 719_468 % 146_097
 
@@ -105,7 +105,7 @@ class _Calendar:
         return where(self._months > 9, self._day_of_year - 305, since_march)
 
 
-# Each part: how it is computed, and its least and greatest value where these are few.
+# For each part: its expression, and its least and greatest value if these are few.
 _PARTS: Mapping[str, tuple[Callable[[_Calendar], Expression], tuple[int, int] | None]] = {
     "year": (lambda c: c.year, None),
     "quarter": (lambda c: (c.month + 2) // 3, (1, 4)),
@@ -121,30 +121,30 @@ _PARTS: Mapping[str, tuple[Callable[[_Calendar], Expression], tuple[int, int] | 
 
 @dataclass(frozen=True)
 class DatePart(Operator):
-    """Take dates and times apart: `<column>_<part>`, int32, for each part.
+    """Split dates and times into parts: `<column>_<part>`, int32, for each part.
 
     Times with a zone have the hours of that zone, as in Polars and pandas, or of `time_zone`; new
-    data may have another zone, the parts stay those of the zone that was fitted. Times without a
-    zone have the hours that they show. The calendar is the Gregorian one, also before it was
-    introduced. Null stays null. Of a list each element is taken apart. The parts but for the year
-    have a `cardinality`; a year that int32 does not hold is the nearest that it does.
+    data may have another zone, but the parts remain those of the zone in `fit`. Times without a
+    zone have the hours that they show. The calendar is the Gregorian one, also before its
+    introduction. Null stays null. Each element of a list is split. All parts except the year have a
+    `cardinality`; a year outside int32 becomes the nearest one inside.
 
     Args:
-        parts: of "year", "quarter" (1 to 4), "month" (1 to 12), "day" (1 to 31), "dayofyear" (1 to
-            366), "weekday" (0 is Monday, as in Python), "hour", "minute" and "second".
-        unit: what a column of integers counts since 1970-01-01 UTC: "s", "ms", "us" or "D", days.
-            Columns of dates and times know it.
-        time_zone: the zone of the parts, such as "America/New_York"; by default that of the
-            column, and UTC for integers. Summer time is Polars' until 2100; after that it is
+        parts: any of "year", "quarter" (1 to 4), "month" (1 to 12), "day" (1 to 31), "dayofyear" (1
+            to 366), "weekday" (0 is Monday, as in Python), "hour", "minute" and "second".
+        unit: the unit of integers that count from 1970-01-01 UTC: "s", "ms", "us" or "D", days. Not
+            for columns of dates and times.
+        time_zone: the zone of the parts, such as "America/New_York"; by default the zone of the
+            column, and UTC for integers. Summer time follows Polars until 2100; after that it is
             standard time all year.
         zone_offsets: the offsets of zones from UTC, in seconds, each with the second since
-            1970-01-01 UTC from which it holds: `{"Asia/Tokyo": [[0, 32400]]}`. By default they are
-            those of Polars; a saved workflow holds those that it was fitted with.
+            1970-01-01 UTC from which it applies: `{"Asia/Tokyo": [[0, 32400]]}`. By default those
+            of Polars; a saved workflow stores the offsets in use when it was fitted.
 
     Raises:
         WorkflowError: an unknown part, unit or zone; a column that holds neither times nor
-            integers; integers without a unit, or times with one; a time zone for dates or for
-            times without a zone, of which nobody knows what moment they are.
+            integers; integers without a unit, or times with one; a time zone for dates or for times
+            without a zone, which are not moments.
 
     Example:
         >>> rated = ["timestamp"] >> DatePart(["weekday", "hour"], unit="s")
@@ -180,7 +180,7 @@ class DatePart(Operator):
         """Times of each unit, before 1970, on leap days and at the ends of int64, and lists."""
         micros = {"at": [0, -1, 951_782_400_000_000, None, 1_709_251_199_999_999]}
         seconds = {"at": [[1_709_164_800, None], [], None, [-2_203_891_201]]}
-        # An hour of which there are two, and the second before the hour that there is not.
+        # An hour that occurs twice, and the second before an hour that is skipped.
         edges = [1_730_611_800, 1_730_615_400, None, 1_710_053_999, 1_710_054_000, -5_000_000_000]
         aware = {
             "at": pl.from_epoch(pl.Series(edges))
@@ -216,30 +216,30 @@ class DatePart(Operator):
         return made
 
     def to_config(self, columns: Features) -> dict[str, Any]:
-        """The settings, and the offsets of the zones that they and the columns have."""
+        """The settings, and the offsets of the zones in the settings and the columns."""
         zones = {zone for feature in columns.values() if (zone := self._zone(feature.schema))}
         offsets = {zone: self._offsets(zone) for zone in sorted(zones)}
         return {**super().to_config(columns), "zone_offsets": offsets or None}
 
     def _local(self, feature: Feature) -> Expression:
-        """Reading of a clock in the zone, in the unit since 1970-01-01."""
+        """The time on a clock in the zone, in the unit since 1970-01-01."""
         time, zone = feature.expression.cast("int64"), self._zone(feature.schema)
         if zone is None:
             return time
         starts, offsets = np.array(self._offsets(zone), np.int64).T * (_SECOND // self._unit)
         if len(offsets) == 1:
             return time + int(offsets[0])
-        # The first offset holds since ever.
+        # The first offset applies to all earlier times as well.
         period = time.bucketize(Column(starts[1:].copy()))
         return time + period.gather(Column(offsets.copy())).fill_null(0)
 
     @property
     def _unit(self) -> int:
-        """In microseconds."""
+        """The unit in microseconds."""
         return UNITS[self.unit or "us"]
 
     def _zone(self, column: ColumnSchema) -> str | None:
-        """The zone whose hours are wanted, where it is not that in which the column counts."""
+        """The zone whose hours are wanted; None if the column's values show them already."""
         own = None if column.time in ("", DATE, NAIVE) else column.time
         zone = self.time_zone or own
         return None if zone == "UTC" else zone
@@ -261,8 +261,8 @@ class DatePart(Operator):
         )
         require(
             bool(column.time) or self.unit is not None,
-            f"DatePart needs unit, which is {', '.join(map(repr, UNITS))}: what the integers of column "
-            f"{column.name!r} count since 1970-01-01. Received: {column}.",
+            f"DatePart needs unit, one of {', '.join(map(repr, UNITS))}: the unit in which column "
+            f"{column.name!r} counts from 1970-01-01. Received: {column}.",
         )
         require(
             not column.time or self.unit is None,
@@ -271,8 +271,8 @@ class DatePart(Operator):
         )
         require(
             column.time not in (DATE, NAIVE) or self.time_zone is None,
-            f"DatePart finds the hours of {self.time_zone!r} for times of which the zone is known. "
-            f"Received: column {column.name!r}, {column}. Give it the zone that its hours are of, with "
+            f"DatePart finds the hours of {self.time_zone!r} only for times with a known zone. "
+            f"Received: column {column.name!r}, {column}. Set the zone of its hours with "
             ".dt.replace_time_zone(zone) in Polars, or leave time_zone out.",
         )
 

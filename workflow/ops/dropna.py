@@ -1,4 +1,4 @@
-"""Dropna: the rows without a missing value."""
+"""Dropna: the rows without missing values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from workflow.schema.schema import ColumnSchema, Schema
 class Dropna(RowFilter):
     """Drop the rows in which a column is null or, for a float, NaN.
 
-    All columns that are wanted afterwards go through it. A list column goes through and is looked
-    at only where `subset` names it, and then its empty lists are missing too: an empty list and
-    a null one are the same here. Rows are not dropped in a server, so a workflow with this on the
-    way to a served column cannot be exported.
+    All columns that are needed later go through it. A list column is checked only if `subset` names
+    it, and then its empty lists count as missing too, because empty and null lists are not
+    distinguished. A server does not drop rows, so a workflow with this operator before a served
+    column cannot be exported.
 
     Args:
-        subset: the columns to look at; by default all that are no lists.
+        subset: the columns to check; by default all that are not lists.
 
     Example:
         >>> complete = ["userId", "age"] >> Dropna()
@@ -42,7 +42,7 @@ class Dropna(RowFilter):
 
     @classmethod
     def examples(cls) -> list[Example]:
-        """Nulls, NaN, and lists that are looked at and not."""
+        """Nulls, NaN, and lists, checked or not."""
         rows = {
             "age": [31, None, 7, 99],
             "price": [0.5, 1.0, float("nan"), float("inf")],
@@ -51,11 +51,11 @@ class Dropna(RowFilter):
         return [Example(cls(), rows), Example(cls(["genres", "age"]), rows)]
 
     def frame_schema(self, columns: Schema) -> Schema:
-        """The columns as they are, those that were looked at without nulls."""
+        """The same columns; the checked ones are not nullable."""
         looked_at = self.needs(columns)
         require(
             bool(looked_at),
-            f"Dropna looks at lists only where they are named: Dropna(subset=[...]). Received: {', '.join(columns)}.",
+            f"Dropna checks only named lists: Dropna(subset=[...]). Received: {', '.join(columns)}.",
         )
         return Schema(
             c.with_(nullable=False) if c.name in looked_at and not c.is_list else c
@@ -63,14 +63,14 @@ class Dropna(RowFilter):
         )
 
     def condition(self, columns: Schema) -> Program:
-        """Nothing is missing."""
+        """True if nothing is missing."""
         sources = sources_of(columns.select(n for n in columns if n in self.needs(columns)))
         there = [s.list_length() > 0 if s.type.is_list else ~s.is_null() for s in sources.values()]
         complete = ColumnSchema("complete", "bool", nullable=False)
         return build([(complete, reduce(and_, there))], columns)
 
     def needs(self, columns: Schema) -> set[str]:
-        """The columns that are looked at."""
+        """The checked columns."""
         if self.subset is None:
             return {column.name for column in columns.columns if not column.is_list}
         return {columns[name].name for name in self.subset}

@@ -101,9 +101,7 @@ class JoinGroupby(Operator):
         groups, described = self.groups(columns), self.dependency_names()
         tables.expect_keys("JoinGroupby", groups, columns)
         for name in described:
-            require(
-                name in columns, f"Column {name!r} of cont_cols is not in the data to fit to."
-            )
+            require(name in columns, f"Column {name!r} of cont_cols is not in the data to fit to.")
             column = columns[name]
             require(
                 column.info.kind != "string" and not column.is_list,

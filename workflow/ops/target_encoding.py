@@ -1,4 +1,4 @@
-"""TargetEncoding: a category becomes the mean of the target among the rows that have it."""
+"""TargetEncoding: replaces a category by the mean of the target in its rows."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ GROUP = "group"
 
 @dataclass(frozen=True)
 class TargetEncoding(OutOfFoldOperator):
-    """Encode a category by the mean of the target in it, drawn towards the mean of all rows.
+    """Encode a category by the mean of the target in it, smoothed towards the mean of all rows.
 
-    The value is (sum + p_smooth * mean) / (count + p_smooth), of the rows in the category. In
-    `fit_transform`, which makes training data, a row is encoded by the rows of the other folds
-    alone, so that it does not see its own target. `transform` and the server use the table of
-    all rows and need no target. So train on `fit_transform` (or `fit_transform_to_parquet`);
-    `fit` and then `transform` of the same rows leaks the target into the features. What learns
-    from the encoding, such as Normalize after it, learns from the table of all rows.
+    The value is (sum + p_smooth * mean) / (count + p_smooth), over the rows in the category. In
+    `fit_transform`, which makes training data, a row is encoded from the rows of the other folds
+    alone, so that it does not see its own target. `transform` and the server use the table of all
+    rows and need no target. So train on `fit_transform` (or `fit_transform_to_parquet`); `fit`
+    followed by `transform` of the same rows leaks the target into the features. Operators that
+    learn from the encoding, such as a later Normalize, learn from the table of all rows.
 
     Groups of columns, `[["userId", "genre"], "userId"]`, are encoded together. Null is a category
-    of its own; a category that was not there to learn from gets the mean of all rows. Rows whose
-    target is null do not count. The categories are integers, booleans or strings; the targets are
+    like any other; a category that did not occur in `fit` gets the mean of all rows. Rows with a
+    null target do not count. The categories are integers, booleans or strings; the targets are
     numbers or booleans.
 
     Args:
         target: the target's name, several names, or a node of the graph.
-        target_mean: the mean to draw towards, for one target; by default it is learnt.
-        kfold: the number of folds; 1 encodes from all rows, the row itself included.
-        fold_seed: another seed puts the rows into other folds: a row's fold is the hash of its
-            number in the data, from 0, with this seed, modulo `kfold`. `fit_transform` evaluates a
-            lazy frame once, so that a row has one number, however the frame orders its rows.
-        p_smooth: how many rows of the mean are added to each category.
-        out_col: the names of the outputs, in the order of groups and in each of targets; by
-            default `TE_<columns>_<target>`.
+        target_mean: the mean to smooth towards, for one target; by default it is learnt.
+        kfold: the number of folds; 1 encodes from all rows, including the row itself.
+        fold_seed: another seed assigns the rows to other folds: a row's fold is the hash of its
+            index in the data, from 0, with this seed, modulo `kfold`. `fit_transform` evaluates a
+            lazy frame once, so that each row has one index, however the frame orders its rows.
+        p_smooth: the weight of the mean, as a number of rows added to each category.
+        out_col: the names of the outputs, by group and within each group by target; by default
+            `TE_<columns>_<target>`.
         out_dtype: "float32" or "float64".
-        name_sep: between the columns of a group in the default names.
+        name_sep: separator between the columns of a group in the default names.
 
     Source: D. Micci-Barreca, "A Preprocessing Scheme for High-Cardinality Categorical Attributes
     in Classification and Prediction Problems", 2001; out of fold as in scikit-learn's
@@ -113,7 +113,7 @@ class TargetEncoding(OutOfFoldOperator):
         ]
 
     def fold(self, row: Expression) -> Expression:
-        """The fold of a row by its number: hashed, since rows often come in patterns."""
+        """The fold of a row from its index: hashed, since rows often come in patterns."""
         return row.hash_bucket(self.kfold, self.fold_seed)
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
@@ -178,7 +178,7 @@ class TargetEncoding(OutOfFoldOperator):
         if self.target_mean is not None:
             return float(self.target_mean)
         sums, counts = _arrays(table, target)
-        # Without a single target there is no mean; a value is needed all the same.
+        # Without a single target there is no mean, but a value is required.
         mean = float(sums.sum() / counts.sum()) if counts.sum() else 0.0
         name = self.dependency_names()[target]
         require(
@@ -192,7 +192,7 @@ class TargetEncoding(OutOfFoldOperator):
         return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:
-        """The encodings, by the tables of all rows."""
+        """The encodings, from the tables of all rows."""
         groups, targets = self._checked(columns, state)
         names = iter(self._names(groups, targets))
         made: Features = {}
@@ -232,13 +232,13 @@ class TargetEncoding(OutOfFoldOperator):
         wanted = len(groups) * len(targets)
         require(
             len(made) == wanted == len(set(made)),
-            f"TargetEncoding makes {wanted} columns of {len(groups)} groups and {len(targets)} targets, which need "
-            f"names of their own. Received: {', '.join(made)}.",
+            f"TargetEncoding makes {wanted} columns of {len(groups)} groups and {len(targets)} targets, "
+            f"which need distinct names. Received: {', '.join(made)}.",
         )
         return made
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """The tables of the groups that remain; names that were given belong to all of them."""
+        """The tables of the remaining groups; given names belong to all groups."""
         if self.out_col is not None:
             return None
         return tables.restrict_groups(state, self.groups(columns), names, GROUP)
@@ -253,7 +253,7 @@ class TargetEncoding(OutOfFoldOperator):
     def lower_out_of_fold(
         self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
     ) -> Features:
-        """The encodings of each row, by the rows of the other folds."""
+        """The encodings of each row, from the rows of the other folds."""
         made = self.lower(columns, state)
         if self.kfold == 1:
             return made

@@ -157,7 +157,7 @@ def test_ids_of_a_session_keep_what_an_embedding_needs():
         ({"groupby_cols": "user", "aggs": {"other": "list"}}, "No column 'other'"),
         (
             {"groupby_cols": "user", "aggs": "mean"},
-            "'mean' of column 'city', string.*Of this it makes",
+            "'mean' of column 'city', string.*It can make",
         ),
         ({"groupby_cols": "genres"}, "takes no list as a key.*'genres'"),
     ],

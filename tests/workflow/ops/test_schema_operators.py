@@ -38,7 +38,7 @@ def test_function_that_renames_is_saved_as_what_it_gave(tmp_path):
         ({"f": 3}, "a function, a mapping"),
         ({"postfix": 3}, "postfix as a text"),
         ({"name": "x"}, "takes one column. Received: a, b"),
-        ({"f": {"a": "b"}}, "two columns 'b', one of them of 'b'"),
+        ({"f": {"a": "b"}}, "two columns 'b', one of them from 'b'"),
         ({"f": lambda _: None}, r"f\('a'\) as a text. Received: None"),
         ({"f": lambda name: name.nothing}, "function fails for 'a': AttributeError"),
         ({"f": lambda _: ops.Rename()}, r"function fails for 'a': Workf.*Received: none\.$"),

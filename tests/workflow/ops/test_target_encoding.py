@@ -113,7 +113,7 @@ def test_columns_may_have_the_names_of_our_own(name):
         ({"p_smooth": -1}, "p_smooth as a number from 0"),
         ({"fold_seed": -1}, "fold_seed from 0"),
         ({"out_dtype": "int32"}, "one of float32, float64"),
-        ({"out_col": ["a", "b"]}, "names of their own"),
+        ({"out_col": ["a", "b"]}, "distinct names"),
     ],
 )
 def test_encoding_settings_are_checked(settings, message):
