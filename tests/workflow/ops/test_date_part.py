@@ -200,11 +200,11 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
     [
         ([1.5], {"unit": "us"}, "'c', float64"),
         (["2024"], {"unit": "us"}, r"'c', string\?\. Parse it first, with \.str\.to_datetime\(\)"),
-        (pl.Series([0, 1], dtype=pl.Int8), {}, r"unit, one of 'us'.*column 'c' count.*int8\?"),
+        (pl.Series([0, 1], dtype=pl.Int8), {}, r"unit, one of 'us'.*column 'c' counts.*int8\?"),
         ([7], {}, r"unit.*Received: int64\?"),
         ([date(2024, 1, 1)], {"unit": "us"}, r"integers alone, and column 'c' is date\?"),
         ([datetime(2024, 1, 1)], {"unit": "s"}, r"is datetime\[us\]\?. Leave it out"),  # noqa: DTZ001
-        ([date(2024, 1, 1)], {"time_zone": "UTC"}, r"zone is known. Received: column 'c', date"),
+        ([date(2024, 1, 1)], {"time_zone": "UTC"}, r"with a known zone. Received: column 'c', date"),
         ([datetime(2024, 1, 1)], {"time_zone": "UTC"}, "replace_time_zone"),  # noqa: DTZ001
     ],
 )
