@@ -63,8 +63,9 @@ test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
-	$(BIN)/python -m benchmarks.loader_fit
-	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.fit_from_files
+	$(BIN)/python -m benchmarks.training_step
+	$(BIN)/python -m benchmarks.auc
 
 bench-scaling: env  ## Measure every operator and verb over sizes, wide tables and many files; what grows faster than its data fails
 	$(BIN)/python -m benchmarks.scaling $(SCALING)

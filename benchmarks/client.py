@@ -12,8 +12,6 @@ processor, gRPC's threads included, says what a way costs on a busy machine too.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import statistics
 import tempfile
 import time
@@ -25,7 +23,7 @@ import numpy as np
 from tritonclient import grpc as tritonclient
 from tritonclient.utils import np_to_triton_dtype
 
-from benchmarks.serving import show
+from benchmarks.measure import in_child, options, show
 from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import EnsembleClient, TritonServer
 from serving.exchange import to_requests
@@ -113,9 +111,9 @@ def by_hand(
 
 def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
     """Every way of asking one pipeline."""
-    from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
+    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
-    pipeline = PIPELINES[name](SIZES[-1])
+    pipeline = SERVED[name](SIZES[-1])
     with tempfile.TemporaryDirectory() as folder:
         options = ServingOptions(runtime="fused_onnx", max_batch_size=SIZES[-1])
         export_tensorflow_ensemble(
@@ -166,20 +164,15 @@ def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, seconds=3.0, turn=20)
     parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--turn", type=int, default=20, help="calls of one way after another")
-    arguments = parser.parse_args()
-    for name in arguments.pipelines:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            rows = pool.apply(measure, (name, arguments.seconds, arguments.turn))
-        show(
-            f"{name}: median ms by rows; processor µs of one row, and what it takes over the floors",
-            rows,
-        )
+    parsed = parser.parse_args(arguments)
+    for name in parsed.pipelines:
+        rows = in_child(measure, name, parsed.seconds, parsed.turn)
+        title = "median ms by rows; processor µs of one row, and what it takes over the floors"
+        show(f"{name}: {title}", rows)
 
 
 if __name__ == "__main__":

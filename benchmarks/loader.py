@@ -1,100 +1,115 @@
-"""Rows per second of the CPU loader, against its limit and its alternatives, in one run.
+"""Rows per second of the loader, against its limit and its alternatives, in one run.
 
-    python -m benchmarks.loader [--rows 4000000] [--rounds 5] [--folder build/benchmark_loader]
+    python -m benchmarks.loader [--rows 4000000] [--rounds 5] [--folder build/benchmarks]
+    python -m benchmarks.loader --device gpu --rows 40000000 --rounds 1
 
-The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label. The limit is Polars
-reading the files and doing nothing with them; that of a shuffle is Polars reading them and gathering
-the rows of each row group once. All contestants take turns, round by round, since
-machines are noisy: ratios are taken within a round, and medians are shown. Each passes over the
-data twice in its turn and the second time counts, as an epoch in the midst of training does: the
-first fetches memory from the system, or finds what its predecessor in the round left. Row totals
-and checksums come from an epoch that is not timed. Merlin's dataloader, where its environment
-`.venv-nvtabular` is there, runs in a process that waits between its turns.
-`benchmarks.loader_fit` tells what `model.fit` makes of it.
+The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label; on a GPU a second set
+has three columns of ten ids a row more. The limit is Polars, or cuDF, reading the files and doing
+nothing with them; that of a shuffle is Polars reading them and gathering the rows of each row group
+once. All contestants take turns, round by round: ratios are taken within a round, and medians are
+shown. Each passes over the data twice in its turn and the second time counts, as an epoch in the
+midst of training does: the first fetches memory from the system, or finds what its predecessor in the
+round left.
+
+On a CPU, checksums come from an epoch that is not timed, and Merlin's dataloader takes part where its
+environment `.venv-nvtabular` is there, in a process that waits between its turns. On a GPU "compiled
+loop" is a `tf.function` that takes and adds up every column of every batch, as `model.fit` does with
+many steps per execution.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import numpy as np
 import polars as pl
+import tensorflow as tf
 
-from benchmarks.loader_data import CATS, CONTS, make_data
-from benchmarks.loader_memory import BUFFERS, peak_over_buffer
-from benchmarks.loader_peers import (
+from benchmarks import data
+from benchmarks.data import CATS, CONTS
+from benchmarks.feeds import (
     MERLIN,
     Merlin,
     by_hand,
     decode_and_gather,
+    decode_on_gpu,
     decode_only,
     make_prebatched,
     make_tfrecord,
+    open_loader,
     prebatched,
+    wait,
     windowed,
 )
-from loader import KerasSequenceLoader
+from benchmarks.measure import Contestant, options, race, show, timed, use
 
-LIMIT, FLOOR = "polars decode only (limit)", "polars decode and gather (floor of a shuffle)"
+LIMIT, FLOOR = "Polars decode only (limit)", "Polars decode and gather (floor of a shuffle)"
+GPU_LIMIT = "cuDF decode only (limit)"
 OURS, PEER = "KerasSequenceLoader", "Merlin dataloader 23.08"
 BATCH_SIZES = (65_536, 16_384)
+Totals = tuple[int, int, float]
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """What is timed.
+class Epochs(Contestant):
+    """A contestant whose turn is two epochs, of which the second counts.
 
-    Attributes:
-        epoch: passes over the data and does nothing with the batches.
-        totals: passes over it and gives the rows, the sum of all ids and labels, and that of the
+    Args:
+        name: for the table.
+        epoch: passes over the data, does nothing with the batches, and returns the rows.
+        rows: of the data.
+        totals: passes over it, and returns the rows, the sum of all ids and labels, and that of the
             first float column.
     """
 
-    epoch: Callable[[], object]
-    totals: Callable[[], tuple[int, int, float]]
+    def __init__(
+        self,
+        name: str,
+        epoch: Callable[[], int],
+        rows: int,
+        totals: Callable[[], Totals] | None = None,
+    ) -> None:
+        def turn() -> Any:
+            epoch()
+            return timed(epoch)
+
+        super().__init__(name, turn, rows)
+        self.totals = totals
 
 
-def make_loader(files: list[Path], batch_size: int, *, shuffle: bool) -> KerasSequenceLoader:
-    """Ours."""
-    return KerasSequenceLoader(
-        files, batch_size, ["label"], cat_names=CATS, cont_names=CONTS, shuffle=shuffle, seed=0
-    )
+def iterated(name: str, batches: Callable[[], Iterable[Any]], rows: int) -> Epochs:
+    """A contestant that is iterated over in this process."""
+    return Epochs(name, lambda: count_rows(batches()), rows, lambda: add_up(batches()))
 
 
-def iterated(batches: Callable[[], Iterable[Any]]) -> Contestant:
-    """One that is iterated over in this process."""
+def count_rows(batches: Iterable[Any]) -> int:
+    """Take all batches, and wait for the last one."""
+    rows = 0
+    for batch in batches:
+        rows += len(batch) if isinstance(batch, pl.DataFrame) else int(batch[1].shape[0])
+    if not isinstance(batch, pl.DataFrame):
+        wait(batch[1])
+    return rows
 
-    def epoch() -> None:
-        for _ in batches():
-            pass
 
-    return Contestant(epoch, lambda: add_up(batches()))
-
-
-def asked(peer: Merlin, batch_size: int, *, shuffle: bool) -> Contestant:
-    """One that runs in a process of its own."""
+def asked(name: str, peer: Merlin, rows: int, batch_size: int, *, shuffle: bool) -> Epochs:
+    """A contestant that runs in a process of its own."""
     epoch = functools.partial(peer.epoch, batch_size, shuffle=shuffle)
 
-    def totals() -> tuple[int, int, float]:
+    def totals() -> Totals:
         found = epoch(totals=True)
         return found["rows"], found["ids"], found["floats"]
 
-    return Contestant(epoch, totals)
+    return Epochs(name, lambda: int(epoch()["rows"]), rows, totals)
 
 
-def add_up(batches: Iterable[Any]) -> tuple[int, int, float]:
-    """See `Contestant.totals`."""
+def add_up(batches: Iterable[Any]) -> Totals:
+    """See `Epochs.totals`."""
     rows = ids = 0
     floats = 0.0
     for batch in batches:
@@ -110,99 +125,134 @@ def add_up(batches: Iterable[Any]) -> tuple[int, int, float]:
     return rows, ids, round(floats, 2)
 
 
-def contestants(folder: Path, files: list[Path], peer: Merlin | None) -> dict[str, Contestant]:
-    """All of them by name, what is compared side by side."""
-    found = {
-        LIMIT: iterated(functools.partial(decode_only, files)),
-        FLOOR: iterated(functools.partial(decode_and_gather, files)),
-    }
+def on_cpu(folder: Path, files: list[Path], rows: int, peer: Merlin | None) -> Iterator[Epochs]:
+    """The contestants, what is compared side by side."""
+    yield iterated(LIMIT, functools.partial(decode_only, files), rows)
+    yield iterated(FLOOR, functools.partial(decode_and_gather, files), rows)
     for shuffle in (False, True):
         for batch_size in BATCH_SIZES:
-            ours = make_loader(files, batch_size, shuffle=shuffle)
-            found[label(OURS, batch_size, shuffle)] = iterated(ours.__iter__)
+            ours = open_loader(files, batch_size, shuffle=shuffle, device="cpu")
+            yield iterated(label(OURS, batch_size, shuffle), ours.__iter__, rows)
         for batch_size in BATCH_SIZES:
             if peer is not None:
-                found[label(PEER, batch_size, shuffle)] = asked(peer, batch_size, shuffle=shuffle)
+                name = label(PEER, batch_size, shuffle)
+                yield asked(name, peer, rows, batch_size, shuffle=shuffle)
             hand = functools.partial(by_hand, files, batch_size, shuffle=shuffle)
-            found[label("pyarrow by hand", batch_size, shuffle)] = iterated(hand)
+            yield iterated(label("pyarrow by hand", batch_size, shuffle), hand, rows)
             records = prebatched(make_prebatched(folder, files, batch_size), shuffle=shuffle)
-            found[label("TFRecord prebatched", batch_size, shuffle)] = iterated(records.__iter__)
-    tfrecord = make_tfrecord(folder, files)
-    found["TFRecord windowed 16,384, shuffled"] = iterated(windowed(tfrecord, 16_384).__iter__)
-    return found
+            name = label("TFRecord prebatched", batch_size, shuffle)
+            yield iterated(name, records.__iter__, rows)
+    sample, few = make_tfrecord(folder, files)
+    records = windowed(sample, BATCH_SIZES[1], epochs=1)
+    yield iterated(label("TFRecord windowed", BATCH_SIZES[1], True), records.__iter__, few)
+
+
+def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
+    """The contestants on a GPU."""
+    yield Epochs(GPU_LIMIT, functools.partial(decode_on_gpu, files), rows)
+    for batch_size in BATCH_SIZES:
+        for shuffle in (True,) if lists else (True, False):
+            batches = open_loader(files, batch_size, lists=lists, shuffle=shuffle)
+            compiled = functools.partial(CompiledLoop(batches), rows)
+            yield Epochs(label("compiled loop", batch_size, shuffle), compiled, rows)
+            python = functools.partial(count_rows, batches)
+            yield Epochs(label("Python loop", batch_size, shuffle), python, rows)
+
+
+class CompiledLoop:
+    """A compiled loop over batches; it raises where there are fewer than the loader said."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+        @tf.function
+        def run(iterator: Any, steps: int) -> tf.Tensor:
+            total = tf.zeros([], tf.float32)
+            for _ in tf.range(steps):
+                x, y = next(iterator)
+                # Touches every column, so that none is left out, as floats, which stay on the GPU.
+                columns = [_as_float(x[name]) for name in CONTS + CATS] + [_as_float(y)]
+                total += tf.add_n(columns)[0, 0]
+            return total
+
+        self._run = run
+
+    def __call__(self, rows: int) -> int:
+        """One epoch of so many rows."""
+        self._run(iter(self.batches), tf.constant(len(self.batches))).numpy()
+        return rows
+
+
+def _as_float(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor if tensor.dtype == tf.float32 else tf.bitcast(tensor, tf.float32)
 
 
 def label(name: str, batch_size: int, shuffle: bool) -> str:
-    """How a contestant is called in the table."""
+    """The name of a contestant in the table."""
     return f"{name} {batch_size:,}{', shuffled' if shuffle else ''}"
 
 
-def race(racers: dict[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """Seconds of an epoch, by contestant and round."""
-    times: dict[str, list[float]] = {name: [] for name in racers}
-    for _ in range(rounds):
-        for name, racer in racers.items():
-            racer.epoch()
-            start = time.perf_counter()
-            racer.epoch()
-            times[name].append(time.perf_counter() - start)
-    return times
-
-
-def print_table(times: dict[str, list[float]], totals: dict[str, tuple[int, int, float]]) -> None:
-    """A line for each contestant."""
-    print(f"{'':46}{'M rows/s':>9}{'of limit':>10}{'rows':>11}{'checksum':>32}")
-    for name, passed in times.items():
-        rows, ids, floats = totals[name]
-        rate = rows / statistics.median(passed) / 1e6
-        share = rows / totals[LIMIT][0] * ratios(times[LIMIT], passed)[0]
-        print(f"{name:46}{rate:9.2f}{share:10.2f}{rows:11,}{f'{ids:,} {floats:,}':>32}")
-
-
-def print_ratios(times: dict[str, list[float]]) -> None:
-    """What is worth comparing within a round, with the range over rounds."""
-    print()
-    for name, base in comparisons():
-        if base in times:
-            median, least, most = ratios(times[base], times[name])
-            print(f"{name:38}{median:6.2f} ({least:.2f} to {most:.2f}) times {base}")
-
-
-def comparisons() -> Iterator[tuple[str, str]]:
-    """Names of ours, each with what it is compared to: Merlin's, the floor, larger batches."""
+def print_ratios(racers: Sequence[Epochs]) -> None:
+    """Compare ours with Merlin's, with the floor, and with larger batches."""
+    found = {racer.name: racer for racer in racers}
     for shuffle in (False, True):
         large, small = (label(OURS, batch_size, shuffle) for batch_size in BATCH_SIZES)
-        for name, batch_size in zip((large, small), BATCH_SIZES, strict=True):
-            yield name, label(PEER, batch_size, shuffle)
-            yield name, FLOOR if shuffle else LIMIT
-        yield small, large
+        peers = [label(PEER, batch_size, shuffle) for batch_size in BATCH_SIZES]
+        limit = FLOOR if shuffle else LIMIT
+        pairs = [(large, peers[0]), (large, limit), (small, peers[1]), (small, limit)]
+        for name, base in [*pairs, (small, large)]:
+            if base in found:
+                print(f"{name}: {found[name].against(found[base])} {base}")
 
 
-def ratios(base: list[float], other: list[float]) -> tuple[float, float, float]:
-    """How many times as fast the other was in the same round: median, least and most."""
-    found = [a / b for a, b in zip(base, other, strict=True)]
-    return statistics.median(found), min(found), max(found)
+def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
+    """Median milliseconds until an epoch's first batch is there."""
+    batches, taken = open_loader(files, batch_size), []
+    for _ in range(rounds + 1):
+        start = time.perf_counter()
+        _, y = next(iter(batches))
+        wait(y)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:]) * 1e3
 
 
-def main() -> None:
-    """Run, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=Path("build/benchmark_loader"))
-    arguments = parser.parse_args()
-    files = make_data(arguments.folder, arguments.rows)
+def print_race(title: str, racers: list[Epochs], rounds: int) -> None:
+    """Let them take turns, and print a table."""
+    totals = {racer.name: racer.totals() for racer in racers if racer.totals}
+    race(racers, rounds)
+    rows = [
+        {
+            "": racer.name,
+            "M rows/s": racer.rate / 1e6,
+            "of limit": racer.against(racers[0]).median,
+            "rows, ids, floats": ", ".join(map("{:,}".format, totals.get(racer.name, ()))),
+        }
+        for racer in racers
+    ]
+    show(f"{title}, median of {rounds} rounds", rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    folder = Path("build/benchmarks")
+    parser = options(__doc__, devices=True, rows=4_000_000, rounds=5, folder=folder)
+    parsed = parser.parse_args(arguments)
+    use(parsed.device)
+    files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
+    title = f"{parsed.rows:,} rows"
+    if parsed.device == "gpu":
+        print_race(title, [*on_gpu(files, parsed.rows, lists=False)], parsed.rounds)
+        first = [first_batch_ms(files, size, parsed.rounds) for size in BATCH_SIZES]
+        print("\nthe first batch is there after {:.1f} and {:.1f} ms".format(*first))
+        half = parsed.rows // 2
+        files = data.clicks(parsed.folder, half, device="gpu", lists=True)
+        racers = [*on_gpu(files, half, lists=True)]
+        print_race(f"{half:,} rows, three 10-hot lists more", racers, parsed.rounds)
+        return
     with Merlin(files) if MERLIN.exists() else contextlib.nullcontext() as peer:
-        racers = contestants(arguments.folder, files, peer)
-        totals = {name: racer.totals() for name, racer in racers.items()}
-        times = race(racers, arguments.rounds)
-    print(f"{os.cpu_count()} cores, {arguments.rows:,} rows, median of {arguments.rounds} rounds\n")
-    print_table(times, totals)
-    print_ratios(times)
-    for buffer_size in BUFFERS:
-        over = peak_over_buffer(files, buffer_size)
-        print(f"\npeak memory: {over:.2f} of a buffer of {buffer_size / 1e6:.0f} MB", end="")
-    print()
+        racers = [*on_cpu(parsed.folder, files, parsed.rows, peer)]
+        print_race(title, racers, parsed.rounds)
+    print_ratios(racers)
 
 
 if __name__ == "__main__":

@@ -1,90 +1,215 @@
-"""Peak memory of fit and of transform_to_parquet on Criteo-like data, whatever its size.
+"""Peak memory of fit and transform, of the loader, of a model with a large table, and of its export.
 
-    python -m benchmarks.memory [--rows 4000000 16000000] [--shuffle] [--keep]
+    python -m benchmarks.memory [workflow] [--rows 4000000 16000000] [--shuffle] [--keep]
+    python -m benchmarks.memory loader [--rows 4000000] [--buffers 32000000 64000000]
+    python -m benchmarks.memory model [--rows 1600000] [--steps make save_model]
+    python -m benchmarks.memory export [--gigabytes 1]
 
-Each size runs in a process of its own. The peak is the resident set's high-water mark, which
-counts the pages of files that are mapped; it is reset between fit and transform. 50 million rows
-take 4 GB of disk for the raw files and 5 GB for what is made of them.
+Each measurement runs in a process of its own. The peak is the resident set's high-water mark, which
+counts the pages of files that are mapped; it is reset before each step.
+
+workflow: Criteo-like data of several sizes. 50 million rows take 4 GB of disk for the raw files and
+5 GB for what is made of them. loader: the memory that reading adds, over `buffer_size`: the largest
+resident anonymous memory while an epoch is read, less that before its first batch. model: figures in
+tables, beyond what the process held before: 1 is one copy of the table, which is made in the first
+step and held from then on. export: of each runtime, of a network with one table.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import shutil
-import subprocess
-import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from benchmarks import criteo
+from benchmarks import data
+from benchmarks.measure import in_child, memory_gb, options, peak_memory, show, timed
+from benchmarks.pipelines import PIPELINES
+from workflow import Workflow, ops
+
+WIDTH = 64
+Row = dict[str, Any]
 
 
-def peak_of(work: Callable[[], Any]) -> dict[str, float]:
-    """Seconds, seconds of all cores and peak memory in GB of some work in this process."""
-    Path("/proc/self/clear_refs").write_text("5")
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    seconds = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    status = Path("/proc/self/status").read_text()
-    return seconds | {"gigabytes": int(status.split("VmHWM:")[1].split()[0]) / 2**20}
+def workflow(parsed: argparse.Namespace) -> None:
+    """Fit and transform of data of several sizes."""
+    table = []
+    for rows in parsed.rows or (4_000_000, 16_000_000):
+        files = PIPELINES["criteo"].write(parsed.folder, rows)
+        out = parsed.folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        table += in_child(fit_and_transform, files, rows, out, parsed.shuffle)
+        made = pl.scan_parquet(out / "*.parquet").select(pl.len()).collect().item()
+        if made != rows:
+            raise SystemExit(f"Expected {rows:,} rows to come out. Received: {made:,}.")
+        shutil.rmtree(out)
+        for file in () if parsed.keep else files:
+            file.unlink()
+    show("Criteo-like rows", table)
 
 
-def run_here(options: argparse.Namespace) -> None:
-    """Fit and transform in this process."""
-    (rows,) = options.rows
-    files = criteo.make_raw(options.folder, rows)
-    out = options.folder / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    workflow = criteo.make_workflow(options.folder)
-    result = {
-        "fit": peak_of(lambda: workflow.fit([*files])),
-        "transform": peak_of(
-            lambda: workflow.transform_to_parquet([*files], out, shuffle=options.shuffle)
-        ),
+def fit_and_transform(files: list[Path], rows: int, out: Path, shuffle: bool) -> list[Row]:
+    """Do it in this process."""
+    made = PIPELINES["criteo"].workflow(files[0].parent)
+    works: dict[str, Callable[[], Any]] = {
+        "fit": lambda: made.fit([*files]),
+        "transform": lambda: made.transform_to_parquet([*files], out, shuffle=shuffle),
     }
-    print(json.dumps(result))
+    table = []
+    for name, work in works.items():
+        with peak_memory() as peak:
+            taken = timed(lambda work=work: work() and rows)  # type: ignore[misc]
+        costs = {"s": taken.seconds, "CPU s": taken.processor, "rows/s": rows / taken.seconds}
+        table.append({"rows": rows, "": name} | costs | {"peak GB": peak[0]})
+    return table
 
 
-def main() -> None:
-    """Run each size in a process of its own and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 16_000_000])
-    parser.add_argument("--shuffle", action="store_true")
+def loader(parsed: argparse.Namespace) -> None:
+    """An epoch with buffers of several sizes."""
+    (rows,) = parsed.rows or (4_000_000,)
+    files = data.clicks(parsed.folder, rows)
+    table = [
+        {"buffer, MB": size // 10**6, "peak of it": in_child(peak_over_buffer, files, size)}
+        for size in parsed.buffers
+    ]
+    show(f"Epochs of {rows:,} rows", table)
+
+
+def peak_over_buffer(files: list[Path], buffer_size: int) -> float:
+    """The ratio, in this process."""
+    from benchmarks.feeds import open_loader  # noqa: PLC0415 - TensorFlow, in a child alone
+
+    # A first epoch over one file lets the libraries set up what they keep.
+    for _ in open_loader(files[:1], 16_384, buffer_size=2e6, device="cpu"):
+        pass
+    batches = open_loader(files, 16_384, buffer_size=float(buffer_size), device="cpu")
+    before, most, end = memory_gb("RssAnon"), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not end.wait(0.005):
+            most[0] = max(most[0], memory_gb("RssAnon"))
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    for _ in batches:
+        pass
+    end.set()
+    watching.join()
+    return (most[0] - before) * 2**30 / buffer_size
+
+
+def model(parsed: argparse.Namespace) -> None:
+    """Make, save, load and export a model; prints JSON."""
+    (rows,) = parsed.rows or (1_600_000,)
+    print(json.dumps(in_child(peaks_of_steps, rows, parsed.steps)))
+
+
+def peaks_of_steps(rows: int, named: list[str] | None) -> dict[str, float]:
+    """The peak of each step in tables, in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        # The libraries have what they need by then.
+        for step in steps_of(make_model(10), 10, Path(folder, "few")).values():
+            step()
+        peaks: dict[str, float] = {}
+
+        def measure(name: str, step: Callable[[], Any]) -> Any:
+            gc.collect()
+            before = memory_gb("VmRSS")
+            with peak_memory() as peak:
+                made = step()
+            peaks[name] = round((peak[0] - before) * 2**30 / (rows * WIDTH * 4), 2)
+            return made
+
+        large = measure("make", lambda: make_model(rows))
+        for name, step in steps_of(large, rows, Path(folder, "many")).items():
+            if named is None or name in named:
+                measure(name, step)
+        return peaks
+
+
+def make_model(rows: int) -> Any:
+    """A network whose table is all but all of it."""
+    from training import models  # noqa: PLC0415 - TensorFlow, in a child alone
+
+    return models.mlp({"userId": (rows, WIDTH)}, hidden=(4,))
+
+
+def steps_of(model: Any, rows: int, folder: Path) -> dict[str, Callable[[], Any]]:
+    """All that can be done with a model, by name."""
+    import keras  # noqa: PLC0415 - TensorFlow, in a child alone
+
+    from exporter import export_tensorflow_ensemble  # noqa: PLC0415
+    from training import save_model  # noqa: PLC0415
+
+    folder.mkdir()
+    workflow = Workflow(["userId"] >> ops.HashBucket(rows)).fit(pl.DataFrame({"userId": [1, 2]}))
+    return {
+        "save_model": lambda: save_model(model, folder / "saved"),
+        "export": lambda: export_tensorflow_ensemble(model, workflow, "e", folder / "repository"),
+        "save": lambda: model.save(folder / "model.keras"),
+        "load": lambda: keras.saving.load_model(folder / "model.keras"),
+        "save_weights": lambda: model.save_weights(folder / "model.weights.h5"),
+        "load_weights": lambda: model.load_weights(folder / "model.weights.h5"),
+    }
+
+
+def export(parsed: argparse.Namespace) -> None:
+    """Every runtime."""
+    from exporter.plan.options import RUNTIMES  # noqa: PLC0415 - TensorFlow comes with it
+
+    table = [in_child(export_of, parsed.gigabytes, runtime) for runtime in RUNTIMES]
+    show("Export of a network with one large table", table)
+
+
+def export_of(gigabytes: float, runtime: str) -> Row:
+    """Time and memory of an export, in this process."""
+    import keras  # noqa: PLC0415 - TensorFlow, in a child alone
+
+    from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
+
+    count = int(gigabytes * 1e9 / (WIDTH * 4))
+    workflow = Workflow(["id"]).fit({"id": np.arange(3)})
+    tensor = keras.Input((1,), name="id", dtype="int64")
+    # Random numbers would take more memory than the export itself.
+    table = keras.layers.Embedding(count, WIDTH, embeddings_initializer="zeros")
+    vector = keras.layers.Flatten()(table(tensor))
+    network = keras.Model({"id": tensor}, keras.layers.Dense(1, name="score")(vector))
+    before, start = memory_gb("VmHWM"), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        serving = ServingOptions(runtime=runtime, max_batch_size=1024)
+        export_tensorflow_ensemble(network, workflow, "large", folder, serving=serving)
+        seconds = time.perf_counter() - start
+    return {
+        "runtime": runtime,
+        "s": seconds,
+        "peak GB": memory_gb("VmHWM"),
+        "of which before the export": before,
+    }
+
+
+PARTS = {"workflow": workflow, "loader": loader, "model": model, "export": export}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = options(__doc__, folder=Path("build/benchmarks"), gigabytes=1.0)
+    parser.add_argument("part", nargs="?", choices=PARTS, default="workflow")
+    parser.add_argument("--rows", type=int, nargs="+", help="of the data, or of the table")
+    parser.add_argument("--shuffle", action="store_true", help="transform_to_parquet shuffles")
     parser.add_argument("--keep", action="store_true", help="the raw files, for the next time")
-    parser.add_argument("--folder", type=Path, default=Path("build/benchmark_memory"))
-    parser.add_argument("--only", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only:
-        run_here(options)
-        return
-    print(f"{'rows':>12} {'':10} {'seconds':>8} {'CPU s':>8} {'rows/s':>10} {'peak GB':>8}")
-    for rows in options.rows:
-        files = criteo.make_raw(options.folder, rows)
-        command = [sys.executable, "-m", "benchmarks.memory", "--only", "--rows", str(rows)]
-        command += ["--folder", str(options.folder)] + ["--shuffle"] * options.shuffle
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stderr[-2000:])
-        for phase, made in json.loads(done.stdout).items():
-            print(
-                f"{rows:12,} {phase:10} {made['seconds']:8.1f} {made['cpu']:8.1f} "
-                f"{rows / made['seconds']:10,.0f} {made['gigabytes']:8.2f}",
-                flush=True,
-            )
-        made_rows = pl.scan_parquet(options.folder / "out" / "*.parquet").select(pl.len()).collect()
-        if made_rows.item() != rows:
-            sys.exit(f"{made_rows.item():,} rows came out of {rows:,}.")
-        shutil.rmtree(options.folder / "out")
-        if not options.keep:
-            for file in files:
-                file.unlink()
+    parser.add_argument("--buffers", type=int, nargs="+", default=[32_000_000, 64_000_000])
+    parser.add_argument("--steps", nargs="+", help="of `model`; all, where none is named")
+    parsed = parser.parse_args(arguments)
+    PARTS[parsed.part](parsed)
 
 
 if __name__ == "__main__":

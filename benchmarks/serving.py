@@ -1,6 +1,7 @@
 """Latency and throughput of every runtime on the embedded server, in one run.
 
-    python -m benchmarks.serving [--pipelines movielens criteo] [--seconds 3] [--large GB]
+    python -m benchmarks.serving [--pipelines movielens criteo] [--seconds 3]
+    python -m benchmarks.serving --backend [--device gpu] [--seconds 2]
 
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
 by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
@@ -8,22 +9,24 @@ little. What a one-row request of 32 clients takes of the processor is shown as 
 busy machine that says more than the number of them. There are two floors: an ensemble of two
 Python models that do nothing with the same tensors, and the fused graph in onnxruntime, called in
 this process. All take turns in rounds, so that what else the machine does falls on each of them.
-`--large` measures time and memory of exporting a network with a table of so many
-gigabytes instead.
+
+`--backend` needs no server: a call of the TensorFlow backend, beside TensorFlow 2's own call of the
+same signature, for the same rows of a MovieLens-like network, in turns. The answers are compared
+before anything is timed.
 """
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import grpc
@@ -31,8 +34,8 @@ import numpy as np
 import polars as pl
 from tritonclient.grpc import service_pb2
 
-from benchmarks.serving_floor import write_floor
-from benchmarks.serving_load import METHOD, load
+from benchmarks.measure import Contestant, in_child, options, race, show, timed, use
+from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.options import RUNTIMES
 from serving import EnsembleClient, TritonServer
@@ -86,9 +89,9 @@ def sender(channel: grpc.Channel, request: bytes) -> Call:
 
 def measure(name: str, seconds: float) -> list[Row]:
     """Every runtime of one pipeline, and the floors."""
-    from benchmarks.serving_pipelines import PIPELINES  # noqa: PLC0415 - TensorFlow, in a child
+    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
-    pipeline = PIPELINES[name](SIZES[-1])
+    pipeline = SERVED[name](SIZES[-1])
     with tempfile.TemporaryDirectory() as folder:
         for runtime in RUNTIMES:
             export_tensorflow_ensemble(
@@ -154,66 +157,96 @@ def in_process(model: Path, feeds: dict[int, dict[str, Any]]) -> dict[Key, Call]
     return {(name, n): partial(session.run, None, feed) for n, feed in feeds.items()}
 
 
-def large(gigabytes: float, runtime: str) -> list[Row]:
-    """Time and memory of an export of a network with one large table."""
-    import keras  # noqa: PLC0415 - TensorFlow, in a child
+def measure_backend(device: str, seconds: float) -> None:
+    """Compare and time a call of the TensorFlow backend and one of TensorFlow's."""
+    from training import models, save_model  # noqa: PLC0415 - TensorFlow, where it is wanted
 
-    from workflow import Workflow  # noqa: PLC0415
-
-    count = int(gigabytes * 1e9 / 256)
-    workflow = Workflow(["id"]).fit({"id": np.arange(3)})
-    tensor = keras.Input((1,), name="id", dtype="int64")
-    # Random numbers would take more memory than the export itself.
-    table = keras.layers.Embedding(count, 64, embeddings_initializer="zeros")
-    vector = keras.layers.Flatten()(table(tensor))
-    model = keras.Model({"id": tensor}, keras.layers.Dense(1, name="score")(vector))
-    before, start = peak_gb(), time.perf_counter()
+    use(device)
+    scalars = {"userId": (162_544, 64), "movieId": (56_873, 64)}
+    network = models.mlp((scalars, {"genres": (23, 16)}))
     with tempfile.TemporaryDirectory() as folder:
-        options = ServingOptions(runtime=runtime)
-        export_tensorflow_ensemble(model, workflow, "large", folder, [], serving=options)
-        taken = time.perf_counter() - start
-    row = {"runtime": runtime, "table GB": count * 256 / 1e9, "seconds": taken}
-    return [row | {"peak GB": peak_gb(), "peak GB before": before}]
+        save_model(network, Path(folder) / "model.savedmodel")
+        calls = {
+            "TensorFlow 2, signature": signature(Path(folder)),
+            "backend": backend(Path(folder), 0 if device == "gpu" else None),
+        }
+        table: dict[str, Row] = {name: {"": name} for name in calls}
+        for rows in SIZES:
+            tensors = request_tensors(rows)
+            answers = [call(tensors) for call in calls.values()]
+            for name, answer in answers[0].items():
+                np.testing.assert_allclose(answers[1][name], answer, rtol=0, atol=1e-5)
+            racers = [contestant(name, call, tensors) for name, call in calls.items()]
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                race(racers, 10)
+            for racer in racers:
+                table[racer.name][rows] = racer.seconds * 1e3
+        show(f"ms on the {device} by rows", list(table.values()))
 
 
-def peak_gb() -> float:
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+def contestant(name: str, call: Callable[[Any], Any], tensors: dict[str, Any]) -> Contestant:
+    """A call, which answers every row."""
+    rows = len(tensors["userId"])
+    return Contestant(name, partial(timed, lambda: len(next(iter(call(tensors).values())))), rows)
 
 
-def show(title: str, rows: list[Row]) -> None:
-    """Print a table in Markdown."""
-    head = list(rows[0])
-    print(f"\n{title}\n")
-    print("|", " | ".join(f"{name:,}" if isinstance(name, int) else name for name in head), "|")
-    print("|" + "---|" * len(head))
-    for row in rows:
-        cells = [row.get(name, "") for name in head]
-        print("|", " | ".join(c if isinstance(c, str) else _number(c) for c in cells), "|")
+def signature(folder: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The signature as TensorFlow 2 calls it."""
+    import tensorflow as tf  # noqa: PLC0415 - where it is wanted
+
+    loaded = tf.saved_model.load(str(folder / "model.savedmodel"))
+    function = loaded.signatures["serving_default"]
+
+    def call(tensors: dict[str, Any]) -> dict[str, Any]:
+        # What was loaded owns the variables.
+        answered = function(**{n: tf.constant(t) for n, t in tensors.items()}) if loaded else {}
+        return {name: tensor.numpy() for name, tensor in answered.items()}
+
+    return call
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+def backend(folder: Path, device: int | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The backend's own call."""
+    import triton_models.backends  # noqa: PLC0415 - where it is wanted
+
+    sys.path.insert(0, str(Path(triton_models.backends.__file__).parent))
+    # Triton's module exists in the server alone; loading and calling need nothing of it.
+    sys.modules["triton_python_backend_utils"] = ModuleType("triton_python_backend_utils")
+    module = import_module("triton_models.backends.tensorflow.model")
+    model = module.TritonPythonModel()
+    model.load(folder, {"name": "movielens"}, device)
+    call: Callable[[dict[str, Any]], dict[str, Any]] = model.call
+    return call
 
 
-def main() -> None:
+def request_tensors(rows: int) -> dict[str, Any]:
+    """A request."""
+    random = np.random.default_rng(rows)
+    lengths = random.integers(0, 6, (rows, 1))
+    return {
+        "userId": random.integers(0, 162_544, (rows, 1), np.int32),
+        "movieId": random.integers(0, 56_873, (rows, 1), np.int32),
+        "genres__values": random.integers(0, 23, (lengths.sum(), 1)),
+        "genres__nnzs": lengths,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__, devices=True, seconds=3.0)
     parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--large", type=float, metavar="GB")
-    arguments = parser.parse_args()
-    children = multiprocessing.get_context("spawn")
-    if arguments.large:
-        rows = []
-        for runtime in RUNTIMES:
-            with children.Pool(1) as pool:
-                rows += pool.apply(large, (arguments.large, runtime))
-        show("Export of a large table", rows)
+    parser.add_argument("--backend", action="store_true", help="the TensorFlow backend, instead")
+    parsed = parser.parse_args(arguments)
+    if parsed.backend:
+        measure_backend(parsed.device, parsed.seconds)
         return
-    for name in arguments.pipelines:
-        with children.Pool(1) as pool:
-            rows = pool.apply(measure, (name, arguments.seconds))
+    if parsed.device != "cpu":
+        sys.exit(
+            "Expected --backend beside --device gpu. Received: none: the embedded server has no GPU."
+        )
+    for name in parsed.pipelines:
+        rows = in_child(measure, name, parsed.seconds)
         show(f"{name}: median ms by rows, and one-row requests of {CLIENTS} clients", rows)
 
 

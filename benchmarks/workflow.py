@@ -1,159 +1,267 @@
-"""Rows per second of fit and transform, against a Polars script written by hand and NVTabular.
+"""Rows per second of fit and transform, from parquet to parquet, and of requests to what was fitted.
 
     python -m benchmarks.workflow [--data criteo movielens] [--rows 4000000] [--rounds 3] [--peers]
+    python -m benchmarks.workflow --device gpu --rows 16000000 [--times 3]
+    python -m benchmarks.workflow --requests [--rows 2000000]
 
 Criteo's work: 13 counts filled, clipped, logged and normalised, 26 columns of ids made categories,
 the label cast. MovieLens': genres joined to the ratings as lists, users, movies and genres made
-categories, the rating compared. Both from parquet to parquet. Each contestant runs in a process
-of its own, so that peak memory is its own, and they take turns. On a machine that others use too,
-the seconds of all cores are the steadier measure. `--peers` needs `make bench-peers`.
+categories, the rating compared. On a CPU ours is compared with a Polars script written by hand and,
+with `--peers`, which needs `make bench-peers`, NVTabular. On a GPU it is compared with the CPU of the
+same machine, also on lists that are in the data; what the GPU cannot run is an error, never a
+fallback, and each file is compared with the CPU's. GPU GB is the most that cuDF held in fit and
+transform.
+
+Each contestant runs in a process of its own, so that peak memory is its own, and they take turns. On
+a machine that others use too, the seconds of all cores are the steadier measure.
+
+`--requests` fits to Criteo-like rows, and computes requests of several sizes in the numpy
+interpreter, which serves inside Triton's python backend.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import polars as pl
 
-from benchmarks import criteo, movielens
+from benchmarks import data
+from benchmarks.measure import Contestant, Taken, in_child, memory_gb, options, race, show, timed
+from benchmarks.peers.polars_workflow import BY_HAND
+from benchmarks.pipelines import PIPELINES, click_workflow
+from workflow.engine.cudf import device_memory
+from workflow.expressions.fold_tables import fold_tables
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import to_column
 
-DATA: dict[str, ModuleType] = {"criteo": criteo, "movielens": movielens}
 NVTABULAR = Path(".venv-nvtabular/bin/python")
-Options = argparse.Namespace
+SIZES = (1, 8, 64, 256, 1024, 2048, 16_384)
+Made = dict[str, Any]
 
 
-def ours(data: ModuleType, files: list[Path], out: Path) -> dict[str, float]:
-    """Fit, then transform to parquet."""
+def ours(name: str, files: list[Path], out: Path, engine: str = "cpu") -> Made:
+    """Fit, then transform to parquet: seconds of each, and GB of the GPU's memory in each."""
     start = time.perf_counter()
-    workflow = data.make_workflow(files[0].parent).fit([*files])
+    with gpu_memory(engine) as in_fit:
+        workflow = PIPELINES[name].workflow(files[0].parent).fit([*files], engine=engine)
     fitted = time.perf_counter()
-    workflow.transform_to_parquet([*files], out)
-    return {"fit": fitted - start, "transform": time.perf_counter() - fitted}
+    with gpu_memory(engine) as in_transform:
+        workflow.transform_to_parquet([*files], out, engine=engine)
+    seconds = {"fit": fitted - start, "transform": time.perf_counter() - fitted}
+    return seconds | {"GPU GB": f"{in_fit[0]:.1f} / {in_transform[0]:.1f}"}
 
 
-def by_hand(data: ModuleType, files: list[Path], out: Path) -> dict[str, float]:
+@contextmanager
+def gpu_memory(engine: str) -> Iterator[list[float]]:
+    """The most GB that cuDF holds of the GPU's memory, in a list of one number at the end."""
+    peak = [0.0]
+    if engine != "gpu":
+        yield peak
+        return
+    import rmm.mr  # noqa: PLC0415 - it comes with cuDF
+
+    counts = rmm.mr.StatisticsResourceAdaptor(device_memory())
+    counting = pl.GPUEngine(executor="in-memory", raise_on_fail=True, memory_resource=counts)
+    with patch("workflow.engine.engine.gpu_engine", lambda: counting):
+        yield peak
+    peak[0] = counts.allocation_counts.peak_bytes / 1e9
+
+
+def by_hand(name: str, files: list[Path], out: Path) -> Made:
     """The Polars script."""
-    return dict(data.by_hand(files, out))
+    return dict(BY_HAND[name](files, out))
 
 
-CONTESTANTS = {"ours": ours, "by_hand": by_hand}
-
-
-def run_here(name: str, options: Options) -> None:
-    """One contestant in this process; prints its seconds and its peak memory."""
-    (data,) = options.data
-    files, out = raw_files(data, options), out_folder(name, options)
-    start = time.process_time()
-    result = CONTESTANTS[name](DATA[data], files, out) | {"cpu": time.process_time() - start}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps(result | {"gigabytes": peak}))
-
-
-def raw_files(data: str, options: Options) -> list[Path]:
-    """The raw files, made if they are not there."""
-    files: list[Path] = DATA[data].make_raw(options.folder / data, options.rows)
-    return files
-
-
-def out_folder(name: str, options: Options) -> Path:
-    """Where a contestant writes to."""
-    folder: Path = options.folder / f"out_{name}"
-    return folder
-
-
-def measure(name: str, data: str, options: Options) -> dict[str, Any]:
-    """One contestant in a process of its own, and the checksum of what it wrote."""
-    out = out_folder(name, options)
-    shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "benchmarks.workflow", "--only", name, "--data", data]
-    command += ["--rows", str(options.rows), "--folder", str(options.folder)]
-    if name == "nvtabular":
-        script = Path(__file__).parent / "peers" / "nvtabular_workflow.py"
-        files = map(str, raw_files(data, options))
-        command = [str(NVTABULAR), str(script), data, str(out), *files]
+def nvtabular(name: str, files: list[Path], out: Path) -> Made:
+    """NVTabular, in its own environment."""
+    script = Path(__file__).parent / "peers" / "nvtabular_workflow.py"
+    command = [str(NVTABULAR), str(script), name, str(out), *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    result["checksum"] = checksum(out, DATA[data].CATS)
-    shutil.rmtree(out)
-    return result
+        sys.exit(f"NVTabular failed:\n{done.stderr[-2000:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def checksum(folder: Path, columns: list[str]) -> list[int]:
-    """The rows and the sum of each column's ids: the same however values of equal frequency are ranked."""
-    made = pl.scan_parquet(folder / "*.parquet")
-    is_list = {n: isinstance(t, pl.List) for n, t in made.collect_schema().items()}
-    sums = [
-        (pl.col(c).explode(empty_as_null=False) if is_list[c] else pl.col(c)).cast(pl.Int64).sum()
-        for c in columns
-    ]
-    row = made.select(pl.len().alias("rows"), *sums).collect(engine="streaming").row(0)
-    return [int(value) for value in row]
+WAYS: dict[str, Any] = {
+    "ours": ours,
+    "by hand": by_hand,
+    "NVTabular": nvtabular,
+    "cpu": ours,
+    "gpu": partial(ours, engine="gpu"),
+}
 
 
-def compare(data: str, names: list[str], options: Options) -> None:
+def run_here(way: str, name: str, files: list[Path], out: Path) -> Made:
+    """One contestant in this process; its seconds, and its peak memory.
+
+    The first run on a GPU compiles kernels and starts threads, and so is not the one that counts.
+    """
+    for _ in range(2 if way in {"cpu", "gpu"} else 1):
+        shutil.rmtree(out, ignore_errors=True)
+        start = time.process_time()
+        made: Made = WAYS[way](name, files, out)
+        made = {"processor": time.process_time() - start, "GB": memory_gb("VmHWM")} | made
+    return made
+
+
+class OwnProcess(Contestant):
+    """A contestant that runs in a process of its own.
+
+    Args:
+        way: its name.
+        name: of the pipeline.
+        files: the raw rows.
+        rows: how many they are.
+        out: a folder, which holds the last run's files.
+    """
+
+    def __init__(self, way: str, name: str, files: list[Path], rows: int, out: Path) -> None:
+        super().__init__(way, self._run, rows)
+        self._arguments = (way, name, files, out)
+        self.ids, self.out = PIPELINES[name].ids, out
+        self.made: list[Made] = []
+
+    def _run(self) -> Taken:
+        made = in_child(run_here, *self._arguments)
+        self.made.append(made)
+        seconds = made["fit"] + made["transform"]
+        return Taken(seconds, made["processor"], self.checksum()[0])
+
+    def checksum(self) -> list[int]:
+        """The rows and the sum of each column's ids: equal however ids of one frequency are ranked."""
+        made = pl.scan_parquet(self.out / "*.parquet")
+        schema = made.collect_schema()
+        columns = {c: pl.col(c) for c in self.ids}
+        sums = [
+            (e.explode(empty_as_null=False) if isinstance(schema[c], pl.List) else e)
+            for c, e in columns.items()
+        ]
+        row = made.select(pl.len().alias("rows"), *(e.cast(pl.Int64).sum() for e in sums))
+        return [int(value) for value in row.collect(engine="streaming").row(0)]
+
+    def median(self, what: str) -> float:
+        """Over the rounds."""
+        return statistics.median(made[what] for made in self.made)
+
+
+def compare(name: str, ways: Sequence[str], parsed: argparse.Namespace) -> None:
     """Run the contestants in turns and print a table."""
-    raw_files(data, options)
-    rounds = [{name: measure(name, data, options) for name in names} for _ in range(options.rounds)]
-    checksums = {json.dumps(turn[name]["checksum"]) for turn in rounds for name in names}
-    print(
-        f"{data}, {options.rows:,} rows, {options.rounds} rounds, medians; "
-        f"checksums equal: {len(checksums) == 1}"
-    )
-    print(
-        f"{'':10} {'fit s':>8} {'transform s':>12} {'rows/s':>12} {'ours to it, lowest..highest':>27} "
-        f"{'CPU s':>8} {'ours to it':>27} {'peak GB':>8}"
-    )
-    totals = {n: [turn[n]["fit"] + turn[n]["transform"] for turn in rounds] for n in names}
-    cpu = {n: [turn[n]["cpu"] for turn in rounds] for n in names}
+    rows = parsed.rows * parsed.times
+    files = PIPELINES[name].write(parsed.folder / name, parsed.rows) * parsed.times
+    racers = [OwnProcess(way, name, files, rows, parsed.folder / f"out_{way}") for way in ways]
+    race(racers, parsed.rounds)
+    first = racers[0]
+    table = []
+    for racer in racers:
+        line = {
+            "": f"{name}, {racer.name}",
+            "fit s": racer.median("fit"),
+            "transform s": racer.median("transform"),
+            "rows/s": racer.rate,
+            f"{first.name} to it": first.against(racer),
+            "CPU s": racer.median("processor"),
+            f"CPU of {first.name} to it": first.against(racer, "processor"),
+            "peak GB": racer.median("GB"),
+            "sums of ids": "equal" if racer.checksum() == first.checksum() else "DIFFERENT",
+        }
+        if parsed.device == "gpu":
+            line["GPU GB"] = racer.made[-1]["GPU GB"]
+            line["differences"] = difference(first.out, racer.out)
+        table.append(line)
+    show(f"{name}, {rows:,} rows, medians of {parsed.rounds} rounds", table)
+    for racer in racers:
+        shutil.rmtree(racer.out)
+
+
+def difference(left: Path, right: Path) -> str:
+    """Say how the files of two engines differ: floats by a share of their size, else anything."""
+    names = sorted(file.name for file in left.glob("*.parquet"))
+    if names != sorted(file.name for file in right.glob("*.parquet")):
+        return "other files"
+    worst = 0.0
     for name in names:
-        keys = ("fit", "transform", "cpu", "gigabytes")
-        median = {k: statistics.median(turn[name][k] for turn in rounds) for k in keys}
-        speed = options.rows / statistics.median(totals[name])
-        print(
-            f"{name:10} {median['fit']:8.2f} {median['transform']:12.2f} {speed:12,.0f} "
-            f"{_ratio(totals, name):>27} {median['cpu']:8.1f} {_ratio(cpu, name):>27} "
-            f"{median['gigabytes']:8.2f}",
-            flush=True,
+        a, b = pl.read_parquet(left / name), pl.read_parquet(right / name)
+        if a.schema != b.schema or a.height != b.height:
+            return f"{name}: {a.schema} and {b.schema}, {a.height} and {b.height} rows"
+        for x, y in zip(a, b, strict=True):
+            worst = max(worst, relative_difference(x, y))
+            if worst > 1e-3:
+                return f"{name}: column {x.name!r} differs"
+    return "none" if worst == 0 else f"floats by {worst:.1e}"
+
+
+def relative_difference(x: pl.Series, y: pl.Series) -> float:
+    """The largest difference of two columns' values to their size; 1 where they are no floats."""
+    if isinstance(x.dtype, pl.List):
+        if not x.list.len().equals(y.list.len()):
+            return 1.0
+        return relative_difference(x.explode(empty_as_null=False), y.explode(empty_as_null=False))
+    if x.dtype.is_float():
+        a, b = x.to_numpy(), y.to_numpy()
+        scale = np.maximum(np.abs(a) + np.abs(b), 1e-3)
+        return float(np.nanmax(np.abs(a - b) / scale, initial=0.0))
+    return 0.0 if x.equals(y) else 1.0
+
+
+def measure_requests(rows: int, rounds: int) -> None:
+    """Print the median time of a request in the numpy interpreter, and with each step by itself."""
+    fitted = data.raw_clicks(max(rows, SIZES[-1]), np.random.default_rng(0))
+    program = fold_tables(click_workflow().fit(fitted).remove_inputs("label").program)
+    runs = {
+        "steps of a kind together": NumpyInterpreter(program),
+        "each step alone": NumpyInterpreter(program, together=0),
+    }
+    table = []
+    for size in SIZES:
+        request = {name: to_column(fitted[name][:size]) for name in program.inputs}
+        calls = max(5, 100 * rounds // max(1, size // 64))
+
+        def work(run: NumpyInterpreter, request: Any = request) -> int:
+            run(request)
+            return 1
+
+        racers = [Contestant(name, partial(timed, partial(work, r)), 1) for name, r in runs.items()]
+        for racer in racers:  # one after the other: a server, too, calls one program alone
+            race([racer], calls)
+        together, alone = racers
+        table.append(
+            {"rows": size}
+            | {f"{racer.name}, us": racer.seconds * 1e6 for racer in racers}
+            | {"ratio": together.against(alone).median}
         )
+    show(f"{len(program.inputs)} columns, {len(program.steps)} steps", table)
 
 
-def _ratio(values: dict[str, list[float]], name: str) -> str:
-    """A contestant's value to ours in the same round: the median, and the range over the rounds."""
-    ratios = [other / own for own, other in zip(values["ours"], values[name], strict=True)]
-    return f"{statistics.median(ratios):.2f}x {min(ratios):.2f}..{max(ratios):.2f}"
-
-
-def main() -> None:
-    """Compare the contestants on each kind of data."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    folder = Path("build/benchmarks")
+    parser = options(__doc__, devices=True, rows=4_000_000, rounds=3, times=1, folder=folder)
+    parser.add_argument("--data", nargs="+", choices=[*PIPELINES])
     parser.add_argument("--peers", action="store_true", help="NVTabular 23.08 too")
-    parser.add_argument("--folder", type=Path, default=Path("build/benchmark_workflow"))
-    parser.add_argument("--only", choices=[*CONTESTANTS])
-    options = parser.parse_args()
-    if options.only:
-        run_here(options.only, options)
+    parser.add_argument("--requests", action="store_true", help="to the numpy interpreter, instead")
+    parsed = parser.parse_args(arguments)
+    if parsed.requests:
+        measure_requests(parsed.rows, parsed.rounds)
         return
-    if options.peers and not NVTABULAR.exists():
-        sys.exit(f"{NVTABULAR} is not there. Make it with `make bench-peers`.")
-    for data in options.data:
-        compare(data, [*CONTESTANTS] + ["nvtabular"] * options.peers, options)
+    if parsed.peers and not NVTABULAR.exists():
+        sys.exit(f"Expected {NVTABULAR}, which `make bench-peers` makes. Received: no such file.")
+    ways = ["cpu", "gpu"] if parsed.device == "gpu" else ["ours", "by hand"]
+    known = PIPELINES if parsed.device == "gpu" else BY_HAND
+    for name in parsed.data or known:
+        compare(name, ways + ["NVTabular"] * parsed.peers, parsed)
 
 
 if __name__ == "__main__":

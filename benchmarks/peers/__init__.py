@@ -1,1 +1,1 @@
-"""The peers, each in an environment of its own."""
+"""The peers: NVTabular and Merlin in an environment of their own, and the script that one would write."""

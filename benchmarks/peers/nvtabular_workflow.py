@@ -65,8 +65,8 @@ def main() -> None:
     result = {
         "fit": fitted - start,
         "transform": done - fitted,
-        "cpu": cpu,
-        "gigabytes": peak,
+        "processor": cpu,
+        "GB": peak,
     }
     print(json.dumps(result))
 

@@ -27,7 +27,7 @@ def tables(initializer, sizes):
 
 def test_a_table_is_made_saved_and_exported_without_copies_of_it():
     # 200 MB, in a process of its own, since a peak of memory stays for the life of a process.
-    command = [sys.executable, "-m", "benchmarks.model_memory", "--rows", "800000"]
+    command = [sys.executable, "-m", "benchmarks.memory", "model", "--rows", "800000"]
     command += ["--steps", "make", "save_model", "export"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     peaks = json.loads(done.stdout.splitlines()[-1])

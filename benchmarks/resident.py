@@ -1,70 +1,17 @@
-"""Batches for the training benchmarks, made once and kept where the training runs."""
+"""Batches that are made once and stay where the training runs, so that no loader is measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.models import Shape
 from loader.gpu.column_matrix import carrier
 from loader.tensorflow.batch_spec import batch_spec
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a model is trained on.
-
-    Attributes:
-        continuous: the number of float32 columns.
-        cardinalities: of the columns of single ids.
-        lists: of the columns of lists.
-        length: of every list.
-        width: of the embeddings.
-        hidden: the widths of the dense layers.
-    """
-
-    continuous: int
-    cardinalities: tuple[int, ...]
-    lists: tuple[int, ...]
-    length: int
-    width: int
-    hidden: tuple[int, ...]
-
-    def shrunk(self, factor: int) -> Shape:
-        """The same with smaller tables, for a smaller machine."""
-
-        def small(sizes: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(max(4, size // factor) for size in sizes)
-
-        return replace(self, cardinalities=small(self.cardinalities), lists=small(self.lists))
-
-    @property
-    def numbers(self) -> list[str]:
-        """Names of the continuous columns."""
-        return [f"I{number}" for number in range(1, self.continuous + 1)]
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        """Name -> cardinality of the columns of single ids."""
-        return {f"C{number}": rows for number, rows in enumerate(self.cardinalities, 1)}
-
-    @property
-    def multi(self) -> dict[str, int]:
-        """Name -> cardinality of the columns of lists."""
-        return {f"L{number}": rows for number, rows in enumerate(self.lists, 1)}
-
-
-def _spread(count: int, most: int) -> tuple[int, ...]:
-    return tuple(int(rows) for rows in np.geomspace(10, most, count))
-
-
-CRITEO = Shape(13, _spread(26, 1_000_000), (), 0, 16, (1024, 1024, 1024, 1024))
-# Of the seeds: 10 numeric and 40 categorical columns, three of them 10-hot.
-WIDE_AND_DEEP = Shape(10, _spread(37, 4_000_000), (1000, 20_000, 500_000), 10, 32, (1024, 512, 256))
 
 
 def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, Any], Any]:
@@ -87,8 +34,8 @@ def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, 
     return features, label
 
 
-def on_device(shape: Shape, rows: int, ids: str, count: int) -> list[Any]:
-    """Batches as tensors on the GPU, if there is one."""
+def batches(shape: Shape, rows: int, ids: str, count: int = 4) -> list[Any]:
+    """Batches as tensors on the GPU, if TensorFlow has one."""
     with tf.device(device()):
         return [
             tf.nest.map_structure(tf.convert_to_tensor, make_batch(shape, rows, ids, seed))
@@ -96,12 +43,22 @@ def on_device(shape: Shape, rows: int, ids: str, count: int) -> list[Any]:
         ]
 
 
+def repeated(batches: list[Any]) -> tf.data.Dataset:
+    """Batches over and over: on a GPU without leaving it, on the CPU from TensorFlow's datasets."""
+    if device() == "/gpu:0":
+        return Resident(batches)
+    whole, *others = (tf.data.Dataset.from_tensors(batch) for batch in batches)
+    for dataset in others:
+        whole = whole.concatenate(dataset)
+    return whole.repeat()
+
+
 def device() -> str:
     """Where training runs."""
-    return "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
+    return "/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0"
 
 
-class Repeated(tf.data.Dataset):
+class Resident(tf.data.Dataset):
     """Batches on a device, over and over, without leaving it.
 
     They travel as the loader's do on a GPU: ids as floats, bit for bit, since TensorFlow moves
@@ -112,7 +69,7 @@ class Repeated(tf.data.Dataset):
     """
 
     def __init__(self, batches: list[Any]) -> None:
-        transport = _Resident(batches[0])
+        transport = _Transport(batches[0])
         parts = [_carried(batch) for batch in batches]
         # The functions must outlive the dataset.
         self._functions = GeneratorFunctions(StreamRegistry(lambda: _endless(parts)), transport)
@@ -138,7 +95,7 @@ def _endless(parts: list[list[tf.Tensor]]) -> Any:
         yield from parts
 
 
-class _Resident:
+class _Transport:
     """Tensors that are on the device already; see `loader.tensorflow.tensors.Transport`."""
 
     def __init__(self, batch: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a GPU and its host did, as TensorFlow's profiler wrote it down, and tables of that."""
+"""Events of a GPU and its host, read from the file of TensorFlow's profiler, and tables of them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def times(events: Iterable[Event], key: Callable[[Event], str]) -> dict[str, lis
     return found
 
 
-def show(events: Sequence[Event], steps: int, top: int) -> None:
+def show_device(events: Sequence[Event], steps: int, top: int) -> None:
     """Print the tables of a GPU."""
     span = (max(event.stop for event in events) - events[0].start) / steps / 1e9
     computing = busy([event for event in events if not event.is_copy]) / steps / 1e9

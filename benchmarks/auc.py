@@ -1,5 +1,7 @@
 """Whether a model learns the same from our loader as from TensorFlow's: AUC and loss as they grow.
 
+    python -m benchmarks.auc [--rows 1000000] [--batch 4096] [--pictures docs/pictures]
+
 The rows are Criteo-like, with a label that can be learnt. TensorFlow has them in memory, which no
 shuffling of files can better; ours reads them from parquet. Each contestant trains the same model
 from the same start, in the files' order and shuffled. AUC is exact (by ranks, not by thresholds),
@@ -8,7 +10,7 @@ on rows that none of them trained on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,15 +20,14 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
-from benchmarks.loader_data import CATS, CONTS
-from loader import KerasSequenceLoader
+from benchmarks.data import CATS, CONTS, cardinalities, prepared_clicks
+from benchmarks.feeds import open_loader
+from benchmarks.measure import options, show
 from training import models, train
 from training.chart import line_chart
 
-BATCH = 4096
 EVALUATIONS = 8
-CARDINALITIES = np.geomspace(10, 100_000, len(CATS)).astype(int)
-Columns = Mapping[str, Any]
+MOST = 100_000
 
 
 @dataclass
@@ -35,20 +36,6 @@ class Curve:
 
     auc: list[tuple[float, float]] = field(default_factory=list)
     loss: list[tuple[float, float]] = field(default_factory=list)
-
-
-def make_rows(count: int, seed: int) -> pl.DataFrame:
-    """Rows whose label depends on the numbers and, more, on what each id is like."""
-    effects = np.random.default_rng(0)
-    random = np.random.default_rng([1, seed])
-    columns = {name: random.standard_normal(count, np.float32) for name in CONTS}
-    score = sum(effects.normal(0, 0.25) * columns[name] for name in CONTS) - 1.5
-    for name, size in zip(CATS, CARDINALITIES, strict=True):
-        ids = (random.pareto(1.0, count).astype(np.int64) % size).astype(np.int32)
-        score = score + effects.normal(0, 0.3, size)[ids]
-        columns[name] = ids
-    columns["label"] = (random.random(count) < 1 / (1 + np.exp(-score))).astype(np.int32)
-    return pl.DataFrame(columns)
 
 
 def exact_auc(labels: Any, scores: Any) -> float:
@@ -69,21 +56,20 @@ def exact_auc(labels: Any, scores: Any) -> float:
 class Examiner(keras.callbacks.Callback):
     """Measures a model on unseen rows a few times within training."""
 
-    def __init__(self, unseen: pl.DataFrame, steps: int) -> None:
+    def __init__(self, unseen: pl.DataFrame, steps: int, batch: int) -> None:
         super().__init__()
         self.curve = Curve()
         self._labels = unseen["label"].to_numpy()
         x = {name: unseen[name].to_numpy()[:, None] for name in [*CONTS, *CATS]}
         self._data = tf.data.Dataset.from_tensor_slices((x,)).batch(32_768)
-        self._every = max(1, steps // EVALUATIONS)
+        self._every, self._batch = max(1, steps // EVALUATIONS), batch
         self._total = self._steps = 0.0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Adds a point to the curves."""
         if (batch + 1) % self._every:
             return
-        total = logs["loss"] * (batch + 1)
-        rows = (batch + 1) * BATCH
+        total, rows = logs["loss"] * (batch + 1), (batch + 1) * self._batch
         self.curve.loss.append((rows, (total - self._total) / (batch + 1 - self._steps)))
         self._total, self._steps = total, batch + 1
         scores = self.model.predict(self._data, verbose=0)[:, 0]
@@ -91,25 +77,22 @@ class Examiner(keras.callbacks.Callback):
 
 
 def contestants(
-    folder: Path, columns: Columns, count: int
+    path: Path, frame: pl.DataFrame, batch: int
 ) -> dict[str, tuple[Callable[[], Any], str]]:
     """Name -> what makes the data, and the precision of the dense layers."""
-    memory = {name: tf.constant(column[:, None]) for name, column in columns.items()}
+    memory = {name: tf.constant(frame[name].to_numpy()[:, None]) for name in frame.columns}
 
     def take(rows: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         x = {name: tf.gather(column, rows) for name, column in memory.items()}
         return x, x.pop("label")
 
     def native(*, shuffle: bool) -> tf.data.Dataset:
-        rows = tf.data.Dataset.range(count)
-        rows = rows.shuffle(count, seed=1) if shuffle else rows
-        return rows.batch(BATCH).map(take).prefetch(2)
+        rows = tf.data.Dataset.range(len(frame))
+        rows = rows.shuffle(len(frame), seed=1) if shuffle else rows
+        return rows.batch(batch).map(take).prefetch(2)
 
-    def ours(*, shuffle: bool) -> KerasSequenceLoader:
-        return KerasSequenceLoader(
-            folder, BATCH, ["label"], cat_names=CATS, cont_names=CONTS, shuffle=shuffle, seed=1,
-            parts_per_chunk=4,
-        )  # fmt: skip
+    def ours(*, shuffle: bool) -> Any:
+        return open_loader([path], batch, shuffle=shuffle, seed=1, parts_per_chunk=4)
 
     return {
         "tf.data, in order": (lambda: native(shuffle=False), "float32"),
@@ -120,48 +103,52 @@ def contestants(
     }
 
 
-def learn(data: Any, unseen: pl.DataFrame, steps: int, **options: Any) -> Curve:
-    """Trains the model from its fixed start; how it went."""
+def learn(data: Any, examiner: Examiner, precision: str) -> Curve:
+    """Train the model from its fixed start, and return its curves."""
     keras.utils.set_random_seed(3)
-    sizes = {name: (int(size), 16) for name, size in zip(CATS, CARDINALITIES, strict=True)}
+    sizes = {name: (size, 16) for name, size in cardinalities(MOST).items()}
     model = models.mlp(sizes, CONTS, hidden=(128, 64))
-    examiner = Examiner(unseen, steps)
+    options: dict[str, Any] = {"optimizer": "adam", "precision": precision}
     train(model, data, metrics=(), callbacks=[examiner], **options)
     return examiner.curve
 
 
-def compare(folder: Path, rows: int, pictures: Path | None) -> None:
-    """Prints the last AUC of each, and draws the curves if wanted.
-
-    Args:
-        folder: for the parquet files.
-        rows: to train on.
-        pictures: a folder for `training-auc.svg` and `training-loss.svg`.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    frame = make_rows(rows, seed=0)
-    frame.write_parquet(folder / f"auc_{rows}.parquet", row_group_size=max(BATCH, rows // 16))
-    unseen, steps = make_rows(max(1000, rows // 20), seed=1), rows // BATCH
-    data = contestants(
-        folder / f"auc_{rows}.parquet",
-        {name: frame[name].to_numpy() for name in frame.columns},
-        rows,
-    )
-    print(f"\nAUC on {len(unseen):,} unseen rows after {rows:,}, batch {BATCH:,}, Adam")
-    curves: dict[str, Curve] = {}
-    for name, (make, precision) in data.items():
-        curves[name] = learn(make(), unseen, steps, optimizer="adam", precision=precision)
-        first = next(iter(curves.values())).auc[-1][1]
-        auc, loss = curves[name].auc[-1][1], curves[name].loss[-1][1]
-        print(f"{name:<34} AUC {auc:.5f} ({auc - first:+.5f})   loss {loss:.5f}")
-    if pictures is not None:
-        draw(curves, pictures)
-
-
 def draw(curves: Mapping[str, Curve], folder: Path) -> None:
-    """Writes the two charts."""
+    """Write `training-auc.svg` and `training-loss.svg`."""
     folder.mkdir(parents=True, exist_ok=True)
     for what, title in (("auc", "AUC on unseen rows"), ("loss", "Loss in training")):
         points = {name: getattr(curve, what) for name, curve in curves.items()}
         chart = line_chart(points, title, "rows trained on", what.replace("auc", "AUC"))
         (folder / f"training-{what}.svg").write_text(chart)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the last AUC of each, and draw the curves if wanted."""
+    parser = options(__doc__, rows=1_000_000, batch=4096, folder=Path("build/benchmarks"))
+    parser.add_argument("--pictures", type=Path, help="a folder for the curves")
+    parsed = parser.parse_args(arguments)
+    rows, batch = parsed.rows, parsed.batch
+
+    def clicks(count: int, seed: int) -> pl.DataFrame:
+        return prepared_clicks(count, np.random.default_rng([1, seed]), most=MOST)
+
+    frame, unseen = clicks(rows, 0), clicks(max(1000, rows // 20), 1)
+    parsed.folder.mkdir(parents=True, exist_ok=True)
+    path = parsed.folder / f"auc_{rows}.parquet"
+    frame.write_parquet(path, row_group_size=max(batch, rows // 16))
+    curves: dict[str, Curve] = {}
+    table = []
+    for name, (make, precision) in contestants(path, frame, batch).items():
+        curves[name] = learn(make(), Examiner(unseen, rows // batch, batch), precision)
+        auc, loss = curves[name].auc[-1][1], curves[name].loss[-1][1]
+        gained = auc - next(iter(curves.values())).auc[-1][1]
+        table.append(
+            {"": name, "AUC": f"{auc:.5f}", "difference": f"{gained:+.5f}", "loss": f"{loss:.5f}"}
+        )
+    show(f"AUC on {len(unseen):,} unseen rows after {rows:,}, batch {batch:,}, Adam", table)
+    if parsed.pictures is not None:
+        draw(curves, parsed.pictures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""What the loader is measured against: the limit, and the ways that people go otherwise."""
+"""Ways to feed a model with prepared clicks: our loader, its limits, and what people use otherwise."""
 
 from __future__ import annotations
 
@@ -13,48 +13,70 @@ import polars as pl
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from benchmarks.loader_data import CATS, CONTS, ROW_GROUP
+from benchmarks.data import CATS, CONTS, LISTS
+from loader import KerasSequenceLoader
 
 SAMPLE = 20_000  # of tf.train.Example, which take Python a millisecond each to write
 MERLIN = Path(".venv-nvtabular/bin/python")
 
 
-def make_tfrecord(folder: Path, files: list[Path]) -> Path:
-    """Write a sample as tf.train.Example, as the windowed loader reads them."""
-    path = folder / "sample.tfrecord"
-    if not path.exists():
-        frame = pl.read_parquet(files[0], n_rows=SAMPLE)
-        partial = path.with_suffix(".partial")
-        with tf.io.TFRecordWriter(str(partial)) as writer:
-            for row in frame.iter_rows(named=True):
-                writer.write(_example(row).SerializeToString())
-        partial.rename(path)
-    return path
+def open_loader(
+    files: list[Path], batch_size: int, *, lists: bool = False, **more: Any
+) -> KerasSequenceLoader:
+    """Ours."""
+    cats = CATS + (LISTS if lists else [])
+    settings: dict[str, Any] = {"cat_names": cats, "cont_names": CONTS, "seed": 0}
+    return KerasSequenceLoader([*files], batch_size, ["label"], **settings | more)
 
 
-def _example(row: dict[str, Any]) -> Any:
-    features = {}
-    for name, value in row.items():
-        if name in CONTS:
-            feature = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-        else:
-            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-        features[name] = feature
-    return tf.train.Example(features=tf.train.Features(feature=features))
+def with_int64(data: Any) -> tf.data.Dataset:
+    """The batches with ids as int64, which Keras' own layers leave on the GPU.
+
+    Ids in int32 they move through the host.
+    """
+
+    def widen(tensor: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
+
+    return data.map(lambda x, y: ({name: widen(t) for name, t in x.items()}, y))
+
+
+def wait(tensor: Any) -> None:
+    """Wait for the GPU."""
+    tf.reshape(tf.cast(tensor, tf.float32), [-1])[:1].numpy()
 
 
 def decode_only(files: list[Path]) -> Iterator[pl.DataFrame]:
-    """The limit: Polars reads each file, and that is all."""
+    """The limit on a CPU: Polars reads each file, and that is all."""
     for file in files:
         yield pl.read_parquet(file)
 
 
+def decode_on_gpu(files: list[Path]) -> int:
+    """The limit on a GPU: cuDF reads each file into GPU memory, and that is all; returns the rows."""
+    import pylibcudf as plc  # noqa: PLC0415 - only where there is a GPU
+
+    rows = 0
+    for file in files:
+        source = plc.io.types.SourceInfo([str(file)])
+        options = plc.io.parquet.ParquetReaderOptions.builder(source).build()
+        rows += plc.io.parquet.read_parquet(options).tbl.num_rows()
+    return rows
+
+
 def decode_and_gather(files: list[Path]) -> Iterator[pl.DataFrame]:
     """The floor of a shuffle: Polars reads, and gathers the rows of each row group in one order."""
-    order = pl.int_range(ROW_GROUP, dtype=pl.UInt32, eager=True).shuffle(seed=0)
+    largest = max(rows_of_groups(files))
+    order = pl.int_range(largest, dtype=pl.UInt32, eager=True).shuffle(seed=0)
     for frame in decode_only(files):
-        for group in frame.iter_slices(ROW_GROUP):
-            yield group[order.filter(order < len(group)) if len(group) < ROW_GROUP else order]
+        for group in frame.iter_slices(largest):
+            yield group[order.filter(order < len(group)) if len(group) < largest else order]
+
+
+def rows_of_groups(files: list[Path]) -> list[int]:
+    """The rows of each row group."""
+    footers = [pq.ParquetFile(file).metadata for file in files]
+    return [f.row_group(number).num_rows for f in footers for number in range(f.num_row_groups)]
 
 
 def by_hand(files: list[Path], batch_size: int, *, shuffle: bool) -> Iterator[Any]:
@@ -76,13 +98,38 @@ def by_hand(files: list[Path], batch_size: int, *, shuffle: bool) -> Iterator[An
                 yield x, x.pop("label")
 
 
-def windowed(path: Path, batch_size: int) -> Any:
+def make_tfrecord(folder: Path, files: list[Path]) -> tuple[Path, int]:
+    """Write a sample as tf.train.Example, as the windowed loader reads them; its file and rows."""
+    path, rows = folder / f"{files[0].stem}.tfrecord", SAMPLE
+    frame = pl.read_parquet(files[0], n_rows=rows)
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        with tf.io.TFRecordWriter(str(partial)) as writer:
+            for row in frame.iter_rows(named=True):
+                writer.write(_example(row).SerializeToString())
+        partial.rename(path)
+    return path, len(frame)
+
+
+def _example(row: dict[str, Any]) -> Any:
+    features = {}
+    for name, value in row.items():
+        if name in CONTS:
+            feature = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+        else:
+            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+        features[name] = feature
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def windowed(path: Path, batch_size: int, *, epochs: int | None, threads: int = 2) -> Any:
     """TensorFlow's own loader: TFRecord of tf.train.Example, shuffled in a window."""
     spec = {name: tf.io.FixedLenFeature((1,), tf.float32) for name in CONTS}
     spec |= {name: tf.io.FixedLenFeature((1,), tf.int64) for name in [*CATS, "label"]}
     return tf.data.experimental.make_batched_features_dataset(
-        str(path), batch_size, spec, label_key="label", num_epochs=1, reader_num_threads=2
-    )
+        str(path), batch_size, spec, label_key="label", num_epochs=epochs,
+        reader_num_threads=threads, parser_num_threads=threads,
+    )  # fmt: skip
 
 
 def make_prebatched(folder: Path, files: list[Path], batch_size: int) -> Path:
@@ -129,6 +176,11 @@ def prebatched(path: Path, *, shuffle: bool) -> tf.data.Dataset:
     return records.map(decode, num_parallel_calls=2).prefetch(2)
 
 
+def endless(data: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+    """Whole batches, epoch after epoch."""
+    return data.filter(lambda _, y: tf.shape(y)[0] == batch_size).repeat()
+
+
 class Merlin:
     """Merlin's dataloader in a process of its own, as it needs its own environment.
 
@@ -148,7 +200,7 @@ class Merlin:
         )
 
     def epoch(self, batch_size: int, *, shuffle: bool, totals: bool = False) -> dict[str, Any]:
-        """Wait for one epoch; what it held is told where `totals` are asked for."""
+        """Wait for one epoch; with `totals` it also says what the epoch held."""
         asked = {"batch_size": batch_size, "shuffle": shuffle, "totals": totals}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         found: dict[str, Any] = json.loads(next(iter(self._process.stdout or ())))

@@ -1,0 +1,196 @@
+"""Time, processor time, memory and work done: races in turns, and the tables of their results."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The cost of one run.
+
+    Attributes:
+        seconds: by the clock.
+        processor: seconds of all threads of this process.
+        amount: rows, or calls, that the run really got through.
+    """
+
+    seconds: float
+    processor: float
+    amount: int
+
+
+def timed(work: Callable[[], int]) -> Taken:
+    """Measure some work, which returns its amount."""
+    start, processor = time.perf_counter(), time.process_time()
+    amount = work()
+    return Taken(time.perf_counter() - start, time.process_time() - processor, amount)
+
+
+@dataclass
+class Contestant:
+    """A way to do some work, and what its runs took.
+
+    Attributes:
+        name: for the table.
+        run: does the work once.
+        amount: what a run has to get through; a run that does less fails the benchmark, since its
+            time would be that of less work.
+    """
+
+    name: str
+    run: Callable[[], Taken]
+    amount: int
+    taken: list[Taken] = field(default_factory=list)
+
+    def take_turn(self) -> None:
+        """Run once and keep what it took.
+
+        Raises:
+            SystemExit: it got through another amount.
+        """
+        taken = self.run()
+        if taken.amount != self.amount:
+            raise SystemExit(
+                f"Expected a run of {self.name!r} to get through {self.amount:,} rows. "
+                f"Received: {taken.amount:,}. Give it more data (--rows), or fewer steps."
+            )
+        self.taken.append(taken)
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds of a run."""
+        return statistics.median(taken.seconds for taken in self.taken)
+
+    @property
+    def rate(self) -> float:
+        """Rows a second, by the median."""
+        return self.amount / self.seconds
+
+    def against(self, base: Contestant, cost: str = "seconds") -> Ratio:
+        """How many times as cheap a row is as the base's, in the same round."""
+        return ratio(
+            [getattr(taken, cost) / base.amount for taken in base.taken],
+            [getattr(taken, cost) / self.amount for taken in self.taken],
+        )
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as much one costs as another in the same round, over all rounds."""
+
+    median: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f}x ({self.least:.2f} to {self.most:.2f})"
+
+
+def ratio(base: Sequence[float], other: Sequence[float]) -> Ratio:
+    """Compare costs within rounds.
+
+    Example:
+        >>> print(ratio([3.0, 4.0, 9.0], [1.0, 2.0, 3.0]))
+        3.00x (2.00 to 3.00)
+    """
+    found = [a / b for a, b in zip(base, other, strict=True)]
+    return Ratio(statistics.median(found), min(found), max(found))
+
+
+def race(contestants: Iterable[Contestant], rounds: int) -> list[Contestant]:
+    """Let all take turns, round by round, since machines are noisy: a ratio within a round counts."""
+    racers = [*contestants]
+    for _ in range(rounds):
+        for contestant in racers:
+            contestant.take_turn()
+    return racers
+
+
+def show(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
+    """Print a table in Markdown; its columns are the keys of the first row."""
+    head = list(rows[0])
+    print(f"\n{title}\n")
+    print("|", " | ".join(map(_cell, head)), "|")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("|", " | ".join(_cell(row.get(name, "")) for name in head), "|", flush=True)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def in_child(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a fresh process, whose memory and threads are its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def memory_gb(what: str) -> float:
+    """Memory of this process in GB: VmRSS is now, VmHWM the most so far, RssAnon what no file backs."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split(f"{what}:")[1].split()[0]) / 2**20
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """Count the most resident GB of some work, those there before included, into a list of one."""
+    peak = [0.0]
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    yield peak
+    peak[0] = memory_gb("VmHWM")
+
+
+def options(doc: str | None, *, devices: bool = False, **defaults: Any) -> argparse.ArgumentParser:
+    """A command line with the options that most commands share.
+
+    Args:
+        doc: the module's docstring.
+        devices: whether it has `--device`.
+        **defaults: name -> value of options; their types follow from the values.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if devices:
+        parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    for name, value in defaults.items():
+        kind = type(value)
+        parser.add_argument(f"--{name}", type=kind, default=value, help=f"default: {value}")
+    return parser
+
+
+def use(device: str) -> None:
+    """Let TensorFlow have the GPUs, or none.
+
+    Raises:
+        SystemExit: there is no GPU.
+    """
+    import tensorflow as tf  # noqa: PLC0415 - some commands do without
+
+    if device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        return
+    # Read when the first GPU is used. cuDF, too, takes its memory from CUDA's pool.
+    os.environ.setdefault("TF_GPU_ALLOCATOR", "cuda_malloc_async")
+    if not tf.config.list_physical_devices("GPU"):
+        sys.exit("Expected an NVIDIA GPU. Received: none. Use --device cpu.")

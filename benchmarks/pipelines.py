@@ -1,0 +1,128 @@
+"""Workflows over the data sets, and the pipelines of workflow and model that are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks import data
+from benchmarks.data import CATS, CONTS
+from workflow import Workflow, ops
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The work of a data set.
+
+    Attributes:
+        write: writes so many raw rows to a folder, unless they are there.
+        workflow: the work as operators, not fitted; of the folder that the raw files are in.
+        ids: the categorical columns.
+    """
+
+    write: Callable[[Path, int], list[Path]]
+    workflow: Callable[[Path], Workflow]
+    ids: list[str]
+
+
+def write_clicks(folder: Path, rows: int) -> list[Path]:
+    """Raw Criteo-like rows."""
+    return data.write_files(folder, "raw_clicks", rows, data.raw_clicks)
+
+
+def write_ratings(folder: Path, rows: int) -> list[Path]:
+    """MovieLens-like ratings, and `movies.parquet` beside them."""
+    paths = data.write_files(folder, "ratings", rows, data.ratings)
+    if not (folder / "movies.parquet").exists():
+        data.movies(np.random.default_rng(0)).write_parquet(folder / "movies.parquet")
+    return paths
+
+
+def write_lists(folder: Path, rows: int) -> list[Path]:
+    """Lists that are in the data."""
+    return data.write_files(folder, "lists", rows, data.lists)
+
+
+def click_workflow(_: Path = Path()) -> Workflow:
+    """Counts filled, clipped, logged and normalised; ids made categories; the label cast."""
+    clipped = CONTS >> ops.FillMissing(0.0) >> ops.LambdaOp(lambda c: c.clip(0.0, None).log1p())
+    label = ["label"] >> ops.LambdaOp(lambda label: label.cast("int8"))
+    return Workflow((clipped >> ops.Normalize()) + (CATS >> ops.Categorify(dtype="int32")) + label)
+
+
+def movie_workflow(folder: Path) -> Workflow:
+    """Genres joined as lists; users, movies and genres made categories; the rating compared."""
+    return rating_workflow(str(folder / "movies.parquet"))
+
+
+def rating_workflow(movies: Any) -> Workflow:
+    """See `movie_workflow`; of a table of movies, or its file."""
+    joined = ["movieId"] >> ops.JoinExternal(movies, on="movieId")
+    ids = (["userId"] + joined) >> ops.Categorify(dtype="int32")
+    label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
+    return Workflow(ids + label)
+
+
+def list_workflow(_: Path = Path()) -> Workflow:
+    """Lists of strings made categories, lists of numbers logged and normalised."""
+    clicks = ["clicks"] >> ops.LambdaOp(lambda clicks: (clicks.cast("float64") + 1.0).log1p())
+    return Workflow((["genres"] >> ops.Categorify(dtype="int32")) + (clicks >> ops.Normalize()))
+
+
+PIPELINES = {
+    "criteo": Pipeline(write_clicks, click_workflow, CATS),
+    "movielens": Pipeline(write_ratings, movie_workflow, ["userId", "movieId", "genres"]),
+    "lists": Pipeline(write_lists, list_workflow, ["genres"]),
+}
+
+
+@dataclass(frozen=True)
+class ServedPipeline:
+    """What is exported, and rows to ask for."""
+
+    workflow: Workflow
+    model: Any
+    labels: list[str]
+    rows: pl.DataFrame
+
+
+def serve_ratings(requests: int) -> ServedPipeline:
+    """Two ids that a client sends, genres that are joined: 162k x 64, 57k x 64, 20 x 16, 3 x 128."""
+    from training import models  # noqa: PLC0415 - TensorFlow, where a model is wanted
+
+    random, count, known = np.random.default_rng(0), max(requests, 300_000), 56_870
+
+    def every(ids: Any) -> Any:
+        return random.permutation(np.resize(ids, count))
+
+    rows = data.ratings(count, random).with_columns(
+        userId=every(np.arange(data.USERS)), movieId=every(np.arange(known) * 3 + 1)
+    )
+    workflow = rating_workflow(data.movies(random, known)).fit(rows)
+    workflow.output_dtypes["genres"] = "int64"  # as the network takes lists
+    scalars = {name: (rows_of(workflow, name), 64) for name in ("userId", "movieId")}
+    model = models.mlp((scalars, {"genres": (rows_of(workflow, "genres"), 16)}))
+    return ServedPipeline(workflow, model, ["rating"], rows.head(requests))
+
+
+def serve_clicks(requests: int) -> ServedPipeline:
+    """13 counts and 26 ids that a client sends: 39 inputs; tables 16 wide, 3 x 128."""
+    from training import models  # noqa: PLC0415 - TensorFlow, where a model is wanted
+
+    rows = data.raw_clicks(max(requests, 300_000), np.random.default_rng(1))
+    workflow = click_workflow().fit(rows)
+    sizes = {name: (rows_of(workflow, name), 16) for name in CATS}
+    return ServedPipeline(workflow, models.mlp(sizes, CONTS), ["label"], rows.head(requests))
+
+
+def rows_of(workflow: Workflow, column: str) -> int:
+    """How many rows an embedding of a column needs."""
+    return int(workflow.output_schema[column].properties["cardinality"])
+
+
+SERVED = {"movielens": serve_ratings, "criteo": serve_clicks}
