@@ -2,10 +2,10 @@
 
     .venv/bin/python examples/criteo.py      # under a minute
 
-13 counts with gaps and 26 columns of ids become the input of a DCN-v2. Its dense layers train in
-bfloat16; half-way the run is given up, and a second one goes on from the checkpoint. The model is
-served as one ONNX graph, preprocessing included. All files go into a temporary folder. The exit
-code is 1 when the server's answers differ from the offline pipeline's.
+13 counts with missing values and 26 columns of ids are the inputs of a DCN-v2. Its dense layers
+train in bfloat16. The run is interrupted in its second epoch, and a second run resumes from the
+checkpoint. The model is served as one ONNX graph, preprocessing included. All files are written to a
+temporary folder. The exit code is 1 when the server's answers differ from the offline pipeline's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROWS, BATCH, EPOCHS = 160_000, 2048, 2
 
 
 def make_clicks(rows: int, seed: int) -> pl.DataFrame:
-    """Impressions; whether one is clicked depends on every column a little."""
+    """Impressions, and a label for clicks that depends on every column a little."""
     truth, random = np.random.default_rng(0), np.random.default_rng([1, seed])
     score = np.full(rows, -1.5)
     columns: dict[str, Any] = {}
@@ -46,24 +46,24 @@ def make_clicks(rows: int, seed: int) -> pl.DataFrame:
     for name, size in zip(IDS, CARDINALITIES, strict=True):
         ids = random.zipf(1.2, rows) % size
         score += truth.normal(0, 0.3, size)[ids]
-        # As in logs: hashes that are spread over 32 bits.
+        # Hashes spread over 32 bits, as in real logs.
         columns[name] = pl.Series(ids * 2_654_435_761 % 2**32).cast(pl.Int64)
     columns["label"] = (random.random(rows) < 1 / (1 + np.exp(-score))).astype(np.int8)
     return pl.DataFrame(columns)
 
 
 def make_workflow() -> Workflow:
-    """Counts on a scale that a network can use; ids seen at least twice as categories."""
+    """Normalised counts, and a category for each id that occurs at least twice."""
     filled = COUNTS >> ops.FillMissing(0.0) >> ops.Clip(0.0, None) >> ops.LogOp()
     ids = IDS >> ops.Categorify(freq_threshold=2, dtype="int32")
     return Workflow((filled >> ops.Normalize()) + ids + (["label"] >> ops.AddTags(["target"])))
 
 
 class GiveUp(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """What a crash, an eviction or Ctrl-C does to a run."""
+    """An interruption, as by a crash, an eviction or Ctrl-C."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Ends the run in the midst of its second epoch."""
+        """End the run in the middle of its second epoch."""
         if int(self.model.optimizer.iterations) == ROWS * 3 // (2 * BATCH):
             raise KeyboardInterrupt
 
@@ -71,15 +71,15 @@ class GiveUp(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
 def fit(
     workflow: Workflow, folder: Path, callbacks: list[keras.callbacks.Callback]
 ) -> tuple[keras.Model, TrainingReport]:
-    """A run of the training program: it begins, or goes on where the last one was saved."""
+    """Run the training program: start, or resume from the checkpoint."""
     keras.utils.set_random_seed(0)
-    # Rows of eight row groups are mixed with one another.
+    # The rows of eight row groups are shuffled together.
     clicks = KerasSequenceLoader(folder / "train", BATCH, seed=0, parts_per_chunk=8)
     unseen = KerasSequenceLoader(folder / "unseen", BATCH, shuffle=False)
     model = models.dcn(
         workflow.output_schema, rank=16, hidden=(128, 64), max_embedding_dim=16, dropout=0.1
     )
-    # Where the schedule, dropout and the order of rows were, they go on.
+    # The schedule, dropout and the order of rows resume at their positions.
     schedule = keras.optimizers.schedules.CosineDecay(0.005, EPOCHS * len(clicks))
     report = train(
         model,
@@ -97,7 +97,7 @@ def fit(
 
 
 def run(folder: Path) -> bool:
-    """The whole way of the data; whether the server answered as the offline pipeline does."""
+    """Run all stages; return whether the server answered as the offline pipeline does."""
     make_clicks(ROWS, seed=0).write_parquet(folder / "clicks.parquet", row_group_size=5_000)
     make_clicks(ROWS // 10, seed=1).write_parquet(folder / "later.parquet")
     workflow = make_workflow().fit(folder / "clicks.parquet")
@@ -106,7 +106,7 @@ def run(folder: Path) -> bool:
     try:
         fit(workflow, folder, [GiveUp()])
     except KeyboardInterrupt:
-        print("interrupted; once more")
+        print("interrupted; resuming")
     model, report = fit(workflow, folder, [])
     print(f"{report}\n")
 

@@ -40,7 +40,7 @@ MARKER = ".movielens-demo"
 
 @dataclass
 class Progress:
-    """Prints a line for each step, and remembers how long it took."""
+    """A printer of one line for each step, which records the step's time."""
 
     console: Console
     steps: list[tuple[str, int, float]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """What the demo shows at its end."""
+    """The figures that the demo shows at its end."""
 
     popularity_auc: float
     auc: float
@@ -77,7 +77,7 @@ def make_workflow(movies: pl.DataFrame) -> Workflow:
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Result:
-    """The whole way of the data."""
+    """Run all stages, from the ratings to the parity report."""
     output = prepare_folder(options.output)
     if options.data is None:
         with progress.step("Generate ratings", options.ratings):
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Result:
 
 
 def prepare_folder(output: Path) -> Path:
-    """An empty folder; only what an earlier demo wrote is removed."""
+    """Make an empty folder; only the files of an earlier demo are removed."""
     if output.exists() and any(output.iterdir()):
         if not (output / MARKER).exists():
             sys.exit(f"{output} holds other files. Choose another folder with --output.")
@@ -213,16 +213,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--data", type=Path, help="a folder with ratings.csv and movies.csv; else data is generated"
+        "--data",
+        type=Path,
+        help="a folder with ratings.csv and movies.csv; without it, data is generated",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("demo_output"), help="where everything is written"
+        "--output", type=Path, default=Path("demo_output"), help="the folder for all files"
     )
     parser.add_argument(
-        "--ratings", type=int, default=2_000_000, help="how many ratings to generate"
+        "--ratings", type=int, default=2_000_000, help="the number of ratings to generate"
     )
     parser.add_argument(
-        "--parity-rows", type=int, default=10_000, help="how many held-out rows to compare"
+        "--parity-rows", type=int, default=10_000, help="the number of held-out rows to compare"
     )
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch-size", type=int, default=16_384)
@@ -238,7 +240,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the demo; 0 when parity is proven, 1 when it is not, 2 when there is no data for it."""
+    """Run the demo; return 0 when parity is proven, 1 when it is not, 2 when the data is missing."""
     progress = Progress(Console(width=80))
     try:
         result = run(parse(), progress)

@@ -1,8 +1,8 @@
-"""MovieLens for the demo: read from the real files, or generated in their shape.
+"""MovieLens data for the demo: read from the real files, or generated in their shape.
 
-The generated ratings follow ml-25m in what matters to a recommender: how unevenly movies and
-users are rated, how ratings are distributed, and that a rating tells something of the movie, of
-the user, and of the user's taste for genres. Nothing in it is MovieLens' own data.
+The generated ratings resemble ml-25m in the properties that matter to a recommender: the uneven
+counts of movies and users, the distribution of ratings, and the dependence of a rating on the
+movie, the user, and the user's taste for genres. None of it is MovieLens' own data.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ NO_GENRES = "(no genres listed)"
 _NAMES = """Drama Comedy Thriller Romance Action Horror Documentary Crime Adventure Sci-Fi
 Children Animation Mystery Fantasy War Western Musical Film-Noir IMAX"""
 GENRES = (*_NAMES.split(), NO_GENRES)
-# The percentage of ml-25m's movies that carry each genre, roughly.
+# The approximate percentage of ml-25m's movies with each genre.
 GENRE_PERCENTAGES = (41, 27, 14, 12, 12, 10, 9, 9, 7, 6, 5, 5, 5, 4, 3, 2, 2, 1, 1, 8)
 GENRE_COUNTS = (0.42, 0.32, 0.17, 0.06, 0.02, 0.01)  # the share of movies with 1 .. 6 genres
 STARS = tuple(half / 2 for half in range(1, 11))
 STAR_SHARES = (0.016, 0.031, 0.016, 0.066, 0.050, 0.196, 0.127, 0.266, 0.088, 0.144)
 LARGEST_MOVIE_ID = 209_171
-NO_LIST_SHARE = 0.005  # of the movies have an empty list of genres, and as many have none
+NO_LIST_SHARE = 0.005  # the share of movies with an empty list of genres, and that with a null
 
-# How much of a rating's spread comes from what; the rest is chance. See `popularity_auc`.
+# The weights of the parts of a rating's score. See `popularity_auc`.
 MOVIE_WEIGHT, USER_WEIGHT, TASTE_WEIGHT, CHANCE_WEIGHT = 0.6, 0.9, 0.6, 0.8
 
 
 class DataError(ValueError):
-    """A file of the data set is missing or is not what it should be."""
+    """A missing or invalid file of the data set, or an argument out of range."""
 
 
 def generate(
     ratings: int = 2_000_000, users: int = 162_541, movies: int = 59_047, seed: int = 0
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Makes ratings and movies of MovieLens' shape.
+    """Generate ratings and movies of MovieLens' shape.
 
-    Movies are popular after a Zipf law and users active after a log-normal one; each user rates
-    a movie once, and each user rates at least once where there are enough ratings. 0.5% of the
+    The popularity of movies follows a Zipf law, the activity of users a log-normal one. A user rates
+    a movie at most once, and at least one movie if there are enough ratings. 0.5% of the
     movies have an empty list of genres, 0.5% a null.
 
     Args:
-        ratings: how many ratings to make.
-        users: how many users there are, with the ids 1 .. users.
-        movies: how many movies there are; their ids are sparse, as in ml-25m.
+        ratings: the number of ratings.
+        users: the number of users, with the ids 1 .. users.
+        movies: the number of movies; their ids are sparse, as in ml-25m.
         seed: equal seeds make equal data.
 
     Returns:
@@ -56,7 +56,7 @@ def generate(
         int64 (seconds), sorted by user and movie; and movieId int64, genres list[str].
 
     Raises:
-        DataError: more ratings than half of all pairs of a user and a movie.
+        DataError: no ratings, or more than half of all pairs of a user and a movie.
 
     Example:
         >>> ratings, movies = generate(ratings=1000, users=100, movies=50)
@@ -90,7 +90,7 @@ def _genre_matrix(rng: np.random.Generator, movies: int) -> Array:
     """Whether a movie has a genre: bool (movies, genres), 1 to 6 genres a movie."""
     shares = np.array(GENRE_PERCENTAGES) / 100
     counts = rng.choice(len(GENRE_COUNTS), movies, p=GENRE_COUNTS) + 1
-    # The largest of log(share) + Gumbel noise are a draw by share without replacement.
+    # The largest values of log(share) + Gumbel noise are a draw by share without replacement.
     keys = np.log(shares[:-1]) + rng.gumbel(size=(movies, len(shares) - 1))
     ranks = (-keys).argsort(axis=1).argsort(axis=1)
     chosen = np.zeros((movies, len(shares)), bool)
@@ -125,16 +125,16 @@ def _pairs(rng: np.random.Generator, ratings: int, users: int, movies: int) -> t
 
 
 def _draw(rng: np.random.Generator, weights: Array, count: int) -> Array:
-    """Indices drawn with replacement, each in proportion to its weight: int64 (count,)."""
+    """Indices drawn with replacement, with probability in proportion to weight: int64 (count,)."""
     bounds = np.cumsum(weights / weights.sum())[:-1]
     return np.searchsorted(bounds, rng.random(count))
 
 
 def _score(rng: np.random.Generator, user: Array, movie: Array, genres: Array, users: int) -> Array:
-    """What a user thinks of a movie: quality, kindness, taste and chance, float64 (ratings,)."""
+    """The score of each rating: quality, kindness, taste and chance, float64 (ratings,)."""
     quality = rng.normal(size=len(genres))
     kindness = rng.normal(size=users)
-    # Taste has two dimensions, so that a few ratings tell much of it.
+    # Taste has two dimensions, so that a few ratings suffice to learn it.
     character = rng.normal(size=(users, 2))
     appeal = genres @ rng.normal(size=(genres.shape[1], 2))
     appeal /= np.sqrt(genres.sum(axis=1, keepdims=True))
@@ -156,7 +156,7 @@ def _stars(score: Array) -> Array:
 
 
 def read(folder: str | Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Reads `ratings.csv` and `movies.csv` of ml-25m, in the form that `generate` gives.
+    """Read `ratings.csv` and `movies.csv` of ml-25m, in the form that `generate` returns.
 
     Raises:
         DataError: a file or a column is missing.
@@ -196,7 +196,7 @@ def _read_csv(path: Path, columns: dict[str, Any]) -> pl.DataFrame:
 def split(
     ratings: pl.DataFrame, valid_fraction: float = 0.1, seed: int = 0
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Shuffles the ratings and splits them into `(train, valid)`.
+    """Shuffle the ratings and split them into `(train, valid)`.
 
     Args:
         ratings: any frame.
@@ -223,17 +223,17 @@ def held_out_rows(
     rows: int = 10_000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Rows to prove a served model with: ratings held out, and what training never saw.
+    """Rows that prove a served model: held-out ratings, and values that training never saw.
 
-    A twentieth of the rows each has a user without ratings, a movie that the table does not
-    know, a movie with an empty list of genres, and one with a null; the last two only where
+    One twentieth of the rows has a user without ratings, another a movie outside the table, another
+    a movie with an empty list of genres, and another a movie with a null; the last two only if
     the table has such movies. The rows are in random order.
 
     Args:
-        valid: the ratings held out.
-        ratings: all ratings, to know which users exist.
+        valid: the held-out ratings.
+        ratings: all ratings, which show the existing users.
         movies: the table of movies.
-        rows: how many rows to give; `valid` repeats where it is shorter.
+        rows: the number of rows, drawn from `valid` with replacement.
         seed: equal seeds give equal rows.
 
     Returns:
@@ -260,14 +260,14 @@ def held_out_rows(
 
 
 def popularity_auc(train: pl.DataFrame, valid: pl.DataFrame) -> float:
-    """How well the movie alone tells whether a rating is above 3, as an area under the ROC curve.
+    """Area under the ROC curve of predicting from the movie alone whether a rating is above 3.
 
-    A movie's score is the share of its ratings in `train` above 3, drawn towards the overall
-    share by ten ratings' weight.
+    A movie's score is the share of its ratings in `train` above 3, smoothed towards the overall
+    share with the weight of ten ratings.
 
     Args:
         train: ratings to learn from: movieId and rating.
-        valid: ratings to judge by.
+        valid: ratings to evaluate on.
 
     Example:
         >>> round(popularity_auc(train, valid), 2)
@@ -281,7 +281,7 @@ def popularity_auc(train: pl.DataFrame, valid: pl.DataFrame) -> float:
 
 
 def auc(labels: Array, scores: Array) -> float:
-    """The area under the ROC curve, exactly: the Mann-Whitney statistic over all pairs.
+    """The exact area under the ROC curve: the Mann-Whitney statistic over all pairs.
 
     Args:
         labels: 0 or 1, shape (N,).

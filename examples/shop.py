@@ -2,10 +2,10 @@
 
     .venv/bin/python examples/shop.py      # under a minute
 
-The orders are as orders are: dates, missing values, lists of tags, cities in several alphabets,
-customers with negative and with huge numbers. The question is whether one will be sent back. All
-files go into a temporary folder. The exit code is 1 when the server's answers differ from the
-offline pipeline's.
+The orders resemble real ones: dates, missing values, lists of tags, cities in several alphabets,
+customers with negative and with huge numbers. The model predicts whether an order will be sent back.
+All files are written to a temporary folder. The exit code is 1 when the server's answers differ from
+the offline pipeline's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TAGS = ["new", "sale", "été", "限定", "gift", "лето"]
 
 
 def make_products() -> pl.DataFrame:
-    """A table of 200 products; those from 180 on are not in it, and some have no cost."""
+    """A table of the products 0 to 179 of 200; some have no cost."""
     random = np.random.default_rng(0)
     key = np.arange(180)
     shelves = [[f"shelf {s}" for s in random.integers(0, 9, n)] for n in key % 4]
@@ -41,7 +41,7 @@ def make_products() -> pl.DataFrame:
 
 
 def make_orders(count: int, seed: int) -> pl.DataFrame:
-    """Orders; how likely one is sent back depends on product, city and the hour of the day."""
+    """Orders; the probability of a return depends on product, city and the hour of the day."""
     random = np.random.default_rng(seed)
     users = np.concatenate([[-5, -(2**62), 2**63 - 2], np.arange(1_000_000, 1_000_500)])
     product, city, hour = (random.integers(0, n, count) for n in (200, len(CITIES), 24))
@@ -69,7 +69,7 @@ def make_orders(count: int, seed: int) -> pl.DataFrame:
 
 
 def make_workflow() -> Workflow:
-    """What the network is given, and the label."""
+    """The inputs of the network, and the label."""
     bought = ["product"] >> ops.JoinExternal(make_products(), on="product", on_ext="sku")
     day = ["when"] >> ops.DatePart(["weekday", "hour"]) >> ops.Categorify()
     named = ["user", "city", "coupon", "tags"] + bought[["product", "brand", "shelves"]]
@@ -90,10 +90,10 @@ def make_workflow() -> Workflow:
 
 
 def run(folder: Path) -> bool:
-    """The whole way of the data; whether the server answered as the offline pipeline does."""
+    """Run all stages; return whether the server answered as the offline pipeline does."""
     make_orders(30_000, seed=1).write_parquet(folder / "orders.parquet")
     workflow = make_workflow()
-    # Training rows are encoded by the other folds, so that none sees its own target.
+    # Training rows are encoded from the other folds, so that no row sees its own target.
     workflow.fit_transform_to_parquet(folder / "orders.parquet", folder / "train")
     workflow.show()
     print(workflow.reverse_mapping("city").tail(3))

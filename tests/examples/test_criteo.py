@@ -17,7 +17,7 @@ def test_clicks_are_learnt_across_an_interruption_and_served():
         [sys.executable, CRITEO], capture_output=True, text=True, timeout=280, check=False
     )
     assert result.returncode == 0, result.stderr
-    before, after = result.stdout.split("interrupted; once more")
+    before, after = result.stdout.split("interrupted; resuming")
     assert "1/2" in before
     assert "1/2" not in after  # the second run does not train the first epoch again
     assert float(re.search(r"val_auc +([\d.]+)\n", after)[1]) > 0.7
