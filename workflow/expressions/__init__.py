@@ -1,6 +1,6 @@
-"""Column expressions: a small closed vocabulary of verbs, and what evaluates it."""
+"""Column expressions: a small closed set of verbs, and their interpreters."""
 
-# All that the numpy interpreter needs, relative to the package `workflow`: an export copies it.
+# Everything that the numpy interpreter needs, relative to the package `workflow`; exports copy it.
 RUNTIME_FOLDERS = (
     "schema",
     "wire",

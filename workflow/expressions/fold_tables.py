@@ -1,7 +1,7 @@
-"""Work done once on a table instead of on what each request takes from it.
+"""Computation on a constant table in advance, instead of on its rows in each request.
 
-A joined column is a gather from a constant table; what a program then does to its values alone
-it can do to the table: genres that are looked up in a vocabulary become a table of ids.
+A joined column is a gather from a constant table; verbs on its values alone can be applied to the
+table instead: genres that are looked up in a vocabulary become a table of ids.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from .language.verbs import ELEMENTWISE, VERBS
 from .numpy.verbs import PREPARE
 from .program.program import Program, Step
 
-# A part of an empty list is empty, too, which what is padded is not.
+# A slice of an empty list is empty too, unlike a padded one.
 _FOLDED = ELEMENTWISE | {"list_slice"}
 
 
 class _Taken(NamedTuple):
-    """A step's result as what one table has at the positions of another step."""
+    """A step's result as the rows of one table at the positions of another step."""
 
     positions: int
     table: Column
 
 
 class _Use(NamedTuple):
-    """A step as it was, or as what it takes from a folded table."""
+    """A step, either unchanged or as a gather from a folded table."""
 
     step: int
     folded: bool
 
 
 def fold_tables(program: Program) -> Program:
-    """The same program with what it does to the values of a constant table done to the table.
+    """Apply a program's verbs on the values of a constant table to the table itself.
 
-    A program is folded once.
+    Folding a program again changes nothing.
 
     Args:
         program: any program.
 
     Returns:
-        a program of the same inputs, outputs and answers, with fewer or equally many steps.
+        A program with the same inputs, outputs and results, and no more steps.
 
     Example:
         >>> from workflow.expressions.program.program import build
@@ -96,18 +96,18 @@ def _may_fold(step: Step, takes: Sequence[_Taken]) -> bool:
         and t.table.lengths is first.table.lengths
         for t in takes
     )
-    # A row that a table of lists does not have is empty, and no null.
+    # A row missing from a table of lists is empty, and not null.
     return together and (first.table.is_list or not VERBS[step.verb].lenient)
 
 
 def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column | None:
-    """The verb over tables; None where its result is no table, but the same in every row."""
+    """The verb over tables; None if its result is not a table, but equal in every row."""
     with np.errstate(all="ignore"):
         made = PREPARE[step.verb](step, types)(*columns)
     values, valid = made.array, made.valid
     if values.ndim == 0 or made.is_list < any(c.is_list for c in columns):
         return None
-    if made.is_list:  # the static type of what is taken says whether there is a mask
+    if made.is_list:  # the static type of the result determines whether there is a mask
         none = np.ones(len(values), bool) if valid is None else valid
         valid = none if step.type.nullable else None
     return Column(Strings.of(values) if values.dtype == object else values, valid, made.lengths)
@@ -118,7 +118,7 @@ def _constant(step: Step) -> Array:
 
 
 def _rebuild(program: Program, taken: Mapping[int, _Taken]) -> Program:
-    """The steps that the outputs need, from the folded tables where they can be."""
+    """The steps that the outputs need, from the folded tables where possible."""
     needed = {_Use(step, folded=step in taken) for _, step in program.outputs}
     for number in reversed(range(len(program.steps))):
         for folded in (True, False):
@@ -143,6 +143,6 @@ def _operands(program: Program, use: _Use, taken: Mapping[int, _Taken]) -> list[
     if use.folded:
         return [_Use(taken[use.step].positions, folded=False)]
     operands = program.steps[use.step].operands
-    # Elements that meet must come from one step, so there the steps stay as they were.
+    # Elements that are combined must come from one step, so there the steps remain unchanged.
     lists = {o for o in operands if program.steps[o].type.is_list}
     return [_Use(o, folded=o in taken and len(lists) < 2) for o in operands]

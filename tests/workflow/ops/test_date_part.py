@@ -204,11 +204,7 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         ([7], {}, r"unit.*Received: int64\?"),
         ([date(2024, 1, 1)], {"unit": "us"}, r"integers alone, and column 'c' is date\?"),
         ([datetime(2024, 1, 1)], {"unit": "s"}, r"is datetime\[us\]\?. Leave it out"),  # noqa: DTZ001
-        (
-            [date(2024, 1, 1)],
-            {"time_zone": "UTC"},
-            r"with a known zone. Received: column 'c', date",
-        ),
+        ([date(2024, 1, 1)], {"time_zone": "UTC"}, r"known zone. Received: column 'c', date"),
         ([datetime(2024, 1, 1)], {"time_zone": "UTC"}, "replace_time_zone"),  # noqa: DTZ001
     ],
 )

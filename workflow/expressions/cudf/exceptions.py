@@ -1,7 +1,7 @@
-"""Gaps of cuDF's engine for Polars, and what is done instead: the one list of them.
+"""Gaps of cuDF's engine for Polars, and their replacements, in one list.
 
-As of cudf-polars 26.10. All else that the Polars interpreter writes runs there as it is; what does
-not is an error, since every query is sent with `raise_on_fail`.
+As of cudf-polars 26.10. Everything else that the Polars interpreter writes runs on cuDF unchanged
+or raises an error, since every query is sent with `raise_on_fail`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workflow.expressions.program.program import Program, Step
 
 from .verbs import divide, gather, log1p, lookup, modulo
 
-# Said in other Polars expressions, which run on the GPU.
+# Verbs written in other Polars expressions, which run on the GPU.
 REEXPRESSED: Mapping[str, Compile] = {
     "bucketize": bucketize_by_search,
     "divide": divide,
@@ -25,28 +25,28 @@ REEXPRESSED: Mapping[str, Compile] = {
 }
 VERBS_ON_GPU: Mapping[str, Compile] = {**VERBS, **REEXPRESSED}
 
-# Done on the host, between two queries that run on the GPU.
+# Verbs computed on the host, between two queries that run on the GPU.
 ON_HOST: Mapping[str, str] = {
-    "source": "Lists of the data are read on the GPU and taken apart into elements and lengths.",
-    "gather": "Lists taken from a table, where a program does more than hand them on.",
-    "hash": "Distinct strings are hashed; which row has which is found on the GPU.",
-    "list_length": "The lengths are kept when lists are taken apart.",
-    "list_slice": "Lists are put together, cut, and taken apart again.",
-    "list_pad": "Lists are put together, padded, and taken apart again.",
+    "source": "Lists of the data are read on the GPU and split into elements and lengths.",
+    "gather": "Lists taken from a table, if a program does more than pass them on.",
+    "hash": "Distinct strings are hashed; the GPU finds which row has which string.",
+    "list_length": "The lengths are kept when lists are split.",
+    "list_slice": "Lists are assembled, cut, and split again.",
+    "list_pad": "Lists are assembled, padded, and split again.",
 }
 
 
 def is_one_query(program: Program) -> bool:
-    """Whether cuDF runs the whole program in one query, with nothing done on the host.
+    """Whether cuDF runs the whole program in one query, without any step on the host.
 
-    Lists it can take from a table, explode and write. It cannot compute with them, nor make empty
-    ones of those that are missing in the data.
+    cuDF can take lists from a table, explode and write them. It can neither compute with them, nor
+    replace missing lists in the data by empty ones.
     """
     return not any(_leaves_gpu(program, step) for step in program.steps)
 
 
 def hashes_strings(program: Program, step: Step) -> bool:
-    """Whether a step takes the hash of strings."""
+    """Whether a step hashes strings."""
     return step.verb == "hash" and program.steps[step.operands[0]].type.kind == "string"
 
 

@@ -1,9 +1,9 @@
-"""The polars interpreter for programs of which cuDF's engine does not run every step.
+"""The Polars interpreter for programs with steps that cuDF's engine cannot run.
 
-The stages are those of `polars/stages.py`: what works on the elements of lists is a program over rows
-of elements, which runs on the engine. A step that makes a list of scalars, scalars of a list or
-another list runs by its ordinary expression in memory, between two queries; so do the hashes of
-strings, of the distinct ones. What these steps are stands in `exceptions.ON_HOST`.
+The stages are those of `polars/stages.py`: verbs over the elements of lists become a program over
+rows of elements, which runs on the engine. A step that converts between scalars and lists, or makes
+other lists, runs as its ordinary expression in memory, between two queries; so do the hashes of
+strings, for the distinct ones. `exceptions.ON_HOST` lists these steps.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Run = Callable[[pl.LazyFrame, Collect], pl.DataFrame]
 
 
 def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
-    """A function that makes a program's outputs, on the engine but for what only the host can.
+    """A function that computes a program's outputs on the engine, except for steps on the host.
 
     Args:
-        program: what to make of each row.
-        made_before: the inputs that are no data, as `expressions` takes them.
+        program: the program to run on each row.
+        made_before: the inputs that are not data, as in `expressions`.
 
     Returns:
-        it takes the program's inputs, which fit into memory, and what runs a query on the engine;
-        lists it only reads.
+        It takes the program's inputs, which fit into memory, and a function that runs a query on
+        the engine; it only reads lists.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -75,7 +75,7 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
 
 
 def _around_the_host(program: Program) -> set[int]:
-    """The steps that run on the host, and those whose results they take from the engine."""
+    """The steps that run on the host, and the steps whose results they take from the engine."""
     roots = roots_of(program)
     kept = set()
     for number, step in enumerate(program.steps):
@@ -95,14 +95,14 @@ def _on_host(program: Program, number: int) -> bool:
 
 
 class _Columns:
-    """The columns of a run: what the engine computes lazily, and lists, which are in memory."""
+    """The columns of a run: lazy expressions for the engine, and lists in memory."""
 
     def __init__(self, data: pl.LazyFrame, collect: Collect) -> None:
         self.rows, self.collect = data, collect
         self.lists: dict[str, pl.Series] = {}
 
     def select(self, columns: Sequence[pl.Expr]) -> pl.DataFrame:
-        """Some columns in memory, each computed on the engine or a list that is there already."""
+        """Some columns in memory: computed on the engine, or lists that are there already."""
         lists, scalars, constants = [], [], []
         for column in columns:
             names = column.meta.root_names()
@@ -117,7 +117,7 @@ class _Columns:
         return together.select(column.meta.output_name() for column in columns)
 
     def add(self, made: pl.DataFrame) -> None:
-        """Take columns that were made in memory."""
+        """Add columns that were computed in memory."""
         lists = {c.name: c for c in made if isinstance(c.dtype, pl.List)}
         self.lists |= lists
         if len(lists) < made.width:
@@ -126,7 +126,7 @@ class _Columns:
 
 
 def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns], None]]:
-    """A stage over rows: what the engine adds to them, and what the host makes of them."""
+    """A stage over rows: columns that the engine adds, and columns that the host computes."""
     host = [output for output in program.outputs if _on_host(program, output[1])]
     engine = [output for output in program.outputs if output not in host]
     actions: list[Callable[[_Columns], None]] = []
@@ -166,7 +166,7 @@ def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
 
 
 def _hash(texts: str, name: str, seed: int) -> Callable[[_Columns], None]:
-    """Hash the distinct strings of a column, and look up there which hash each row has."""
+    """Hash the distinct strings of a column, and look up the hash of each row."""
 
     def action(columns: _Columns) -> None:
         value = pl.col(texts)

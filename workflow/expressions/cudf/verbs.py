@@ -1,4 +1,4 @@
-"""The verbs in Polars expressions for cuDF's engine, where it lacks or gets wrong the usual ones."""
+"""Polars expressions of verbs for cuDF's engine, where it lacks the usual ones or gets them wrong."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _INT64_MAX = 2**63 - 1
 
 
 def modulo(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`modulo` by way of the quotient: what cuDF computes of large integers is of wrapped sums."""
+    """`modulo` by the quotient: cuDF's own result for large integers comes from overflowing sums."""
     dtype = polars_dtype(promote(step.verb, types))
     a, b = (operand.cast(dtype) for operand in operands)
     return a - (a // b) * b
 
 
 def divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`divide`: cuDF divides by one value as by many, and needs nothing to keep it from doing else."""
+    """`divide`: cuDF divides by a scalar as by a column, so the usual workaround is not needed."""
     a, b = (operand.cast(polars_dtype(step.type.dtype)) for operand in operands)
     return a / b
 
@@ -34,7 +34,7 @@ def divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
 def log1p(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """`log1p` with its digits near 0, where cuDF takes the logarithm of a rounded sum.
 
-    Source: Kahan, in the manual of the HP-15C, 1982: what the sum lost, the quotient puts back.
+    Source: Kahan, in the manual of the HP-15C, 1982: the quotient restores what the sum lost.
     """
     value = operands[0].cast(pl.Float64)
     total = value + 1.0
@@ -44,7 +44,7 @@ def log1p(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
 
 
 def gather(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`gather`; where there is no row of lists it takes one that is empty, as cuDF fills no lists."""
+    """`gather`; a missing row of lists becomes an added empty row, as cuDF cannot fill null lists."""
     table: Column = step.parameters["table"]
     if not table.is_list:
         return VERBS["gather"](step, types, operands)
@@ -60,7 +60,7 @@ def _and_empty(table: Column) -> pl.Series:
 
 
 def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`lookup` by a binary search, for which least goes to the GPU: it takes literals anew each time."""
+    """`lookup` by binary search, with the least data for the GPU: each query copies literals to it."""
     keys: Column = step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
     small = max(abs(first) + keys.rows, abs(missing)) < 2**31
@@ -75,7 +75,7 @@ def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Exp
 
 
 def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.Series, pl.Series]:
-    """The keys that values can be, in order, and the position of each."""
+    """The keys in the values' range, in order, and the position of each."""
     positions = np.arange(first, first + keys.rows, dtype=np.int32 if small else np.int64)
     if isinstance(keys.values, Strings):
         return _sorted(to_series(keys), pl.Series(positions))
@@ -86,24 +86,24 @@ def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.
 
 
 def _as_int64(value: pl.Expr, *, wide: bool, wide_keys: bool) -> pl.Expr:
-    """Integers as int64, null where they can be no key."""
+    """Integers as int64, null if they cannot be keys."""
     if wide and wide_keys:
         return value.reinterpret(signed=True)
-    if wide:  # cuDF's cast wraps round, and never makes a null
+    if wide:  # cuDF's cast wraps around, and never makes a null
         value = pl.when(value <= _INT64_MAX).then(value)
     return value.cast(pl.Int64)
 
 
 def find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
-    """The result for the key that each value is, or `missing`. Null is no key.
+    """The result for the key that each value equals, or `missing`. Null equals no key.
 
     A join needs its keys as a list, of which cudf-polars makes Python objects.
 
     Args:
-        value: of the keys' type.
+        value: values of the keys' type.
         keys: distinct, and not null.
-        results: of each key.
-        missing: of a value that is no key.
+        results: the result of each key.
+        missing: the result for a value that is not a key.
     """
     return _find(value, *_sorted(keys, results), missing)
 
@@ -114,7 +114,7 @@ def _sorted(keys: pl.Series, results: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
-    """As `find`, of keys in order."""
+    """As `find`, for sorted keys."""
     if len(keys) == 0:
         return pl.lit(missing, results.dtype)
     place = pl.lit(keys).search_sorted(value, side="left").clip(None, len(keys) - 1)

@@ -1,1 +1,1 @@
-"""Verbs, their types, and expressions made of them."""
+"""Verbs, their types, and expressions built from them."""

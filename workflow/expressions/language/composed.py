@@ -1,4 +1,4 @@
-"""Methods of a column that are several verbs: powers, rounding to digits, and membership."""
+"""Methods of a column that combine several verbs: powers, rounding to digits, and membership."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .types import ExpressionError
 if TYPE_CHECKING:
     from .tree import Expression
 
-# The powers of ten that a float64 holds exactly.
+# The largest power of ten that a float64 holds exactly.
 _MOST_DIGITS = 22
-# From here on a float has no fraction.
+# From these on every float is an integer.
 _WHOLE = {"float32": 2.0**23, "float64": 2.0**52}
 
 
 def power(base: Expression, exponent: Any) -> Expression:
-    """A column to an exponent.
+    """A column to the power of an exponent.
 
-    A product where this is exact: of integers to a whole number from 0 on, which stay integers and
-    wrap round where they overflow, and of a square. Else the verb `power`, which makes floats.
+    A product where this is exact: for integers with an exponent from 0 on, which stay integers and
+    overflow by wrapping around, and for squares. Else the verb `power`, which makes floats.
     """
     exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
     if base.type.kind in ("int", "uint") and type(exponent) is int and exponent >= 0:
@@ -39,7 +39,7 @@ def power(base: Expression, exponent: Any) -> Expression:
 
 
 def _product(base: Expression, exponent: int) -> Expression:
-    """Integers by squaring and multiplying; of exponent 0 it is 1, and null of null."""
+    """Integers by repeated squaring; exponent 0 gives 1, and null for null."""
     made, square = None, base
     while exponent:
         if exponent & 1:
@@ -50,10 +50,10 @@ def _product(base: Expression, exponent: int) -> Expression:
 
 
 def rounded(column: Expression, decimals: int) -> Expression:
-    """A column rounded to decimal digits as numpy rounds; integers stay integers.
+    """A column rounded to decimal digits as in numpy; integers stay integers.
 
     Raises:
-        ExpressionError: a number of digits that is none.
+        ExpressionError: an invalid number of digits.
     """
     if type(decimals) is not int or abs(decimals) > _MOST_DIGITS:
         raise ExpressionError(
@@ -76,7 +76,7 @@ def is_in(column: Expression, values: Iterable[Any]) -> Expression:
     """Whether each value of a column is one of some values.
 
     Raises:
-        ExpressionError: no list, a null in it, or texts for a column of numbers.
+        ExpressionError: not a list, a null in it, or texts for a column of numbers.
     """
     wanted = _values(values)
     texts = [isinstance(value, str) for value in wanted]
@@ -89,7 +89,7 @@ def is_in(column: Expression, values: Iterable[Any]) -> Expression:
     found, keys = _any_number(column, reals), _keys(others, column.type.dtype)
     if keys is not None:
         found.append(column.lookup(keys) >= 0)
-    # False, and null of null, where no value can be met.
+    # False, and null for null, if no value can match.
     return reduce(operator.or_, found or [column < column])  # noqa: PLR0124
 
 
@@ -107,10 +107,11 @@ def _values(values: Iterable[Any]) -> list[Any]:
 
 
 def _any_number(column: Expression, wanted: list[float]) -> list[Expression]:
-    """Conditions of which one holds where a value equals one of some numbers, compared as floats.
+    """Conditions, one of which holds if a value equals one of some numbers, compared as floats.
 
-    The numbers up to a value and those from it on are together one more than all of them where it is
-    one of them, and NaN is counted in neither: two searches, however many numbers there are.
+    For a value among the numbers, the count of numbers up to it and the count of numbers from it on
+    add up to one more than their total; NaN is counted in neither. So two searches are enough,
+    however many numbers there are.
     """
     if not wanted:
         return []
@@ -131,7 +132,7 @@ def _any_number(column: Expression, wanted: list[float]) -> list[Expression]:
 
 
 def _keys(wanted: list[Any], dtype: str) -> Column | None:
-    """The values that a column of a dtype can hold, as a table; None where it is none of them."""
+    """The values that a column of a dtype can hold, as a table; None if there are none."""
     if dtype in ("string", "bool"):
         known = [value for value in wanted if isinstance(value, str) or value in (0, 1)]
         keys = Strings.of(known) if dtype == "string" else np.array(known, bool)

@@ -1,13 +1,13 @@
 """The hash of a value: one function, with the same bits in every interpreter.
 
 An integer or boolean is taken as its 64 bits in two's complement, so that 5 has one hash whatever
-the width of its column. A string of the UTF-8 bytes b is taken as the 64 bits of
-`len(b) + sum(b[i] * BASE ** (i + 1))`. To these bits an offset is added that the seed gives, and
-they go through the finaliser of SplitMix64, in which every bit of the input changes every bit of
-the result with probability one half. The upper 63 bits are the hash, as a non-negative int64:
-onnxruntime, TensorFlow and Polars divide int64 exactly, and unsigned integers not all of them.
+the width of its column. A string of the UTF-8 bytes b is taken as the 64 bits of `len(b) + sum(b[i]
+* BASE ** (i + 1))`. An offset derived from the seed is added to these bits, which then go through
+the finaliser of SplitMix64, in which every input bit changes every result bit with probability one
+half. The upper 63 bits are the hash, as a non-negative int64: onnxruntime, TensorFlow and Polars
+all divide int64 exactly, but not all of them unsigned integers.
 
-It spreads what is given without malice; who knows the function can make collisions.
+Not collision-resistant: an attacker who knows the function can construct colliding inputs.
 
 Sources: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014, with
 the constants of Stafford's variant 13; the base is a multiplier of Steele and Vigna,
@@ -27,12 +27,12 @@ MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 SHIFTS = (30, 27, 31)
 _GOLDEN = 0x9E3779B97F4A7C15
 _BITS = 2**64 - 1
-# So much is hashed at once that what it takes, some 30 bytes a byte, stays small.
+# The most that is hashed at once, so that temporary memory, some 30 bytes a byte, stays small.
 _MOST_BYTES, _MOST_TEXTS = 2**18, 2**16
 
 
 def seed_offset(seed: int) -> int:
-    """Term that a seed adds to a value's bits before they are mixed, from 0 to 2**64 - 1."""
+    """The term that a seed adds to a value's bits before they are mixed, from 0 to 2**64 - 1."""
     mixed = (seed + 1) * _GOLDEN & _BITS
     for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, 1), strict=True):
         mixed = (mixed ^ mixed >> shift) * multiplier & _BITS
@@ -43,11 +43,11 @@ def hash_values(values: Array, seed: int) -> Array:
     """The hash of each value.
 
     Args:
-        values: integers, booleans or, in an object array, `str`; of any shape.
+        values: integers, booleans or, in an object array, `str`; any shape.
         seed: another seed gives another function.
 
     Returns:
-        int64 from 0 to 2**63 - 1, of the shape of `values`.
+        int64 from 0 to 2**63 - 1, with the shape of `values`.
 
     Example:
         >>> hash_values(np.array([1, 2]), seed=0).tolist()
@@ -76,12 +76,12 @@ def hash_strings(texts: Strings, seed: int) -> Array:
 
 
 def _sums(data: Array, offsets: Array) -> Array:
-    """The bytes of each string times powers of the base, summed up, and its length."""
+    """The sum of each string's bytes times powers of the base, and its length."""
     lengths, data = np.diff(offsets), data[offsets[0] : offsets[-1]]
     begins = offsets[:-1] - offsets[0]
     powers = np.cumprod(np.full(lengths.max(initial=0), BASE, np.uint64))
     places = np.arange(len(data)) - np.repeat(begins, lengths)
-    # Sums wrap round at 2**64, and so does the difference of two of them.
+    # Sums wrap around at 2**64, and so does the difference of two sums.
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data * powers[places], out=sums[1:])
     bits: Array = sums[begins + lengths] - sums[begins] + lengths.astype(np.uint64)
@@ -89,7 +89,7 @@ def _sums(data: Array, offsets: Array) -> Array:
 
 
 def _mixed(bits: Array, seed: int) -> Array:
-    with np.errstate(over="ignore"):  # numpy warns of a scalar that wraps round
+    with np.errstate(over="ignore"):  # numpy warns when a scalar overflows
         bits = bits + np.uint64(seed_offset(seed))
         for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, 1), strict=True):
             bits = (bits ^ bits >> np.uint64(shift)) * np.uint64(multiplier)

@@ -1,4 +1,4 @@
-"""Operators and methods of a column: each is a verb."""
+"""Operators and methods of a column, one for each verb."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .verbs import VERBS
 if TYPE_CHECKING:
     from .tree import Expression
 
-# numpy's functions that are a verb of another name.
+# numpy's functions whose verb has another name.
 _UFUNCS = {
     "true_divide": "divide",
     "remainder": "modulo",
@@ -30,7 +30,7 @@ _UFUNCS = {
     "rint": "round",
 }
 
-# What people write who come from pandas.
+# Names that users of pandas expect.
 _MEANT = {
     "astype": "cast",
     "fillna": "fill_null",
@@ -54,7 +54,7 @@ class Methods(ABC):
     def _call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
         """The expression that applies a verb."""
 
-    # The vocabulary as operators.
+    # The verbs as operators.
     def __add__(self, other: Operand) -> Expression:
         return self._call("add", self, other)
 
@@ -138,9 +138,9 @@ class Methods(ABC):
     def __invert__(self) -> Expression:
         return self._call("logical_not", self)
 
-    # The vocabulary as methods.
+    # The verbs as methods.
     def cast(self, dtype: Any) -> Expression:
-        """Convert to a dtype: saturating at an integer's ends, fractions dropped, NaN to 0."""
+        """Convert to a dtype: saturating at an integer type's limits, truncating, NaN to 0."""
         return self._call("cast", self, dtype=dtype_of(dtype).name)
 
     def abs(self) -> Expression:
@@ -176,19 +176,19 @@ class Methods(ABC):
         return self._call("sqrt", self)
 
     def floor(self) -> Expression:
-        """The nearest whole number below."""
+        """The greatest integer that is not above the value."""
         return self._call("floor", self)
 
     def ceil(self) -> Expression:
-        """The nearest whole number above."""
+        """The least integer that is not below the value."""
         return self._call("ceil", self)
 
     def round(self, decimals: int = 0) -> Expression:
-        """The nearest number of as many decimal digits, of two the one whose last digit is even."""
+        """The nearest number with as many decimal digits; ties go to an even last digit."""
         return rounded(cast("Expression", self), decimals)
 
     def isin(self, values: Iterable[Any]) -> Expression:
-        """Whether the value is one of some values; null where it is null."""
+        """Whether the value is one of some values; null for null."""
         return is_in(cast("Expression", self), values)
 
     def clip(self, lower: float | None = None, upper: float | None = None) -> Expression:
@@ -196,7 +196,7 @@ class Methods(ABC):
         return self._call("clip", self, lower=lower, upper=upper)
 
     def is_null(self) -> Expression:
-        """True where the value is null (for a float: or arrived as NaN)."""
+        """True if the value is null (for a float: or was NaN on arrival)."""
         return self._call("is_null", self)
 
     def fill_null(self, value: Operand) -> Expression:
@@ -204,30 +204,30 @@ class Methods(ABC):
         return self._call("fill_null", self, value)
 
     def hash(self, seed: int = 0) -> Expression:
-        """A number from 0 to 2**63 - 1 that looks random, int64; see `hashing`."""
+        """A pseudo-random number from 0 to 2**63 - 1, int64; see `hashing`."""
         return self._call("hash", self, seed=seed)
 
     def hash_bucket(self, num_buckets: int, seed: int = 0) -> Expression:
-        """A number from 0 to `num_buckets` - 1 that looks random, int64."""
+        """A pseudo-random number from 0 to `num_buckets` - 1, int64."""
         check_constant(num_buckets, "int64")
         if num_buckets < 1:
             raise ExpressionError(f"Expected at least one bucket. Received: {num_buckets}.")
         return self.hash(seed) % num_buckets
 
     def list_length(self) -> Expression:
-        """How many elements each row of a list column holds, int64."""
+        """The number of elements in each row of a list column, int64."""
         return self._call("list_length", self)
 
     def list_slice(self, start: int, end: int | None = None) -> Expression:
-        """The elements that Python's `row[start:end]` takes of each row of a list column."""
+        """The elements of each row of a list column in Python's `row[start:end]`."""
         return self._call("list_slice", self, start=start, end=end)
 
     def list_pad(self, length: int, value: Operand = 0) -> Expression:
-        """`length` elements of each row of a list column: cut at the end, or filled up there."""
+        """Exactly `length` elements of each row of a list column: cut or padded at the end."""
         return self._call("list_pad", self, value, length=length)
 
     def bucketize(self, boundaries: Column) -> Expression:
-        """How many of some ascending boundaries each value reaches, int64."""
+        """The number of ascending boundaries that each value reaches, int64."""
         return self._call("bucketize", self, boundaries=boundaries)
 
     def lookup(self, keys: Column, first: int = 0, missing: int = -1) -> Expression:
@@ -250,7 +250,7 @@ class Methods(ABC):
 
     def __bool__(self) -> NoReturn:
         raise ExpressionError(
-            "A column is not one truth value: write where(condition, a, b) instead of `if`, "
+            "A column has no single truth value: write where(condition, a, b) instead of `if`, "
             "and & | ~ instead of `and or not`."
         )
 
@@ -271,6 +271,6 @@ def vocabulary() -> str:
         "ceil, round, hash, hash_bucket, list_length, list_slice, list_pad"
     )
     return (
-        "A column knows + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "
+        "A column supports + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "
         f"{methods}."
     )

@@ -1,4 +1,4 @@
-"""Expressions: what an operator lowers to, and what a traced Python function writes down."""
+"""Expressions: the results of lowering operators and of tracing Python functions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .verbs import VERBS, element_root
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Expression(Methods):
-    """A column yet to be computed. Arithmetic, comparison and methods make further ones.
+    """A symbolic column. Arithmetic, comparison and methods make further expressions.
 
-    `LambdaOp` hands these to the user's function, so the methods are the ones people know from
-    Polars.
+    `LambdaOp` passes these to the user's function, so the methods have the names that users know
+    from Polars.
 
     Example:
         >>> rating = source("rating", Type("float64"))
@@ -37,7 +37,7 @@ class Expression(Methods):
 
     @cached_property
     def root(self) -> Root:
-        """The list that the elements stand beside; see `verbs.element_root`."""
+        """The list that the elements belong to; see `verbs.element_root`."""
         if self.verb == "constant":
             return None
         types, roots = [o.type for o in self.operands], [o.root for o in self.operands]
@@ -74,7 +74,7 @@ def source(name: str, type_: Type) -> Expression:
 
 
 def constant(value: Any, like: Type | None = None) -> Expression:
-    """A value that every row has; a number takes the type of the column it meets, if it fits.
+    """A value that is the same in every row; a number takes the type of the column beside it, if it fits.
 
     Raises:
         ExpressionError: a value that is not a bool, a number or a string.
@@ -114,21 +114,21 @@ def _literal_dtype(value: bool | float | str, like: str | None) -> str:
 
 
 def call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
-    """An expression that applies a verb, its type checked.
+    """An expression that applies a verb, after a check of types.
 
     Raises:
-        ExpressionError: operands that the verb does not take, or of different lists.
+        ExpressionError: operands that the verb does not support, or from different lists.
     """
     like = next((o.type for o in operands if isinstance(o, Expression)), None)
     arguments = tuple(o if isinstance(o, Expression) else constant(o, like) for o in operands)
     type_ = VERBS[verb].infer([a.type for a in arguments], parameters)
     made = Expression(verb, arguments, parameters, type_)
-    _ = made.root  # lists that do not belong together are refused here, where the caller is known
+    _ = made.root  # refuses lists that do not belong together here, where the caller is known
     return made
 
 
 def where(condition: Expression, then: Operand, otherwise: Operand) -> Expression:
-    """`then` in the rows where the condition holds, `otherwise` in the rest.
+    """`then` in the rows that meet the condition, `otherwise` in the others.
 
     Example:
         >>> age = source("age", Type("int32"))
@@ -143,7 +143,7 @@ def where(condition: Expression, then: Operand, otherwise: Operand) -> Expressio
     return call("where", condition, then, otherwise)
 
 
-# numpy's functions that are a method of another name, or no universal function.
+# numpy's functions whose method has another name, or that are not universal functions.
 _FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Expression]] = {
     np.where: where,
     np.clip: lambda column, a_min=None, a_max=None: column.clip(a_min, a_max),

@@ -1,4 +1,4 @@
-"""Static types of expressions: what a step makes, known before there is data.
+"""Static types of expressions: the type of each step, known without data.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -16,7 +16,7 @@ from ...schema.dtypes import DTYPES, DType, dtype_of
 
 
 class ExpressionError(TypeError):
-    """A verb was given operands or parameters that it does not take."""
+    """A verb was given operands or parameters that it does not support."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Type:
         dtype: the element type.
         is_list: whether each row holds a list.
         nullable: whether a row, or an element of a list, may be null.
-        value: what every row holds, where the expression is a constant.
+        value: the value of every row, if the expression is a constant.
     """
 
     dtype: str
     is_list: bool = False
     nullable: bool = True
-    # Not part of what a type is, and not kept by what is made of a constant.
+    # Not part of the type, and not inherited by expressions that use the constant.
     value: Any = field(default=None, init=False, compare=False)
 
     @classmethod
     def of_constant(cls, value: Any, dtype: str) -> Type:
-        """The type of a constant, its value held to the dtype.
+        """The type of a constant, whose value is checked against the dtype.
 
         Raises:
             ExpressionError: the value is of another type, or does not fit.
@@ -64,13 +64,13 @@ class Type:
         )
 
 
-# What a value stands beside: a number for each list that elements come from and for the rows,
-# None for a constant, which stands beside all.
+# The set of values that a value is aligned with: a number for the rows or for the elements of a
+# list; None for a constant, which is aligned with all.
 Root = int | None
 
 
 def check_constant(value: Any, dtype: str) -> None:
-    """Hold a constant to its dtype.
+    """Check a constant against its dtype.
 
     Raises:
         ExpressionError: the value is of another type, or does not fit.
@@ -87,10 +87,10 @@ def check_constant(value: Any, dtype: str) -> None:
 
 
 def promote(verb: str, types: Sequence[Type]) -> str:
-    """The dtype in which a verb meets its operands.
+    """The common dtype of a verb's operands.
 
     Raises:
-        ExpressionError: operands of kinds that do not mix, such as a string and a number.
+        ExpressionError: operands of kinds that cannot be mixed, such as a string and a number.
     """
     first, *rest = types
     dtype = first.dtype

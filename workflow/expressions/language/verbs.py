@@ -1,15 +1,15 @@
-"""The closed vocabulary: every verb's arguments, parameters and result type.
+"""The closed set of verbs: each verb's arguments, parameters and result type.
 
-An interpreter is a table with one entry for each verb here. The rules that they all keep:
+An interpreter is a table with one entry for each verb here. All of them follow these rules:
 
 - Null in, null out, unless the verb's line says otherwise. `logical_and` and `logical_or` are
   Kleene's: False and null is False.
-- A float that arrives as NaN is null from the start. NaN that arithmetic makes follows IEEE 754.
+- A float that is NaN on arrival is null. NaN made by arithmetic follows IEEE 754.
 - Operands are converted to the common type (numpy's promotion) before arithmetic and comparison.
 - A verb over a list column works on its elements; every list operand comes from the same rows.
-  Those named `list_` see the list as a whole.
-- Whole numbers wrap round where they overflow.
-- `cast` saturates at the ends of an integer type, drops fractions and makes NaN 0.
+  Verbs named `list_` work on whole lists.
+- Integer overflow wraps around.
+- `cast` saturates at the limits of an integer type, truncates fractions and turns NaN into 0.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -26,9 +26,9 @@ from ...schema.column import Column
 from ...schema.dtypes import DTYPES, dtype_of
 from .types import ExpressionError, Root, Type, promote, table_dtype
 
-# A saved program may be hostile, and a padded batch takes this times its rows.
+# A saved program may be hostile, and a padded batch has this many values for each row.
 LONGEST_PADDING = 100_000
-# By how much, in units of the last place of float64, libraries differ in a verb that is not exact.
+# The greatest difference between libraries in an inexact verb, in float64 units of the last place.
 MOST_ULPS = 4
 
 Entry = TypeVar("Entry")
@@ -37,26 +37,27 @@ Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: its name, what it takes and what type comes out.
+    """A verb: its name, its operands and parameters, and its result type.
 
     Attributes:
-        name: as it stands in saved programs.
+        name: its name in saved programs.
         arity: the number of operands.
         parameters: names and Python types of the static parameters.
-        infer: the result type from the operands' types and the parameters.
+        infer: computes the result type from the operands' types and the parameters.
         exact: whether every interpreter gives the same numbers. Else each computes them in float64
-            by a library of its own, which may be off by `MOST_ULPS`, and rounds them once to the
+            with its own library, which may be off by `MOST_ULPS`, and rounds them once to the
             result's dtype.
-        near_zero: by how much libraries may differ in any case, in units of the last place of 1:
-            near a zero of the sine no more digits are known than the operand's rounding leaves.
+        near_zero: the absolute difference between libraries that is allowed in any case, in units
+            of the last place of 1: near a zero of the sine, the rounding of the operand determines
+            how many digits are known.
         signed_zero: whether every interpreter gives a zero the same sign. Else it is unspecified:
-            numpy and TensorFlow take either of two equal operands as the larger one, Polars takes
-            x for x + 0.0, and onnxruntime's Where makes 0.0 of -0.0.
-        hands_on: whether each value is one of the first operand's, as it is, or a filling.
-        keeps_time: whether the result is a time where one operand is; a difference of two is not.
-        lenient: whether the result may be a value where an operand is null.
-        elementwise: whether it works on each value of a list by itself.
-        reshapes: whether it makes other lists of a list.
+            of two equal operands numpy and TensorFlow take either as the larger one, Polars
+            simplifies x + 0.0 to x, and onnxruntime's Where turns -0.0 into 0.0.
+        hands_on: whether each value is an unchanged value of the first operand, or a filling.
+        keeps_time: whether the result is a time if one operand is; a difference of two is not.
+        lenient: whether the result can be a value although an operand is null.
+        elementwise: whether it works on each value of a list separately.
+        reshapes: whether it makes other lists from a list.
     """
 
     name: str
@@ -92,7 +93,7 @@ def _arithmetic(verb: str) -> Infer:
 
 
 def _whole_division(verb: str) -> Infer:
-    """Null where the divisor is 0, so never by a constant that is another number."""
+    """Nullable because a divisor may be 0, unless it is a constant other than 0."""
 
     def infer(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
         made = _arithmetic(verb)(types, {})
@@ -265,14 +266,16 @@ def _table() -> dict[str, Verb]:
         ),
         Verb("multiply", 2, {}, _arithmetic("multiply")),
         Verb("divide", 2, {}, _real("divide")),
-        # As in Python: rounded down, the remainder of the divisor's sign. By 0 they are null.
+        # As in Python: rounded down, the remainder with the divisor's sign. Division by 0 gives
+        # null.
         *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
         *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
         *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp", "tanh")),
         *(Verb(n, 1, {}, _real(n), exact=False, near_zero=8) for n in ("sin", "cos")),
-        # As IEEE 754 defines pow: anything to the 0 is 1, NaN too; a fraction of a negative is NaN.
+        # IEEE 754's pow: anything to the power 0 is 1, even NaN; a negative base to a fraction is
+        # NaN.
         Verb("power", 2, {}, _real("power"), exact=False),
-        # `round` takes the even one of two whole numbers that are equally near.
+        # `round` rounds half to even.
         *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil", "round")),
         *(
             Verb(n, 2, {}, _comparison(n))
@@ -305,17 +308,17 @@ def _table() -> dict[str, Verb]:
             signed_zero=False,
             keeps_time=True,
         ),
-        # From 0 to 2**63 - 1, the same for equal integers of any type; see hashing.py.
+        # From 0 to 2**63 - 1, equal for equal integers of any type; see hashing.py.
         Verb("hash", 1, {"seed": int}, _hash),
-        # `first` + the position among the keys, or `missing` for a value that is no key.
+        # `first` + the position among the keys, or `missing` for a value that is not a key.
         Verb("lookup", 1, {"keys": Column, "first": int, "missing": int}, _lookup),
-        # The row of a table at a position; null (a list: empty) where that is negative or null.
+        # The row of a table at a position; null (a list: empty) if that is negative or null.
         Verb("gather", 1, {"table": Column}, _gather),
-        # How many of the boundaries, which ascend, are less than or equal to the value.
+        # The number of ascending boundaries that are less than or equal to the value.
         Verb("bucketize", 1, {"boundaries": Column}, _bucketize),
-        # How many elements each row holds.
+        # The number of elements in each row.
         Verb("list_length", 1, {}, _list_length, elementwise=False),
-        # The elements that Python's row[start:end] would take.
+        # The elements of Python's row[start:end].
         Verb(
             "list_slice",
             1,
@@ -326,7 +329,7 @@ def _table() -> dict[str, Verb]:
             elementwise=False,
             reshapes=True,
         ),
-        # As many elements as `length` says: a longer row is cut, a shorter one filled up at its end.
+        # Exactly `length` elements: a longer row is cut, a shorter one padded at its end.
         Verb(
             "list_pad",
             2,
@@ -349,7 +352,7 @@ UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}
 
 
 def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
-    """The table of an interpreter, which has an entry for each verb and no other.
+    """Check that the table of an interpreter has an entry for each verb and no other.
 
     Raises:
         NotImplementedError: names the interpreter, and the verbs.
@@ -372,7 +375,7 @@ def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str
 def element_root(
     verb: str, result: Type, types: Sequence[Type], roots: Sequence[Root], own: Root
 ) -> Root:
-    """The list that the elements of a result stand beside.
+    """The list that the elements of a result belong to.
 
     Args:
         verb: for the message.

@@ -1,4 +1,4 @@
-"""Common parts of the verbs that work on each value by itself, in numpy.
+"""Common parts of elementwise verbs, in numpy.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -14,7 +14,7 @@ Function = Callable[..., Column]
 
 
 def joint_valid(columns: Sequence[Column]) -> Array | None:
-    """Mask of rows where no column is null; None where nothing can be."""
+    """Mask of rows in which no column is null; None if nothing can be null."""
     masks = [c.valid for c in columns if c.valid is not None]
     valid = masks[0] if masks else None
     for mask in masks[1:]:
@@ -23,7 +23,7 @@ def joint_valid(columns: Sequence[Column]) -> Array | None:
 
 
 def joint_lengths(columns: Sequence[Column]) -> Array | None:
-    """The row lengths of the list columns among some."""
+    """The row lengths of the list columns, if there are any."""
     for column in columns:
         if column.lengths is not None:
             return column.lengths

@@ -1,7 +1,7 @@
-"""The numpy interpreter: runs a program inside Triton's python backend, with numpy alone.
+"""The numpy interpreter: runs a program inside Triton's Python backend, with numpy alone.
 
-A program is prepared once (lookup tables built, dtypes settled) into a list of functions, so
-that a request costs little more than the numpy calls themselves.
+A program is prepared once (lookup tables built, dtypes fixed) into a list of functions, so that a
+request costs little more than the numpy calls themselves.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -24,9 +24,9 @@ class NumpyInterpreter:
     """Runs a program over numpy columns.
 
     Args:
-        program: what to compute.
-        together: up to how many rows equal steps over several columns are computed as one; with
-            more rows the calls that this saves are a small part of the work.
+        program: the program to run.
+        together: the most rows with which equal steps over several columns are computed as one;
+            with more rows the saved calls are a small part of the time.
 
     Example:
         >>> from workflow.expressions.language.tree import source
@@ -71,7 +71,7 @@ class NumpyInterpreter:
             columns: one column for each input of the program, of its dtype, all with N rows.
 
         Returns:
-            one column of N rows for each output.
+            One column of N rows for each output.
         """
         slots = self._start + [None] * len(self._together)
         rows = 0

@@ -1,8 +1,8 @@
-"""Equal work on several columns done as one: what a small request spends is mostly calls.
+"""Equal steps on several columns as one call, since calls dominate the time of a small request.
 
 Steps that do the same to different columns are lanes of one group. Their values are stacked into
-one array, a row for each lane, and numpy is called once for all. A group's result stays stacked
-for the group that goes on with the same lanes.
+one array, a row for each lane, and numpy is called once for all of them. A group's result stays
+stacked for a later group with the same lanes.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -19,9 +19,9 @@ from ...schema.column import Array, Column
 from ..language.verbs import ELEMENTWISE
 from ..program.program import Program, Step
 
-# Fewer lanes than these cost more to stack than their calls do.
+# Fewer lanes than this cost more to stack than the saved calls.
 _FEWEST_LANES = 4
-# The structure of tables differs from column to column, and with it the work.
+# The structure of tables differs between columns, and so does the computation.
 _ALIKE = ELEMENTWISE - {"lookup", "gather"}
 
 Slots = list[Any]
@@ -30,14 +30,14 @@ Take = Callable[[Slots], Column]
 
 @dataclass(frozen=True)
 class Group:
-    """Steps of one verb and of one structure, each over columns of its own.
+    """Steps with one verb and one structure, each over its own columns.
 
     Attributes:
         steps: their numbers, in ascending order.
-        operands: for each operand, how it is taken for all lanes.
-        slot: where the stacked result goes.
-        shown: the lanes whose own results are read by something else than a group of the same
-            lanes: pairs of a lane and the number of its step.
+        operands: for each operand, how to take it for all lanes.
+        slot: the slot of the stacked result.
+        shown: the lanes whose separate results are read outside groups of the same lanes: pairs of
+            a lane and the number of its step.
     """
 
     steps: tuple[int, ...]
@@ -46,7 +46,7 @@ class Group:
     shown: tuple[tuple[int, int], ...]
 
     def run(self, slots: Slots, function: Callable[..., Column]) -> None:
-        """Compute the lanes of one call, into the slots."""
+        """Compute all lanes in one call, into the slots."""
         made = function(*[take(slots) for take in self.operands])
         slots[self.slot] = made
         values, valid = made.values, made.valid
@@ -55,10 +55,10 @@ class Group:
 
 
 def group_steps(program: Program) -> list[Group | int]:
-    """The steps of a program in an order in which they can be run, those alike as groups.
+    """The steps of a program in an executable order, with equal ones as groups.
 
     Returns:
-        groups, and the numbers of the steps that are in none; sources and constants are left out.
+        Groups, and the numbers of the steps outside groups; sources and constants are left out.
     """
     shapes = _Shapes(program)
     alike: dict[Any, list[int]] = {}
@@ -78,9 +78,9 @@ def group_steps(program: Program) -> list[Group | int]:
 
 
 class _Shapes:
-    """Description of a step, whatever its column: steps of one shape are lanes of one group.
+    """Description of a step regardless of its column: steps of one shape are lanes of one group.
 
-    The shape is None where a step takes no part: it is of lists, of strings or the same in all rows.
+    The shape is None for steps without a group: those over lists, strings or constants only.
     """
 
     def __init__(self, program: Program) -> None:
@@ -106,10 +106,10 @@ class _Shapes:
         return step.verb, parameters, step.type.dtype, operands
 
     def _operand(self, number: int) -> Any:
-        """Properties of an operand that are alike in all lanes."""
+        """Properties of an operand that have to be equal in all lanes."""
         type_ = self._steps[number].type
         if self._steps[number].verb == "constant":
-            # By 0 is divided in another way than by other numbers.
+            # Division by zero yields null, so zero and non-zero constants must not share a group.
             return "constant", type_.dtype, bool(type_.value)
         if not self.varies[number]:
             return number
@@ -118,14 +118,14 @@ class _Shapes:
 
 
 class _Readers:
-    """Sources of a step: a stacked result, or the results of single lanes."""
+    """Operands of a step: a stacked result, or the results of single lanes."""
 
     def __init__(
         self, program: Program, lanes: Mapping[int, tuple[int, ...]], varies: Sequence[bool]
     ) -> None:
         self._steps, self._lanes, self._varies = program.steps, lanes, varies
         self._known: dict[tuple[tuple[int, ...], int], tuple[int, ...] | None] = {}
-        # Steps whose own results are read.
+        # Steps whose separate results are read.
         self._read = {step for _, step in program.outputs}
         for number, step in enumerate(program.steps):
             for place, operand in enumerate(step.operands):
@@ -133,7 +133,7 @@ class _Readers:
                     self._read.add(operand)
 
     def _stacked(self, group: tuple[int, ...] | None, place: int) -> tuple[int, ...] | None:
-        """The group whose lanes, in their order, are an operand of another's lanes."""
+        """The group whose lanes, in order, are an operand of another group's lanes."""
         if group is None:
             return None
         key = group, place
@@ -148,7 +148,7 @@ class _Readers:
 
         Args:
             group: the steps.
-            slots: where the stacked result of each group goes.
+            slots: the slot of each group's stacked result.
         """
         operands = []
         for place in range(len(self._steps[group[0]].operands)):
@@ -169,7 +169,7 @@ def _slot(number: int) -> Take:
 
 
 def stack(columns: Sequence[Column]) -> Column:
-    """Columns as the rows of one array; constants become a column vector beside it.
+    """Columns as the rows of one array; constants become a column vector.
 
     Example:
         >>> stack([Column(np.array([1, 2])), Column(np.array([3, 4]))]).array.tolist()

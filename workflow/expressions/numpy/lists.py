@@ -23,7 +23,7 @@ def list_length(*_: Any) -> Function:
 
 
 def gather_lists(table: Column) -> Callable[[Array], Column]:
-    """Takes rows of a table of lists; a row that is not among them is an empty list."""
+    """Takes rows from a table of lists; a row outside the table is an empty list."""
     offsets, values = table.offsets(), table.array
     lengths_of = np.append(np.diff(offsets), 0)
 
@@ -37,11 +37,11 @@ def gather_lists(table: Column) -> Callable[[Array], Column]:
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
-    """The numbers of many ranges, one range after another.
+    """The numbers in many ranges, one range after another.
 
     Args:
-        starts: int64, shape (N,), where each range begins.
-        lengths: int64, shape (N,), how many numbers each has.
+        starts: int64, shape (N,), the first number of each range.
+        lengths: int64, shape (N,), the count of numbers in each.
 
     Returns:
         int64, shape (sum of lengths,).
@@ -70,7 +70,7 @@ def list_slice(step: Step, _: Sequence[Type]) -> Function:
 
 
 def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array]:
-    """Starts of the slices of lists of some lengths, and how many elements they have.
+    """Starts and lengths of the slices of lists with some lengths.
 
     Example:
         >>> begins, lengths = slice_bounds(-2, None, np.array([5, 1]))
@@ -83,7 +83,7 @@ def slice_bounds(start: int, end: int | None, size: Array) -> tuple[Array, Array
 
 
 def _place(bound: int, size: Array) -> Array:
-    """Position of a slice's bound in lists of these sizes."""
+    """Position of a slice's bound in lists of these lengths."""
     return np.clip(bound + size if bound < 0 else bound, 0, size)
 
 
@@ -93,7 +93,7 @@ def list_pad(step: Step, _: Sequence[Type]) -> Function:
 
     def apply(a: Column, padding: Column) -> Column:
         offsets, within = a.offsets(), np.arange(length)
-        # One more element, for the places that a list does not reach.
+        # One more element, for positions beyond the end of a list.
         values = np.append(a.array.astype(dtype, copy=False), padding.array.astype(dtype))
         inside = within < np.diff(offsets)[:, None]
         elements = np.where(inside, offsets[:-1, None] + within, len(values) - 1).reshape(-1)

@@ -37,11 +37,11 @@ def gather(step: Step, _: Sequence[Type]) -> Function:
 
 
 def _rows(size: int) -> Callable[[Column], Array]:
-    """A function from positions to rows of a table, `size` for what is nowhere in it."""
+    """A function from positions to rows of a table, `size` for positions outside it."""
     nowhere = np.array(size, np.uint64)
 
     def apply(positions: Column) -> Array:
-        # Unsigned, what is negative is beyond any table.
+        # As unsigned numbers, negative positions are beyond any table.
         bits = positions.array.astype(np.int64, copy=False).view(np.uint64)
         rows = np.minimum(bits, nowhere).view(np.int64)
         return rows if positions.valid is None else np.where(positions.valid, rows, size)
@@ -50,7 +50,7 @@ def _rows(size: int) -> Callable[[Column], Array]:
 
 
 def _gather_scalars(table: Column) -> Function:
-    # One more row, for positions that are nowhere, saves a branch and an empty table's trouble.
+    # One more row, for positions outside the table, avoids a branch and a special empty table.
     values, size = np.concatenate([table.array, np.zeros(1, table.array.dtype)]), table.rows
     if values.dtype == object:
         values[-1] = ""

@@ -76,7 +76,7 @@ def _logical(stops: bool) -> Callable[[Step, Sequence[Type]], Function]:
         if valid is not None:
             decided = [(c.array == stops) & (True if c.valid is None else c.valid) for c in (a, b)]
             valid = valid | decided[0] | decided[1]
-            # What a null holds must not decide, so it becomes the neutral value.
+            # The values at nulls must not decide, so they become the neutral value.
             values = [
                 c.array if c.valid is None else np.where(c.valid, c.array, not stops)
                 for c in (a, b)
@@ -101,7 +101,8 @@ def _fill_null(step: Step, _: Sequence[Type]) -> Function:
     def apply(a: Column, b: Column) -> Column:
         if a.valid is None:
             return Column(a.array.astype(dtype, copy=False), None, a.lengths)
-        # numpy 1 would give a float32 column's dtype to a float64 constant, so both are cast first.
+        # numpy 1 would give a float64 constant the dtype of a float32 column, so both are cast
+        # first.
         kept, fill = (c.array.astype(dtype, copy=False) for c in (a, b))
         values = np.where(a.valid, kept, fill)
         valid = None if b.valid is None else a.valid | b.valid
@@ -140,8 +141,8 @@ def _cast(step: Step, types: Sequence[Type]) -> Function:
     limits = np.iinfo(want.numpy)
     if have.is_integer:
         own = np.iinfo(have.numpy)
-        # As arrays: of few values numpy takes longer to see what a Python number is, and longest
-        # in np.clip, than to compute with it.
+        # As arrays: with few values numpy takes longer to find the type of a Python number, above
+        # all in np.clip, than to compute.
         lower = np.array(max(limits.min, own.min), have.numpy)
         upper = np.array(min(limits.max, own.max), have.numpy)
         return elementwise(
@@ -151,7 +152,7 @@ def _cast(step: Step, types: Sequence[Type]) -> Function:
 
 
 def _saturate(values: Array, limits: np.iinfo[Any]) -> Array:
-    """Floats as integers; a float cannot hold the largest int64, so that end is set apart."""
+    """Floats as integers; a float cannot hold the largest int64, so that limit is treated separately."""
     top = values >= float(limits.max)
     inside = np.where(top | (values != values), 0, values)  # noqa: PLR0124 - NaN is 0
     whole = np.maximum(inside, float(limits.min)).astype(limits.dtype)
@@ -170,7 +171,7 @@ def _clip(step: Step, _: Sequence[Type]) -> Function:
 
 
 def bounds(step: Step) -> tuple[Any, Any]:
-    """The bounds of a clip in the column's own dtype, one outside an integer's range moved to it."""
+    """The bounds of a clip in the column's dtype; bounds outside an integer type move to its limit."""
     info = DTYPES[step.type.dtype]
     lower, upper = step.parameters["lower"], step.parameters["upper"]
     if info.kind == "float":

@@ -1,6 +1,6 @@
-"""The onnx interpreter: a program as an ONNX graph, which onnxruntime runs with no Python.
+"""The ONNX interpreter: a program as an ONNX graph, which onnxruntime runs without Python.
 
-The only part of `workflow` that imports onnx; import it where ONNX is the subject.
+The only part of `workflow` that imports onnx; import it only where ONNX is needed.
 """
 
 from .interpreter import OnnxInterpreter

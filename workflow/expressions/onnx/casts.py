@@ -24,29 +24,29 @@ def joint(graph: Graph, operands: Sequence[Tensor], values: str) -> Tensor:
 
 
 def convert(graph: Graph, name: str, have: str, want: str) -> str:
-    """A tensor of one dtype in the carrier of another that holds it, or of a float."""
+    """Convert a tensor from one dtype to the carrier of another that holds its values, or of a float."""
     if carrier(have) == carrier(want):
         return name
     return graph.cast(graph.cast(name, have) if have == "uint64" else name, carrier(want))
 
 
 def wrap(graph: Graph, name: str, dtype: str) -> str:
-    """Let an integer overflow where its own dtype does."""
+    """Wrap an integer around at the limits of its dtype."""
     if DTYPES[dtype].is_integer and DTYPES[dtype].numpy.itemsize < 8:
         return graph.cast(graph.cast(name, dtype), "int64")
     return name
 
 
 def flip(graph: Graph, name: str) -> str:
-    """A uint64 as the int64 of the same rank, and back."""
+    """Map a uint64 to the int64 with the same rank, and back."""
     return graph.add("Add", name, graph.constant(SIGN_BIT, "int64"))
 
 
 def choose(graph: Graph, operator: str, a: str, b: str, dtype: str) -> str:
     """`Min` or `Max` of two numbers; NaN with anything is NaN.
 
-    Not by the kernels of these names for integers: onnxruntime 1.23 to 1.31 compares int64 by their
-    lower halves where the processor has AVX-512.
+    Not by the kernels of these names for integers: onnxruntime 1.23 to 1.31 compares int64 by the
+    lower halves if the processor has AVX-512.
     """
     if DTYPES[dtype].kind == "float":
         return graph.add(operator, a, b)
@@ -74,7 +74,7 @@ def _truth(graph: Graph, name: str, have: str) -> str:
     zero = graph.constant(0, have)
     if DTYPES[have].is_integer:
         return graph.add("Not", graph.add("Equal", name, zero))
-    return graph.add("Greater", graph.add("Abs", name), zero)  # of NaN this is False
+    return graph.add("Greater", graph.add("Abs", name), zero)  # False for NaN
 
 
 def _fit(graph: Graph, operand: Tensor, have: str, want: str) -> Tensor:
@@ -90,7 +90,7 @@ def _fit(graph: Graph, operand: Tensor, have: str, want: str) -> Tensor:
 
 
 def _saturate(graph: Graph, name: str, want: str) -> str:
-    """Floats as integers; a float64 cannot hold the largest int64, so that end is set apart."""
+    """Floats as integers; a float64 cannot hold the largest int64: that limit is treated separately."""
     limits = np.iinfo(DTYPES[want].numpy)
     zero = graph.constant(0.0, "float64")
     name = graph.add("Where", graph.add("Equal", name, name), name, zero)  # NaN is 0

@@ -1,4 +1,4 @@
-"""A program's steps as nodes, and what its inputs and outputs have in common in either face."""
+"""A program's steps as nodes, between inputs and outputs of either interface."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[
     """Add a program to a graph.
 
     Args:
-        graph: where the nodes go.
+        graph: the graph to extend.
         program: the program.
         sources: the tensors of its inputs.
 
     Returns:
-        the tensors of its outputs, each with all rows.
+        The tensors of its outputs, each with all rows.
 
     Raises:
-        ExpressionError: ONNX has no operators for what the program does to a column.
+        ExpressionError: ONNX has no operators for a step of the program.
     """
     made: list[Tensor] = []
     for number, step in enumerate(program.steps):

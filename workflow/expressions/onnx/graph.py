@@ -1,8 +1,8 @@
 """An ONNX graph under construction, and the few element types that its kernels share.
 
-Most of onnxruntime's kernels lack small and unsigned integers, and a few lack booleans. So a
-value is carried in one of five types only: bool, int64 for every integer (a uint64 by its 64
-bits), float32, float64 and string. It takes its own dtype at the graph's inputs and outputs.
+Most of onnxruntime's kernels lack small and unsigned integers, and a few lack booleans. So a value
+is carried in one of five types only: bool, int64 for every integer (a uint64 by its 64 bits),
+float32, float64 and string. It has its own dtype at the graph's inputs and outputs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Tensor:
 
     Attributes:
         values: shape [N, 1], for a list column [sum of lengths, 1], for a constant [1, 1].
-        valid: bool, as `values`, False at a null; None where nothing is null.
+        valid: bool, shaped as `values`, False at a null; None if nothing is null.
         lengths: int64 row lengths, [N, 1], of a list column; else None.
-        constant: whether it is the same in every row.
-        limits: the smallest and the largest value, where they are known.
-        null_code: the value that stands in `values` at every null and nowhere else, if one does.
-        refill: makes `values` with another int64 at every null, for less than `Where` costs.
+        constant: whether it is equal in every row.
+        limits: the smallest and the largest value, if they are known.
+        null_code: the value in `values` at every null and nowhere else, if there is one.
+        refill: makes `values` with another int64 at every null, cheaper than `Where`.
     """
 
     values: str
@@ -64,11 +64,11 @@ def onnx_type(dtype: str) -> int:
 
 @dataclass
 class Graph:
-    """Nodes and initializers, each distinct one once, and the graph's inputs and outputs.
+    """Nodes and initializers, deduplicated, and the graph's inputs and outputs.
 
     Attributes:
-        inputs: in the order of `take`.
-        outputs: in the order of `give`.
+        inputs: in the order of calls of `take`.
+        outputs: in the order of calls of `give`.
 
     Example:
         >>> graph = Graph()
@@ -84,18 +84,18 @@ class Graph:
     _known: dict[Any, str] = field(default_factory=dict)
 
     def take(self, name: str, dtype: str, *shape: str | int) -> str:
-        """An input, as its carrier; a dimension is a number, or a name where any size goes."""
+        """Add an input and return its carrier; a dimension is a number, or a name if it is dynamic."""
         self.inputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), shape))
         return name if carrier(dtype) == dtype else self.cast(name, "int64")
 
     def give(self, name: str, tensor: str, dtype: str, *shape: str | int) -> None:
-        """A tensor as an output, in its own dtype."""
+        """Add a tensor as an output, in its own dtype."""
         tensor = tensor if carrier(dtype) == dtype else self.cast(tensor, dtype)
         self._nodes.append(helper.make_node("Identity", [tensor], [name], f"/{name}"))
         self.outputs.append(helper.make_tensor_value_info(name, onnx_type(dtype), shape))
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Apply an operator; the name of its output."""
+        """Apply an operator; returns the name of its output."""
         key = (operator, inputs, tuple(attributes.items()))
         plain = all(isinstance(value, int | str) for value in attributes.values())
         if plain and key in self._known:
@@ -110,20 +110,20 @@ class Graph:
         return output
 
     def ranks(self, texts: str) -> str:
-        """The rank of each string among all, as `Unique` finds it by comparing bytes."""
+        """The rank of each string among all, which `Unique` computes by comparing bytes."""
         name = f"/Unique/{len(self._nodes)}"
         names = [f"{name}/texts", "", name]
         self._nodes.append(helper.make_node("Unique", [texts], names, name, sorted=1))
         return name
 
     def constant(self, value: Any, dtype: str) -> str:
-        """One value to stand beside columns, in the carrier of its dtype.
+        """A single value for use with columns, in the carrier of its dtype.
 
-        Its shape is [1, 1]: against [N, 1] onnxruntime takes 40 times as long for a [1].
+        Its shape is [1, 1]: with a shape of [1], onnxruntime takes 40 times as long against [N, 1].
         """
         if dtype == "string":
             return self.table(Strings.of([value]), [1, 1])
-        with np.errstate(over="ignore"):  # beyond float32 is infinite there
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite
             array = np.array([[value]]).astype(DTYPES[dtype].numpy)
         return self.table(array.astype(carrier(dtype), copy=False))
 
@@ -132,7 +132,7 @@ class Graph:
         return self.table(np.array(values, np.int64))
 
     def table(self, array: Array | Strings, shape: Sequence[int] | None = None) -> str:
-        """An array as an initializer; strings are of one dimension, if no shape is given."""
+        """An array as an initializer; strings are one-dimensional if no shape is given."""
         key = None
         if not isinstance(array, Strings) and array.size <= 4:
             key = (array.dtype.name, array.shape, array.tobytes())
@@ -145,11 +145,11 @@ class Graph:
         return name
 
     def cast(self, name: str, dtype: str) -> str:
-        """Convert as C does: integers wrap round, fractions are dropped."""
+        """Convert as in C: integers wrap around, fractions are truncated."""
         return self.add("Cast", name, to=onnx_type(dtype))
 
     def every(self, *masks: str | None) -> str | None:
-        """The conjunction of masks, of which None is always true."""
+        """The conjunction of masks, where None is always true."""
         result: str | None = None
         for mask in masks:
             if mask is not None and mask != result:
@@ -157,14 +157,14 @@ class Graph:
         return result
 
     def select(self, condition: str, a: str, b: str, dtype: str) -> str:
-        """`a` where the condition holds, else `b`; `dtype` is that of both."""
+        """`a` where the condition holds, else `b`; `dtype` is the dtype of both."""
         if dtype != "bool":
             return self.add("Where", condition, a, b)
         not_b = self.add("And", self.add("Not", condition), b)
         return self.add("Or", self.add("And", condition, a), not_b)
 
     def look_up(self, name: str, keys: Array | Strings, results: Array, missing: int) -> str:
-        """The result that stands beside each value among the keys, int64, or `missing`."""
+        """The result for each value among the keys, int64, or `missing`."""
         if len(keys) == 0:
             return self.add("Expand", self.constant(missing, "int64"), self.add("Shape", name))
         return self.add(
@@ -176,10 +176,10 @@ class Graph:
         )
 
     def model(self, name: str) -> onnx.ModelProto:
-        """The model of what the outputs depend on.
+        """The model with the nodes that the outputs depend on.
 
         Raises:
-            SchemaError: two inputs or outputs of one name.
+            SchemaError: two inputs or outputs with one name.
         """
         names = [info.name for info in (*self.inputs, *self.outputs)]
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
@@ -201,7 +201,7 @@ def tensor_proto(
 ) -> onnx.TensorProto:
     """An array, or many strings, as a tensor.
 
-    Strings go in as the bytes they are, so that the code for null, which is no UTF-8, can too.
+    Strings are stored as bytes, so that the code for null, which is not UTF-8, can be stored too.
     """
     if not isinstance(array, Strings):
         return numpy_helper.from_array(np.ascontiguousarray(array), name)

@@ -1,4 +1,4 @@
-"""Arithmetic of whole numbers in ONNX: division and the hash."""
+"""Arithmetic of integers in ONNX: division and the hash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def whole_division(
 ) -> Tensor:
     """`floor_divide` and `modulo`.
 
-    A division by 0, or of the least integer by -1, would stop the process.
+    A division by 0, or of the least integer by -1, would abort the process.
     """
     dtype, known = step.type.dtype, types[1].value
     a, b = (convert(graph, o.values, t.dtype, dtype) for o, t in zip(operands, types, strict=True))
@@ -41,7 +41,7 @@ def whole_division(
 
 
 def _quotient(graph: Graph, a: str, b: str, *, positive: bool) -> str:
-    """Div drops the fraction; of a negative quotient that is one too many."""
+    """Div truncates the quotient, which for a negative one is too large by one."""
     zero = graph.constant(0, "int64")
     below = graph.add("Less", a, zero)
     if positive:
@@ -56,7 +56,7 @@ def _quotient(graph: Graph, a: str, b: str, *, positive: bool) -> str:
 
 
 def _not_minus_one(graph: Graph, b: str) -> tuple[str, str]:
-    """Whether a divisor is -1, and the divisor with 1 in its place."""
+    """Whether a divisor is -1, and the divisor with 1 in place of -1."""
     minus = graph.add("Equal", b, graph.constant(-1, "int64"))
     return minus, graph.add("Where", minus, graph.constant(1, "int64"), b)
 
@@ -67,7 +67,7 @@ def _unsigned_rest(graph: Graph, a: str, b: str) -> str:
 
 
 def _unsigned_quotient(graph: Graph, a: str, b: str) -> str:
-    """The quotient of 64 bits without a sign, from a division with one.
+    """The quotient of unsigned 64-bit integers, by signed division.
 
     Source: Warren, "Hacker's Delight", 2nd edition, section 9-3.
     """
@@ -77,7 +77,7 @@ def _unsigned_quotient(graph: Graph, a: str, b: str) -> str:
     rest = graph.add("Sub", a, graph.add("Mul", near, b))
     more = graph.add("GreaterOrEqual", flip(graph, rest), flip(graph, b))
     quotient = graph.add("Add", near, graph.cast(more, "int64"))
-    # A divisor from 2**63 on, negative as it is carried, goes into anything once at most.
+    # A divisor from 2**63 on, carried as a negative number, fits at most once.
     once = graph.add("GreaterOrEqual", flip(graph, a), flip(graph, b))
     large = graph.add("Where", once, one, zero)
     return graph.add("Where", graph.add("Less", b, zero), large, quotient)
@@ -86,7 +86,7 @@ def _unsigned_quotient(graph: Graph, a: str, b: str) -> str:
 def hash_value(
     graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]
 ) -> Tensor:
-    """`hash` of integers and booleans, in int64, whose products wrap round as those of uint64 do.
+    """`hash` of integers and booleans, in int64, whose products wrap around as in uint64.
 
     Raises:
         ExpressionError: a column of strings.
@@ -94,7 +94,7 @@ def hash_value(
     if types[0].kind == "string":
         raise ExpressionError(
             "ONNX has no operator for the bytes of a string, so it cannot hash one, as HashBucket, "
-            "HashedCross, Categorify(num_buckets=...) and LambdaOp's hash do. Give the strings to "
+            "HashedCross, Categorify(num_buckets=...) and LambdaOp's hash do. Pass the strings to "
             "Categorify without num_buckets first."
         )
     bits = convert(graph, operands[0].values, types[0].dtype, "int64")
@@ -111,7 +111,7 @@ def _constant(graph: Graph, bits: int) -> str:
 
 
 def _shifted(graph: Graph, name: str, places: int) -> str:
-    """Bits moved to the right and zeros after them; onnxruntime moves uint64 alone."""
+    """Bits shifted to the right with zeros filled in; onnxruntime shifts uint64 only."""
     by = graph.table(np.array([[places]], np.uint64))
     return graph.cast(
         graph.add("BitShift", graph.cast(name, "uint64"), by, direction="RIGHT"), "int64"

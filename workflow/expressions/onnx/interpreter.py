@@ -1,4 +1,4 @@
-"""Runs a program over numpy columns in onnxruntime."""
+"""Execution of a program over numpy columns in onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .graph import Graph, Tensor
 
 
 class OnnxInterpreter:
-    """A program in onnxruntime, its nulls in masks beside the values.
+    """A program in onnxruntime, with nulls as masks beside the values.
 
-    What a server runs differs in its inputs and outputs alone: see `to_onnx`.
+    A served model differs in its inputs and outputs only: see `to_onnx`.
 
     Args:
-        program: what to compute.
+        program: the program to run.
         threads: how many threads onnxruntime uses within one operator.
 
     Example:
@@ -50,7 +50,7 @@ class OnnxInterpreter:
             columns: one column for each input of the program, of its dtype, all with N rows.
 
         Returns:
-            one column of N rows for each output.
+            One column of N rows for each output.
         """
         feed: dict[str, Array] = {}
         for name, column in self.program.inputs.items():

@@ -36,7 +36,7 @@ def list_slice(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[T
 
 
 def _place(graph: Graph, bound: int, size: str) -> str:
-    """Position of a slice's bound in lists of these sizes."""
+    """Position of a slice's bound in lists of these lengths."""
     number = graph.vector(bound)
     if bound < 0:
         return choose(graph, "Max", graph.add("Add", size, number), graph.vector(0), "int64")

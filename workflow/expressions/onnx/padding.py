@@ -1,4 +1,4 @@
-"""Lists between their padded and their flat form; see `workflow.wire.format`."""
+"""Conversion of lists between padded and flat form; see `workflow.wire.format`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .tables import rows_of_elements
 
 
 def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
-    """The values of padded rows one after another, [sum of lengths, 1].
+    """The values of padded rows in sequence, [sum of lengths, 1].
 
-    The run fails where a length is negative or more than the row's width.
+    The run fails if a length is negative or greater than the row's width.
 
     Args:
-        graph: where the nodes go.
-        values: the rows; of one width [rows, width], else one after another, [elements].
+        graph: the graph to extend.
+        values: the rows; [rows, width] if all have one width, else in sequence, [elements].
         lengths: [rows, 1].
         widths: the width of all rows, or int64 [rows] with the width of each.
     """
@@ -33,7 +33,7 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
     total = graph.add("Gather", ends, graph.vector(-1))
     row = rows_of_elements(graph, ends, widths, total)
     begins = graph.add("Slice", ends, zero, graph.vector(-1))
-    # A value is kept where it stands before the end of its row.
+    # A value is kept if its position is before the end of its row.
     last = graph.add("Gather", graph.add("Add", begins, lengths), row)
     inside = graph.add("Less", _range(graph, total), last)
     kept = graph.add("Compress", values, inside)
@@ -48,15 +48,15 @@ def pad(
     width: int | None,
     filling: str | None = None,
 ) -> str:
-    """Rows of one width, filled up, and cut where they are longer.
+    """Rows of one width, padded, or cut if they are longer.
 
     Args:
-        graph: where the nodes go.
-        values: the rows one after another, [elements, 1].
+        graph: the graph to extend.
+        values: the rows in sequence, [elements, 1].
         lengths: [rows, 1].
-        dtype: of the values.
-        width: None for the longest row's, and at least 1.
-        filling: what rows are filled up with, [1, 1]; None for 0 or "".
+        dtype: dtype of the values.
+        width: None for the length of the longest row, but at least 1.
+        filling: the padding, [1, 1]; None for 0 or "".
     """
     lengths = graph.add("Reshape", lengths, graph.vector(-1))
     zero, one = graph.vector(0), graph.vector(1)
@@ -67,7 +67,7 @@ def pad(
     place = graph.add("Unsqueeze", _range(graph, longest), zero)
     inside = graph.add("Less", place, graph.add("Unsqueeze", lengths, one))
     values = graph.add("Reshape", values, graph.vector(-1))
-    # Behind the values stands what the rows are filled up with.
+    # The padding follows the values.
     end = graph.add("Shape", values)
     filling = filling or graph.constant("" if dtype == "string" else 0, dtype)
     filling = graph.add("Reshape", filling, graph.vector(-1))
@@ -81,7 +81,7 @@ def _held_to(graph: Graph, lengths: str, widths: str) -> str:
     below = graph.add("Less", lengths, graph.vector(0))
     outside = graph.cast(graph.add("Or", below, graph.add("Less", widths, lengths)), "int64")
     count = graph.add("ReduceSum", outside, keepdims=1)
-    # No tensor has -2 rows, so that Reshape fails.
+    # No tensor has -2 rows, so Reshape fails.
     good = graph.add("Equal", count, graph.vector(0))
     shape = graph.add("Where", good, graph.add("Shape", lengths), graph.vector(-2))
     return graph.add("Reshape", lengths, shape, allowzero=1)

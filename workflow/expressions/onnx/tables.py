@@ -35,13 +35,13 @@ def look_up(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[
 
 
 def _keys(keys: Column, dtype: str) -> tuple[Array | Strings, Array]:
-    """The keys that a value of the dtype can equal, as they are carried, and their positions."""
+    """The keys that a value of the dtype can equal, in their carrier, and their positions."""
     positions = np.arange(keys.rows)
     if isinstance(keys.values, Strings):
         return keys.values, positions
     table = keys.values.astype(np.int64)
     if (dtype == "uint64") != (keys.values.dtype == np.uint64):
-        # As 64 bits, -1 and the largest uint64 are one; no value of the other type equals either.
+        # As 64 bits, -1 and the largest uint64 coincide; no value of the other type equals either.
         return table[table >= 0], positions[table >= 0]
     return table, positions
 
@@ -49,7 +49,7 @@ def _keys(keys: Column, dtype: str) -> tuple[Array | Strings, Array]:
 def _refill(
     graph: Graph, operand: Tensor, dtype: str, keys: Array | Strings, results: Array, missing: int
 ) -> Callable[[int], str] | None:
-    """A lookup that finds the code for null, too: one node, where a mask and a choice take three."""
+    """A lookup that also maps the code for null: one node, where a mask and a choice take three."""
     code = operand.null_code
     if code is None:
         return None
@@ -61,13 +61,13 @@ def _refill(
         kept = results
     else:
         number = np.array([code], DTYPES[dtype].numpy).astype(np.int64)
-        # What is null is no key, even if the vocabulary has such a number.
+        # Null is not a key, even if the vocabulary has that number.
         more, kept = np.append(keys[keys != number], number), results[keys != number]
     return lambda value: graph.look_up(operand.values, more, np.append(kept, value), missing)
 
 
 def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-    """`gather`: positions that are nowhere go to one more row at the table's end."""
+    """`gather`: positions outside the table refer to an extra row at its end."""
     table: Column = step.parameters["table"]
     (positions,) = operands
     end = graph.constant(table.rows, "int64")
@@ -91,7 +91,7 @@ def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tenso
 
 
 def _take(graph: Graph, table: Column, rows: str) -> str:
-    """Values of a table, which is kept in its own dtype, in their carrier."""
+    """Values of a table, which is stored in its own dtype, in their carrier."""
     values, dtype = table.values, table_dtype(table).name
     if isinstance(values, Strings) or dtype != "uint64":
         name = graph.add("Gather", graph.table(values), rows)
@@ -100,7 +100,7 @@ def _take(graph: Graph, table: Column, rows: str) -> str:
 
 
 def _gather_lists(graph: Graph, table: Column, rows: str) -> Tensor:
-    """The elements of the lists in some rows, one after another; the last row is an empty list."""
+    """The elements of the lists in some rows, in sequence; the last row is an empty list."""
     offsets = table.offsets()
     rows = graph.add("Reshape", rows, graph.vector(-1))
     lengths = graph.add("Gather", graph.table(np.append(np.diff(offsets), 0)), rows)
@@ -117,14 +117,14 @@ def elements_of_rows(graph: Graph, starts: str, lengths: str) -> str:
     """Positions of the elements of some rows, one row after another.
 
     Args:
-        graph: where the nodes go.
-        starts: int64, [rows], where the elements of each row begin.
-        lengths: int64, [rows], how many each row has.
+        graph: the graph to extend.
+        starts: int64, [rows], the first element of each row.
+        lengths: int64, [rows], the number of elements of each row.
 
     Returns:
         int64, [sum of lengths, 1].
     """
-    # Where the elements of each row end; the 0 before them is for a batch of no rows.
+    # The end of each row's elements; the leading 0 is for a batch without rows.
     zero, last = graph.vector(0), graph.vector(-1)
     ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
     total = graph.add("Gather", ends, last)
@@ -137,7 +137,7 @@ def elements_of_rows(graph: Graph, starts: str, lengths: str) -> str:
 
 
 def rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
-    """The row of each element: how many rows end at its place or before."""
+    """The row of each element: the number of rows that end at or before its position."""
     marks = graph.add("Expand", graph.vector(0), graph.add("Add", total, graph.vector(1)))
     counts = graph.add(
         "ScatterElements",

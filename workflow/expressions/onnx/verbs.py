@@ -1,6 +1,6 @@
-"""Each verb in ONNX: a function from a step to nodes. A further verb is one entry of EMIT.
+"""Each verb in ONNX: a function from a step to nodes. A new verb is one entry of EMIT.
 
-Only operators and types are used that onnxruntime has on the CPU in opset 18, from version 1.20 on.
+Uses only operators and types that onnxruntime has on the CPU in opset 18, from version 1.20 on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .tables import gather, look_up
 
 Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
 _LARGEST = 2**63 - 1
-# From here on a binary search is faster than a comparison with each.
+# From here on a binary search is faster than a comparison with each boundary.
 MANY_BOUNDARIES = 32
 
 
@@ -80,9 +80,9 @@ def _transcendental(function: Callable[..., str]) -> Emit:
 def _log1p(graph: Graph, x: str) -> str:
     """log(1 + x), which ONNX lacks, exact to a few ulp of float64.
 
-    The sum is rounded to u, and what that loses is added to the first order: log(1 + x) is
-    log(u) + (x - (u - 1)) / u. The correction is 0 at both ends of the logarithm's range, where
-    its own arithmetic would make NaN of infinities; x is moved inwards there.
+    The sum is rounded to u, and the rounding error is added to first order: log(1 + x) is log(u) +
+    (x - (u - 1)) / u. At both ends of the logarithm's range the correction would compute NaN from
+    infinities; there x is moved inwards, and the correction is 0.
     """
     one = graph.constant(1.0, "float64")
     low, high = (graph.constant(v, "float64") for v in (np.nextafter(-1.0, 0.0), 2.0**60))
@@ -93,16 +93,16 @@ def _log1p(graph: Graph, x: str) -> str:
 
 
 def _cos(graph: Graph, x: str) -> str:
-    """cos(x) as 1 - 2 sin(x / 2)**2: onnxruntime 1.20 has no cosine of float64."""
+    """cos(x) as 1 - 2 sin(x / 2)**2: onnxruntime 1.20 has no cosine for float64."""
     one, two = graph.constant(1.0, "float64"), graph.constant(2.0, "float64")
     half = graph.add("Sin", graph.add("Div", x, two))
     return graph.add("Sub", one, graph.add("Mul", two, graph.add("Mul", half, half)))
 
 
 def _ranks(graph: Graph, a: str, b: str) -> tuple[str, str]:
-    """Numbers that compare as two columns of strings do; ONNX itself compares none.
+    """Numbers that compare like two columns of strings, which ONNX cannot compare.
 
-    They are ranks by bytes, which in UTF-8 are ranks by characters.
+    They are ranks by bytes, which for UTF-8 equals the order by characters.
     """
     first, second = (graph.add("Reshape", text, graph.vector(-1)) for text in (a, b))
     ranks = graph.ranks(graph.add("Concat", first, second, axis=0))
@@ -146,7 +146,7 @@ def _logical(*, stops: bool) -> Emit:
 
 
 def _neutral_null(graph: Graph, operand: Tensor, *, stops: bool) -> str:
-    """The operand with its nulls made the value that decides nothing."""
+    """The operand with its nulls replaced by the value that does not decide."""
     if operand.valid is None:
         return operand.values
     if stops:
@@ -229,7 +229,7 @@ def _by_halves(graph: Graph, value: str, edges: Array) -> str:
     """A binary search, whose tensors have no more elements than the values or the boundaries."""
     half = 1 << (len(edges).bit_length() - 1)
     number = partial(graph.constant, dtype="int64")
-    # Filled up to halves that are alike with the last boundary, which is counted once.
+    # Padded to equal halves with the last boundary, which is counted once.
     table = graph.table(np.pad(edges, (0, 2 * half - 1 - len(edges)), "edge"))
     count = graph.constant(0, "int64")
     while half:
@@ -253,7 +253,7 @@ EMIT: Mapping[str, Emit] = of_every_verb(
         "minimum": _extreme("Min"),
         "maximum": _extreme("Max"),
         "divide": _real("Div"),
-        # Through float64, since onnxruntime 1.20 does not round a float32 root as IEEE 754 asks.
+        # Through float64, since onnxruntime 1.20 does not round a float32 root correctly.
         "sqrt": _transcendental(lambda graph, x: graph.add("Sqrt", x)),
         "floor": _real("Floor"),
         "ceil": _real("Ceil"),

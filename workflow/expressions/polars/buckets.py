@@ -1,4 +1,4 @@
-"""The verbs in Polars that number values: `hash` and `bucketize`."""
+"""Polars expressions of the verbs that number values: `hash` and `bucketize`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from workflow.schema.column import Column
 
 from .series import polars_dtype, to_series, to_strings
 
-# From here on a binary search is faster than a comparison with each.
+# From here on a binary search is faster than a comparison with each boundary.
 MANY_BOUNDARIES = 32
 
 
 def hash_value(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`hash`: integers by Polars' own arithmetic, which wraps round as it must."""
+    """`hash`: integers by Polars' own arithmetic, which wraps around as required."""
     (value,), seed = operands, step.parameters["seed"]
     if types[0].kind == "string":
-        # By numpy in whole chunks: Polars has the bytes of a string only as a list for each row,
-        # which takes six times as long.
+        # By numpy on whole chunks: Polars exposes the bytes of a string only as a list for each
+        # row, which takes six times as long.
         return value.map_batches(
             lambda series: _hash_series(series, seed), return_dtype=pl.Int64, is_elementwise=True
         )
@@ -43,7 +43,7 @@ def _hash_series(series: pl.Series, seed: int) -> pl.Series:
 
 def bucketize(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """`bucketize`."""
-    # Polars' own search_sorted does not stream: it waits for the whole column.
+    # Polars' own search_sorted does not stream: it needs the whole column.
     return _bucketize(
         step,
         types,
@@ -55,7 +55,7 @@ def bucketize(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.
 
 
 def bucketize_by_search(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`bucketize` on an engine that calls no Python and has the whole column in any case."""
+    """`bucketize` for an engine that cannot call Python and has the whole column anyway."""
     return _bucketize(
         step,
         types,
@@ -84,6 +84,6 @@ def _bucketize(
 
 
 def _search(edges: pl.Series, series: pl.Series) -> pl.Series:
-    # Without nulls, since numpy would make floats of integers with them.
+    # Without nulls, since numpy would convert integers with nulls to floats.
     values = series.fill_null(0).to_numpy()
     return pl.Series(series.name, np.searchsorted(edges.to_numpy(), values, side="right"))

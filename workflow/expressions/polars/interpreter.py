@@ -1,7 +1,7 @@
-"""The polars interpreter: fit and transform, streaming on the CPU or through cuDF on the GPU.
+"""The Polars interpreter: fit and transform, streaming on the CPU or through cuDF on the GPU.
 
-Every step becomes a Polars expression; nothing is joined, so rows keep their order and a file
-of any size streams through.
+Every step becomes a Polars expression; there are no joins, so rows keep their order and a file of
+any size streams through.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def expressions(
 ) -> list[pl.Expr]:
     """The program's outputs as Polars expressions over a frame of its inputs.
 
-    A step stands in the expressions as often as it is used: `stages.compile_stages` makes
-    columns of steps that are used more than once, and of what is made of the elements of lists.
+    A step is repeated in the expressions each time it is used: `stages.compile_stages` makes
+    columns of steps that are used more than once, and of elements of lists.
 
     Args:
-        program: what to make of each row; it computes nothing of the elements of lists.
-        verbs: what each verb is in Polars, where it is not what `VERBS` says.
-        made_before: inputs that such expressions have made, and are taken as they are: of data
-            NaN is null, of what was computed it is not.
+        program: the program to run on each row, without computations on the elements of lists.
+        verbs: Polars expressions of verbs, where they differ from `VERBS`.
+        made_before: inputs that such expressions have computed, in which NaN is not null, unlike in
+            data.
     """
     verbs = VERBS if verbs is None else verbs
     made: list[pl.Expr] = []
-    for step in program.steps:  # in order, so that depth costs no recursion
+    for step in program.steps:  # in order, so that depth needs no recursion
         types = [program.steps[o].type for o in step.operands]
         if step.verb == "source" and step.parameters["name"] in made_before:
             made.append(pl.col(step.parameters["name"]))
@@ -61,7 +61,7 @@ def step_expression(
     operands: list[pl.Expr],
     verbs: Mapping[str, Compile],
 ) -> pl.Expr:
-    """One step over the expressions of its operands, of whole rows or of elements."""
+    """One step over the expressions of its operands, for whole rows or for elements."""
     if step.verb == "source":
         return _source(program.inputs[step.parameters["name"]])
     if step.verb == "constant":
@@ -103,8 +103,8 @@ def _real(function: Callable[..., pl.Expr]) -> Compile:
 def _divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     dtype = polars_dtype(step.type.dtype)
     a, b = (operand.cast(dtype) for operand in operands)
-    # By one value Polars multiplies with its reciprocal, so that 49 / 49 is below 1. A column of
-    # ones (to Polars NaN equals NaN) makes many of the one.
+    # Polars divides by a scalar by multiplying with its reciprocal, so that 49 / 49 is below 1. A
+    # column of ones (in Polars NaN equals NaN) makes a column of the scalar.
     return a / (b * (a == a).cast(dtype))  # noqa: PLR0124
 
 
@@ -116,9 +116,9 @@ def _transcendental(function: Callable[..., pl.Expr]) -> Compile:
 
 
 def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
-    """Polars ranks NaN above all and equal to itself; IEEE 754 says every such answer is False.
+    """Polars ranks NaN above all and equal to itself; in IEEE 754 every such comparison is False.
 
-    `guard` is the operand that must not be NaN for Polars' answer to be IEEE's.
+    `guard` is the operand that must not be NaN for Polars' result to match IEEE 754.
     """
 
     def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -126,14 +126,14 @@ def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
         answer = function(*operands)
         if DTYPES[promote(step.verb, types)].kind != "float":
             return answer
-        # Null and False would be False, so only answers that are there are corrected.
+        # Null and False would be False, so only results that are not null are corrected.
         return pl.when(answer.is_not_null()).then(answer & operands[guard].is_not_nan())
 
     return compile_
 
 
 def _negate(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    # Polars negates no unsigned integer; numpy wraps round.
+    # Polars cannot negate unsigned integers; numpy wraps around.
     return 0 - operands[0] if step.type.kind == "uint" else -operands[0]
 
 
@@ -191,7 +191,7 @@ def _cast(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr
 
 def _clip(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     lower, upper = bounds(step)
-    # In two steps: bounds between two whole numbers cross, and Polars does not say which wins.
+    # In two steps: bounds between two integers cross, and Polars does not define which wins.
     return operands[0].clip(lower, None).clip(None, upper)
 
 

@@ -1,7 +1,7 @@
-"""Verbs over whole lists, in Polars: lengths, and elements chosen by their places.
+"""Polars expressions of verbs over whole lists: lengths, and elements selected by position.
 
-Polars cuts and joins lists one by one, which takes eight times as long as to choose all elements at
-once.
+Polars slices and joins lists one by one, which takes eight times as long as selecting all elements
+at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workflow.schema.column import Array
 
 from .series import list_elements, list_offsets, polars_dtype, to_lists
 
-# From elements, and where the rows begin and end, to the same of other lists.
+# A function from elements and row offsets to those of other lists.
 Choose = Callable[[pl.Series, Array], tuple[pl.Series, Array]]
 
 
@@ -46,7 +46,7 @@ def list_pad(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.E
 
     def choose(elements: pl.Series, offsets: Array) -> tuple[pl.Series, Array]:
         dtype = polars_dtype(step.type.dtype)
-        # One more element, for the places that a list does not reach.
+        # One more element, for positions beyond the end of a list.
         values = pl.concat([elements.cast(dtype), padding.cast(dtype)])
         index = np.uint32 if len(values) < 2**32 else np.uint64
         within: Array = np.arange(length, dtype=index)

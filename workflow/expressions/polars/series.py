@@ -1,4 +1,4 @@
-"""Polars series to numpy columns and back, and their types in our terms."""
+"""Conversion between Polars series and numpy columns, and between their types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Our names of Polars' types.
+# Our names for Polars' types.
 _NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
 
 
@@ -25,10 +25,10 @@ def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
 
 
 def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
-    """Type of a Polars column in our terms; categories are strings, dates and times int64.
+    """Our type for a Polars column; categories are strings, dates and times int64.
 
     Raises:
-        SchemaError: a type that the dtype table does not have.
+        SchemaError: a type that is not in the dtype table.
     """
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
     own = _NAMES.get(inner.base_type())
@@ -46,24 +46,24 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
 
 
 def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:
-    """Dates and times of any unit as microseconds since 1970-01-01, those with a zone since UTC's.
+    """Dates and times of any unit as microseconds since 1970-01-01, in UTC if they have a zone.
 
-    What is shorter than a microsecond is cut off, downwards. What is too far away to be counted in
-    int64 is null, as in `in_microseconds`. Integers stay what they are.
+    Fractions of a microsecond are rounded down. Times outside the range of int64 become null, as in
+    `in_microseconds`. Integers are unchanged.
     """
     if is_list:
         return values.cast(pl.List(pl.Datetime("us")), strict=False).cast(pl.List(pl.Int64))
-    # A strict cast panics at such a date, for its error would show it as year, month and day.
+    # A strict cast panics at such a date, because its error message formats year, month and day.
     return values.cast(pl.Datetime("us"), strict=False).cast(pl.Int64)
 
 
 def as_times(values: pl.Expr, time: str, *, is_list: bool = False) -> pl.Expr:
-    """The dates or times that `microseconds` gives, of its result; numbers where there are none.
+    """The inverse of `microseconds`: dates or times; numbers if `time` is empty.
 
     Args:
         values: int64.
-        time: of which kind they are, as `ColumnSchema` has it.
-        is_list: whether they are lists of these.
+        time: their kind, a value of `ColumnSchema.time`.
+        is_list: whether they are in lists.
     """
     if not time:
         return values
@@ -102,16 +102,16 @@ def _strings_to_series(strings: Strings) -> pl.Series:
 
 
 def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:
-    """Elements as lists, which begin and end at the offsets."""
+    """Elements as lists that start and end at the offsets."""
     import pyarrow as pa  # noqa: PLC0415
 
-    # From a buffer, since of a numpy array pyarrow asks pandas what it is, and so imports it.
+    # From a buffer: for a numpy array pyarrow checks whether it belongs to pandas, and imports it.
     ends = pa.Array.from_buffers(pa.int64(), len(offsets), [None, pa.py_buffer(offsets)])
     return _from_arrow(pa.LargeListArray.from_arrays(ends, elements.to_arrow()))
 
 
 def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
-    """Elements as lists of the lengths that other lists have, which are not null.
+    """Elements as lists with the lengths of other lists, which are not null.
 
     Example:
         >>> relisted(pl.Series([1, 2, 3]), pl.Series([["a"], [], ["b", "c"]])).to_list()
@@ -121,7 +121,7 @@ def relisted(elements: pl.Series, lists: pl.Series) -> pl.Series:
 
 
 def list_elements(lists: pl.Series) -> pl.Series:
-    """The elements of lists, none of them null, one after another: a view where they are numbers.
+    """The elements of lists, none of them null, in sequence; a view for numbers.
 
     Example:
         >>> list_elements(pl.Series([[1, 2], [], [3]])).to_list()
@@ -133,7 +133,7 @@ def list_elements(lists: pl.Series) -> pl.Series:
 
 
 def list_offsets(lists: pl.Series) -> Array:
-    """Starts of some lists, none of them null, among the elements of all, and the end.
+    """Starts of some lists, none of them null, among all elements, and the end.
 
     Example:
         >>> list_offsets(pl.Series([["a"], [], ["b", "c"]])).tolist()
@@ -144,7 +144,7 @@ def list_offsets(lists: pl.Series) -> Array:
 
 
 def _from_arrow(array: pa.Array) -> pl.Series:
-    # In a record batch: for an array by itself Polars imports pyarrow.compute, which loads slowly.
+    # In a record batch: for a bare array Polars imports pyarrow.compute, which loads slowly.
     import pyarrow as pa  # noqa: PLC0415
 
     return pl.DataFrame(pa.RecordBatch.from_arrays([array], [""])).to_series()
@@ -154,7 +154,7 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
     """A Polars series as a numpy column.
 
     Args:
-        series: of a type that the dtype table has, or lists of it.
+        series: series of a type in the dtype table, or of lists of it.
         compact_strings: strings as `Strings`, for a program's constants, instead of objects.
     """
     if series.dtype in (pl.Categorical, pl.Enum):
@@ -178,8 +178,8 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
 
 
 def to_strings(series: pl.Series) -> Strings:
-    """A Polars series of strings without nulls as its bytes, which nothing takes apart."""
-    # Not as the views that Polars has: pyarrow, which would turn those into bytes, loads slowly.
+    """A Polars series of strings without nulls as bytes, without converting single strings."""
+    # Not as Polars' string views: pyarrow, which would convert those to bytes, loads slowly.
     array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     start, end = array.offset, array.offset + len(array) + 1
     _, offsets, data = array.buffers()

@@ -1,8 +1,8 @@
-"""Programs in stages, so that each step is computed once, and lists by their elements.
+"""Programs in stages, so that each step is computed once, and lists are processed by elements.
 
-Polars computes an expression as often as it is named, or takes long to see that it is the same. So
-a step that is named more than once becomes a column, and expressions are over columns. What works on
-the elements of lists runs over all elements of a column at once, in rows of their own: in a
+Polars computes a repeated expression each time, or takes long to find that it is repeated. So a
+step that is used more than once becomes a column, and expressions refer to columns. Verbs over the
+elements of lists run over all elements of a column at once, as rows of a separate frame: in a
 `list.eval` Polars would copy a table for each list.
 """
 
@@ -24,23 +24,24 @@ from workflow.schema.schema import ColumnSchema, Schema
 from .interpreter import VERBS, Compile, expressions, step_expression
 from .series import list_elements, polars_dtype, relisted
 
-# The expressions of each stage over a frame of a program's inputs and what the stages before added.
+# The expressions of each stage, over a program's inputs and the columns that earlier stages added.
 Stages = Sequence[Sequence[pl.Expr]]
 
-# The root of scalar columns; that of elements is the number of the step that made their lists.
+# The root of scalar columns; the root of elements is the number of the step that made their lists.
 ROWS = -1
-# The one input of a program over the elements of a list column.
+# The only input of a program over the elements of a list column.
 ELEMENT = "element"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Columns that are made at once, of a program's inputs and of what earlier stages have made.
+    """Columns that are computed at once, from a program's inputs and from earlier stages.
 
     Attributes:
-        program: makes the columns, of rows or of elements.
-        elements_of: the list column over whose elements the program is, which it reads as
-            `ELEMENT`: each of its outputs becomes a column of as long lists. None: of rows.
+        program: computes the columns, over rows or over elements.
+        elements_of: the list column over whose elements the program runs, which it reads as
+            `ELEMENT`: each of its outputs becomes a column of lists of the same lengths. None: over
+            rows.
     """
 
     program: Program
@@ -48,12 +49,12 @@ class Stage:
 
 
 def apply(frame: pl.LazyFrame, program: Program) -> pl.LazyFrame:
-    """A frame of the program's outputs, rows in the order of the given frame's."""
+    """A frame of the program's outputs, with rows in the order of the given frame."""
     return run_stages(frame, compile_stages(program))
 
 
 def run_stages(frame: pl.LazyFrame, stages: Stages) -> pl.LazyFrame:
-    """A frame of the outputs of a program that `compile_stages` has made expressions of."""
+    """A frame of the outputs of a program, from the expressions of `compile_stages`."""
     *before, outputs = stages
     for columns in before:
         frame = frame.with_columns(columns)
@@ -66,13 +67,13 @@ def compile_stages(
     made_before: Collection[str] = (),
     beside: Collection[str] = (),
 ) -> Stages:
-    """Polars expressions over a frame of a program's inputs: what to add to it, and the outputs.
+    """Polars expressions over a frame of a program's inputs: columns to add, and the outputs.
 
     Args:
-        program: what to make of each row.
-        verbs: what each verb is in Polars, as `expressions` takes it.
-        made_before: the inputs that are no data, as `expressions` takes them.
-        beside: the frame's columns, where those that are no inputs are to stay as they are.
+        program: the program to run on each row.
+        verbs: Polars expressions of verbs, as in `expressions`.
+        made_before: the inputs that are not data, as in `expressions`.
+        beside: the frame's columns, if those that are not inputs are to be kept unchanged.
     """
     made = set(made_before)
     compiled: list[list[pl.Expr]] = []
@@ -88,7 +89,7 @@ def compile_stages(
 def _over_elements(
     program: Program, lists: str, verbs: Mapping[str, Compile]
 ) -> list[list[pl.Expr]]:
-    """The expressions of columns of lists, made of another column's by a program over elements."""
+    """The expressions of list columns, which a program over another column's elements computes."""
     run = _elements_runner(compile_stages(program, verbs, {ELEMENT}))
     columns = [column for column, _ in program.outputs]
     dtypes = {column.name: polars_dtype(column.dtype, is_list=True) for column in columns}
@@ -122,17 +123,17 @@ def stages(
     kept: Collection[int] = (),
     beside: Collection[str] = (),
 ) -> list[Stage]:
-    """A program as programs of which each is over the inputs and what those before it made.
+    """Split a program into programs, each over the inputs and the columns of earlier ones.
 
     Args:
         program: any program.
-        verbs: what each verb is in Polars, which says how often it names an operand.
-        kept: steps, none of elements, that become columns in any case.
-        beside: names that these columns must not have, beside those of the inputs.
+        verbs: Polars expressions of verbs, which determine how often an operand is repeated.
+        kept: steps, not over elements, that become columns in any case.
+        beside: names that these columns must not have, in addition to those of the inputs.
 
     Returns:
-        at least one; the last makes the program's outputs. Together they have as many steps as the
-        program, and for each column that is made on the way two more.
+        At least one; the last computes the program's outputs. Together they have as many steps as
+        the program, and two more for each intermediate column.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -176,12 +177,12 @@ def roots_of(program: Program) -> list[Root]:
 
 
 def is_element(step: int, roots: Sequence[Root]) -> bool:
-    """Whether a step works on the elements of lists that another step has made."""
+    """Whether a step works on the elements of lists that another step made."""
     return roots[step] not in (None, ROWS, step)
 
 
 def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
-    """The same program, but that lengths are taken of lists as they were before their elements changed."""
+    """The same program, with lengths taken from the original lists instead of from derived ones."""
     steps = tuple(
         replace(step, operands=tuple(root for o in step.operands if (root := roots[o]) is not None))
         if step.verb == "list_length" and is_element(step.operands[0], roots)
@@ -192,7 +193,7 @@ def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
 
 
 def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
-    """The steps that become columns: those named more than once, and lists where elements are made."""
+    """The steps that become columns: those used more than once, and lists with computed elements."""
     named = Counter(step for _, step in program.outputs)
     for number, step in enumerate(program.steps):
         if not is_element(number, roots):
@@ -204,12 +205,12 @@ def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compil
 
 
 def _names(program: Program, step: Step, verbs: Mapping[str, Compile]) -> list[int]:
-    """The operands of a step, each as often as its expression names it."""
+    """The operands of a step, each as often as its expression uses it."""
     types = [program.steps[o].type for o in step.operands]
     if not types:
         return []
     places = [pl.col(str(o)) for o in step.operands]
-    # How often does not depend on a table's size, and to compile a large one takes long.
+    # The number of uses does not depend on a table's size, and compiling a large one takes long.
     tables = {n: _first_row(v) for n, v in step.parameters.items() if isinstance(v, Column)}
     small = replace(step, parameters={**step.parameters, **tables})
     made = step_expression(program, small, types, places, verbs)
@@ -226,9 +227,9 @@ def _first_row(table: Column) -> Column:
 
 
 def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -> dict[int, int]:
-    """Each of some steps with the length of the longest chain of them that ends in it."""
+    """Some steps, each with the length of the longest chain of them that ends in it."""
     levels: dict[int, int] = {}
-    # The same for every step, which may not be one of them.
+    # Shared by all other steps.
     depths: list[int] = []
     for number, step in enumerate(program.steps):
         root = roots[number]
@@ -243,7 +244,7 @@ def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """The name after signs that no other name begins with.
+    """The name with a prefix that no other name begins with.
 
     Example:
         >>> free_name("row", ["row", "@2"])
@@ -260,7 +261,7 @@ def _named(name: str, step: Step) -> ColumnSchema:
 
 
 def _of_elements(program: Program) -> Program:
-    """A program over lists as the same over their elements, which are rows then."""
+    """A program over lists, converted to one over their elements as rows."""
     steps = tuple(
         replace(step, type=replace(step.type, is_list=False)) if step.type.is_list else step
         for step in program.steps

@@ -1,4 +1,4 @@
-"""The verbs in Polars that take values from tables: `lookup` and `gather`."""
+"""Polars expressions of the verbs that read tables: `lookup` and `gather`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workflow.schema.column import Array, Column, Strings
 
 from .series import polars_dtype, to_series
 
-# Attempts to find hashes of strings that all differ.
+# Attempts to find distinct hashes for all strings.
 _SEEDS = 8
 
 
 def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`lookup`: by address where integers lie close together, else by hash."""
+    """`lookup`: by address if the integers are dense, else by hash."""
     value, keys = operands[0], step.parameters["keys"]
     if keys.rows == 0:
         found = pl.lit(step.parameters["missing"], pl.Int64)
@@ -34,10 +34,10 @@ def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Exp
 
 
 def _among_strings(value: pl.Expr, step: Step) -> pl.Expr:
-    """By their hash among those of the keys, and then by their bytes.
+    """By the hash among the keys' hashes, and then by the bytes.
 
-    Polars' `replace_strict` makes a hash table of all keys for each query, of which large data takes
-    many.
+    Polars' `replace_strict` builds a hash table of all keys for each query, and large data takes
+    many queries.
     """
     keys: Column = step.parameters["keys"]
     hashed = keys.derived("hashed", lambda: _hashed_strings(to_series(keys)))
@@ -57,7 +57,7 @@ def _among_integers(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
         slots, low, high = direct
         value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
         return pl.lit(slots).gather(value.cast(pl.Int64).clip(low, high) - low)
-    # A value that the keys' dtype does not hold becomes null, which is no hit.
+    # A value outside the keys' dtype becomes null, which matches nothing.
     value = value.cast(polars_dtype(keys.dtype.name), strict=False)
     value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
     hashed = column.derived("hashed", lambda: _hashed_integers(as_int64(keys)))
@@ -71,14 +71,14 @@ def _by_address(keys: Array, first: int, missing: int) -> tuple[pl.Series, int, 
 
 @dataclass(frozen=True)
 class _Hashed:
-    """Keys and where their hashes lead to, which is found out once for a table.
+    """Keys and a hash table of them, which is built once for a table.
 
     Attributes:
-        keys: what a value is compared with in the end.
-        hashes: int64, of each key.
-        rows: of a cuckoo table: the row of the key in each slot.
-        slots: the two slots of a hash.
-        seed: of the hashes of strings.
+        keys: compared with a value in the end.
+        hashes: int64, the hash of each key.
+        rows: the key's row in each slot of a cuckoo table.
+        slots: computes the two slots of a hash.
+        seed: seed of the hashes of strings.
     """
 
     keys: pl.Series
@@ -89,7 +89,7 @@ class _Hashed:
 
 
 def _hashed_strings(keys: pl.Series) -> _Hashed:
-    # Hashes of 64 bits meet once in a billion vocabularies of a hundred thousand strings.
+    # Two 64-bit hashes collide in one of a billion vocabularies of a hundred thousand strings.
     for seed in range(_SEEDS):
         hashes = keys.hash(seed)
         if hashes.n_unique() == len(keys):
@@ -112,10 +112,10 @@ def _slots(table: CuckooTable) -> tuple[pl.Series, Callable[[pl.Expr], list[pl.E
 def _by_hash(
     value: pl.Expr, hash_of: Callable[[pl.Expr], pl.Expr], hashed: _Hashed, step: Step
 ) -> pl.Expr:
-    """The position of a value among the keys, of which one at most can be where its hash leads to.
+    """The position of a value among the keys, of which at most one matches its hash.
 
-    In columns of a frame of its own: as one expression Polars would compute hash and row for each
-    place where they are named.
+    In columns of a separate frame: in one expression Polars would compute hash and row for each
+    use.
     """
     columns = {"hash": hash_of(pl.col("value")), "row": _row(pl.col("hash"), hashed)}
     hit = pl.lit(hashed.keys).gather(pl.col("row")) == pl.col("value")
@@ -132,7 +132,7 @@ def _by_hash(
 
 
 def _row(hash_: pl.Expr, hashed: _Hashed) -> pl.Expr:
-    """The one row of the table that can have a hash."""
+    """The only row of the table that can have a hash."""
     known, rows = pl.lit(hashed.hashes), pl.lit(hashed.rows)
     one, two = hashed.slots(hash_)
     row = rows.gather(one)

@@ -1,7 +1,7 @@
-"""A program cut in two where lists are looked up in a table: what the data needs, and what the table.
+"""A program split at list lookups: the part that needs the data, and the part that needs the table.
 
-A joined list column has as many different rows as the table. Who counts its elements can count
-positions in the table, and make lists of the few positions that there are.
+A joined list column has only as many distinct rows as the table. So its elements can be counted by
+counting positions in the table, and making lists only of the distinct positions.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from workflow.schema.schema import ColumnSchema, Schema
 from .program import Program, Step
 
 POSITION = "position"
-# Positions in a longer table cost as much to count as elements do.
+# In a longer table, counting positions costs as much as counting elements.
 MOST_KEYS = 1_000_000
 
 
 @dataclass(frozen=True)
 class SplitAtLookup:
-    """A list output that depends on the data through a lookup alone.
+    """A list output that depends on the data only through a lookup.
 
     Attributes:
         step: the number of the lookup.
-        lists: makes the output of what the lookup finds, which is its one input, `POSITION`.
+        lists: computes the output from the lookup's result, its only input, `POSITION`.
     """
 
     step: int
@@ -32,9 +32,9 @@ class SplitAtLookup:
 
 
 def cut_lists(program: Program) -> dict[str, SplitAtLookup]:
-    """The list outputs that come from a table by way of one lookup, each cut there.
+    """The list outputs that come from a table by one lookup, each split there.
 
-    Scalars are left as they are: by value they are counted as fast as by position.
+    Scalars are left unchanged: counting values is as fast as counting positions.
 
     Args:
         program: any program.
@@ -59,7 +59,7 @@ def cut_lists(program: Program) -> dict[str, SplitAtLookup]:
 
 
 def with_positions(program: Program, cuts: Mapping[str, SplitAtLookup]) -> Program:
-    """The same program, but that what was cut is the position at which it was."""
+    """The same program, with each split output replaced by its position."""
     outputs = [
         (column, step)
         if column.name not in cuts
@@ -75,7 +75,7 @@ def _found(program: Program, lookup: int, name: str) -> tuple[ColumnSchema, int]
 
 
 def _lookup_before(program: Program, step: int) -> int | None:
-    """The first lookup through which all of a step's data comes."""
+    """The first lookup through which all of a step's data passes."""
     for number in sorted(needed(program, [step])):
         lookup = program.steps[number]
         if lookup.verb != "lookup" or lookup.type.is_list:
@@ -88,7 +88,7 @@ def _lookup_before(program: Program, step: int) -> int | None:
 
 
 def needed(program: Program, steps: Iterable[int], stops: Collection[int] = ()) -> set[int]:
-    """Some steps and those that they depend on, without what only a stop depends on."""
+    """Some steps and their ancestors, without those that only a stop depends on."""
     needed: set[int] = set()
     todo = list(steps)
     while todo:
@@ -102,7 +102,7 @@ def needed(program: Program, steps: Iterable[int], stops: Collection[int] = ()) 
 def part(
     program: Program, outputs: Collection[tuple[ColumnSchema, int]], stops: Mapping[int, str]
 ) -> Program:
-    """The steps that some outputs need; a stop becomes an input of the name that it has there."""
+    """The steps that some outputs need; a stop becomes an input with its given name."""
     places: dict[int, int] = {}
     steps: list[Step] = []
     inputs: list[ColumnSchema] = []

@@ -1,8 +1,8 @@
 """A fitted transform as data: a list of steps, each a verb over earlier steps.
 
-Because a step can only name earlier ones, a program has no cycles and no nesting, and running
-it is one loop. A saved program is `program.json` and `program.safetensors`: no code, no pickle,
-no importable name.
+Because a step can only refer to earlier ones, a program has no cycles and no nesting, and running
+it is one loop. A saved program is `program.json` and `program.safetensors`: no code, no pickle, no
+importable name.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -26,9 +26,9 @@ class Step:
     """One application of a verb.
 
     Attributes:
-        verb: a name of the vocabulary, or "source" (a column of the data) or "constant".
+        verb: a name of a verb, or "source" (a column of the data) or "constant".
         operands: the numbers of the steps that it works on, all earlier.
-        parameters: what else the verb takes; a table is a `Column`.
+        parameters: the verb's static parameters; a table is a `Column`.
         type: the static type of the result.
     """
 
@@ -40,12 +40,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Program(Derives):
-    """Steps, and which of them are the outputs.
+    """Steps, and the numbers of the output steps.
 
     Attributes:
         inputs: the columns that the program reads, with their types.
-        steps: in order; operands point backwards.
-        outputs: the columns that it makes: the schema's column, and the number of its step.
+        steps: in order; operands refer to earlier steps.
+        outputs: its output columns: the column's schema, and the number of its step.
     """
 
     inputs: Schema
@@ -54,7 +54,7 @@ class Program(Derives):
 
     @cached_property
     def output_schema(self) -> Schema:
-        """The columns that the program makes."""
+        """The columns that the program computes."""
         return Schema(column for column, _ in self.outputs)
 
     def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
@@ -62,7 +62,7 @@ class Program(Derives):
         todo = list(steps)
         seen = set(todo)
         while todo:
-            # Steps are shared, so that there are far more ways down to one than steps.
+            # Steps are shared, so there are far more paths than steps.
             further = set(self.steps[todo.pop()].operands) - seen
             seen |= further
             todo += further
@@ -71,12 +71,12 @@ class Program(Derives):
 
 
 def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Program:
-    """The program of some expressions, common subexpressions computed once.
+    """The program of some expressions, with common subexpressions computed once.
 
     Args:
         outputs: each output's column and its `Expression`; the expression is cast to the
             column's dtype.
-        inputs: the data's columns; the program keeps those that it reads.
+        inputs: the data's columns, of which the program keeps those that it reads.
     """
     builder = _Builder()
     made = []
@@ -95,7 +95,7 @@ class _Builder:
         self.steps: list[Step] = []
         self._known: dict[Any, int] = {}
         self._by_identity: dict[int, int] = {}
-        # Keeps every expression alive, so that an id is not used twice.
+        # Keeps every expression alive, so that no id is reused.
         self._seen: list[Any] = []
 
     def add(self, expression: Any) -> int:
@@ -136,7 +136,7 @@ class _Builder:
 
 
 def with_nullable_inputs(program: Program, nullable: Mapping[str, bool]) -> Program:
-    """The same program with other assumptions about which inputs may be null, types inferred anew."""
+    """The same program with other inputs nullable, and with types inferred again."""
     inputs = Schema(
         c.with_(nullable=nullable.get(c.name, c.nullable)) for c in program.inputs.columns
     )

@@ -47,10 +47,10 @@ def save_program(program: Program, folder: str | os.PathLike[str]) -> None:
 
 
 def load_program(folder: str | os.PathLike[str]) -> Program:
-    """Read what `save_program` wrote.
+    """Read a program that `save_program` wrote.
 
     Raises:
-        FormatError: the files are missing, damaged or say something that no program can.
+        FormatError: the files are missing, damaged or have content that no program can have.
     """
     path = os.path.join(folder, "program.json")  # noqa: PTH118
     document = read_json(path)
@@ -59,10 +59,10 @@ def load_program(folder: str | os.PathLike[str]) -> Program:
 
 
 def program_to_json(program: Program, tables: dict[str, Array] | None = None) -> dict[str, Any]:
-    """A JSON-able document; the arrays of the program's tables are put into `tables`, or stand in it.
+    """A JSON-able document; the arrays of the program's tables go into `tables`, or into the document.
 
     Raises:
-        FormatError: a table that is to stand in it has lists, nulls or infinite numbers.
+        FormatError: a table for the document has lists, nulls or infinite numbers.
     """
     return {
         "format": FORMAT,
@@ -99,10 +99,10 @@ def _values_to_json(verb: str, table: Column) -> dict[str, Any]:
 
 
 def program_from_json(document: Any, tables: Mapping[str, Column] | None = None) -> Program:
-    """The program that `program_to_json` described.
+    """The program described by a result of `program_to_json`.
 
     Raises:
-        FormatError: the document says something that no program can.
+        FormatError: the document has content that no program can have.
     """
     try:
         return _Reader(document, tables or {}).program()
@@ -111,7 +111,7 @@ def program_from_json(document: Any, tables: Mapping[str, Column] | None = None)
 
 
 class _Reader:
-    """Reads a document step by step; a step knows the steps before it."""
+    """Reads a document step by step; each step knows the steps before it."""
 
     def __init__(self, document: Any, tables: Mapping[str, Column]) -> None:
         _expect_keys(document, "format", "inputs", "steps", "outputs")
@@ -127,7 +127,7 @@ class _Reader:
         for entry in _expect(self.document["steps"], list):
             self._add(self._step(entry))
         outputs = [self._output(entry) for entry in _expect(self.document["outputs"], list)]
-        _ = Schema(column for column, _ in outputs)  # refuses two outputs of one name
+        _ = Schema(column for column, _ in outputs)  # refuses two outputs with one name
         return Program(self.inputs, tuple(self.steps), tuple(outputs))
 
     def _add(self, step: Step) -> None:

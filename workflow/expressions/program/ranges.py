@@ -1,4 +1,4 @@
-"""The smallest and the largest whole number that each step of a program can make."""
+"""The smallest and the largest integer that each step of a program can make."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from workflow.schema.dtypes import DTYPES, DType
 from .program import Program, Step
 
 Range = tuple[int, int]
-# Elements of a list: those of a longer one would not fit into a message of gRPC.
+# Elements of a list: those of a longer one would not fit into a gRPC message.
 LONGEST_LIST = 2**31 - 1
 
 
 def ranges(program: Program) -> list[Range | None]:
-    """The range of each step, as far as its verb, its parameters and its operands tell it.
+    """The range of each step, as far as its verb, parameters and operands determine it.
 
     Args:
-        program: over data that can be anything that its inputs' dtypes hold.
+        program: a program over data with any values of its inputs' dtypes.
 
     Returns:
-        at the number of each step the ends of its values, at most those of its dtype; None for
+        At the index of each step the limits of its values, at most those of its dtype; None for
         floats and strings.
 
     Example:
@@ -57,7 +57,7 @@ def _limits(dtype: DType) -> Range | None:
 
 
 def _within(limits: Range, made: Range, verb: str) -> Range:
-    """The ends that a dtype has room for: beyond them a cast saturates, and all else wraps round."""
+    """The limits within a dtype: beyond them a cast saturates, and all other verbs wrap around."""
     least, most = limits
     if verb != "cast" and not least <= made[0] <= made[1] <= most:
         return limits
@@ -65,7 +65,7 @@ def _within(limits: Range, made: Range, verb: str) -> Range:
 
 
 def _made(step: Step, operands: Sequence[Range | None]) -> Range | None:
-    """Range of a verb's result for operands in ranges; None where only the dtype says it."""
+    """Range of a verb's result for operands in ranges; None if only the dtype limits it."""
     known = [operand for operand in operands if operand is not None]
     if step.verb in _OF_PARAMETERS:
         return _OF_PARAMETERS[step.verb](step.parameters)
@@ -75,13 +75,13 @@ def _made(step: Step, operands: Sequence[Range | None]) -> Range | None:
 
 
 def _hull(_: Mapping[str, Any], operands: Sequence[Range]) -> Range:
-    """The values of any of the operands."""
+    """The range that contains all operands' ranges."""
     lows, highs = zip(*operands, strict=True)
     return min(lows), max(highs)
 
 
 def _of_ends(function: Callable[..., int]) -> Callable[..., Range]:
-    """A verb that is at its ends where its operands are at theirs."""
+    """A verb that is greatest and least where its operands are."""
 
     def made(_: Mapping[str, Any], operands: Sequence[Range]) -> Range:
         first, *rest = operands

@@ -2,8 +2,8 @@
 
 The format is safetensors' (https://github.com/huggingface/safetensors): eight bytes of header
 length, a JSON header, the data. The `safetensors` package is compiled, and a stock Triton image
-does not have it, so the reader is here; the tests hold both directions to the package. So is the
-writer, 20 lines: the package sorts the header, which here keeps the order of columns.
+lacks it, so the reader is here; tests compare both directions with the package. The writer is here
+too, 20 lines: the package sorts the header, which here keeps the order of columns.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 from ...schema.column import Array, Column, Strings
 
-# Room for 20,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
+# Enough for 20,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
 MAX_JSON_BYTES = 4_000_000
 _DTYPES = {
     "BOOL": "bool",
@@ -37,12 +37,12 @@ _NAMES = {name: code for code, name in _DTYPES.items()}
 
 
 class FormatError(ValueError):
-    """A file is damaged, or is not what it should be."""
+    """A file is damaged, or has the wrong content."""
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
     """Write arrays of the supported dtypes (bool, integers, float32, float64) to one file."""
-    # The header keeps the order that the arrays are given in, and thus that of columns.
+    # The header keeps the order of the given arrays, and thus the order of columns.
     header: dict[str, Any] = dict.fromkeys(arrays)
     position = 0
     # Wide elements first, so that every array is aligned in the memory map.
@@ -66,8 +66,8 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     """The arrays of a file, as read-only views of its memory map.
 
     Raises:
-        FormatError: the file is missing, or its header is not valid or does not describe the
-            data exactly.
+        FormatError: the file is missing, or its header is invalid or does not describe the data
+            exactly.
     """
     expect_file(path)
     size = os.path.getsize(path)  # noqa: PTH202
@@ -99,16 +99,16 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def _view(path: Any, name: str, data: Array, dtype: np.dtype[Any], shape: list[int]) -> Array:
     if dtype.kind == "b" and data.max(initial=0) > 1:
-        raise FormatError(f"{path}: array {name!r:.100} holds bytes that are no booleans.")
+        raise FormatError(f"{path}: array {name!r:.100} holds bytes that are not booleans.")
     try:
-        # Data that another writer left unaligned is copied, which pyarrow needs.
+        # Data that another writer did not align is copied, as pyarrow requires.
         return np.require(np.frombuffer(data, dtype).reshape(shape), requirements="A")
     except (ValueError, OverflowError):
         raise FormatError(f"{path}: array {name!r:.100} has an impossible shape.") from None
 
 
 def _start(item: tuple[str, Any]) -> tuple[int, int]:
-    """Place of an entry's data; entries that say so wrongly are caught by `_check_entry`."""
+    """Position of an entry's data; `_check_entry` refuses invalid ones later."""
     try:
         start, end = item[1]["data_offsets"]
         return int(start), int(end)
@@ -145,17 +145,17 @@ def _check_entry(
 
 
 def expect_file(path: str | os.PathLike[str]) -> None:
-    """Hold a path to being a plain file.
+    """Check that a path is a plain file.
 
     Raises:
-        FormatError: nothing is there, or a link, or no file.
+        FormatError: there is nothing, a link, or something other than a file.
     """
     if os.path.islink(path) or not os.path.isfile(path):  # noqa: PTH113, PTH114
         raise FormatError(f"{path}: expected a file, which is not a link.")
 
 
 def expect_json_size(path: Any, size: int) -> None:
-    """Hold JSON to a size that can be parsed in bounded memory.
+    """Check that JSON is small enough to be parsed in bounded memory.
 
     Raises:
         FormatError: it is larger.
@@ -186,16 +186,16 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def parse_json(text: bytes | str, where: str) -> Any:
-    """A JSON text in which no object has a key twice.
+    """Parse a JSON text, and refuse repeated keys.
 
     Raises:
-        FormatError: not JSON, nested too deeply, or a key stands twice.
+        FormatError: not JSON, nested too deeply, or a key occurs twice.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            raise FormatError(f"{where}: a key stands twice in one object.")
+            raise FormatError(f"{where}: a key occurs twice in one object.")
         return result
 
     def refuse(token: str) -> None:
@@ -213,7 +213,7 @@ def parse_json(text: bytes | str, where: str) -> Any:
 
 
 def column_to_arrays(name: str, column: Column) -> dict[str, Array]:
-    """The arrays that hold a column: `name.values` and, where there are any, its companions."""
+    """The arrays of a column: `name.values` and, if present, its companions."""
     arrays = {}
     if isinstance(column.values, Strings):
         arrays[f"{name}.utf8"] = column.values.data
@@ -228,10 +228,10 @@ def column_to_arrays(name: str, column: Column) -> dict[str, Array]:
 
 
 def columns_from_arrays(arrays: Mapping[str, Array], where: str) -> dict[str, Column]:
-    """The columns that `column_to_arrays` took apart, every invariant checked.
+    """The columns whose arrays `column_to_arrays` made, after checks of every invariant.
 
     Raises:
-        FormatError: a part is missing, of the wrong dtype, or does not fit the others.
+        FormatError: a part is missing, has the wrong dtype, or does not fit the others.
     """
     groups: dict[str, dict[str, Array]] = {}
     for key, array in arrays.items():
@@ -276,7 +276,7 @@ def _strings(where: str, data: Array, offsets: Array) -> Strings:
 
 
 def _expect_utf8(where: str, data: Array, offsets: Array) -> None:
-    """Polars takes the bytes as they are, so what is not text must not get there."""
+    """Refuse bytes that are not UTF-8, since Polars would take them unchecked."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), 2**20):

@@ -1,4 +1,4 @@
-"""Tracing: what a Python function does to columns, written down as an expression."""
+"""Tracing: recording a Python function's operations on columns as an expression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Frame(Mapping[str, Expression]):
 
     Args:
         columns: by name.
-        advice: what to do about one that is missing, for the error.
+        advice: the remedy for a missing one, for the error.
 
     Example:
         >>> from workflow.expressions.language.tree import source
@@ -52,10 +52,10 @@ class Frame(Mapping[str, Expression]):
 
 
 def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Expression:
-    """Expression of what a Python function does to columns.
+    """Expression of a Python function's result for columns.
 
     Raises:
-        ExpressionError: the function uses something that has no verb; the text says what.
+        ExpressionError: the function uses something without a verb; the message names it.
     """
     name = getattr(function, "__name__", repr(function))
     try:
@@ -73,7 +73,7 @@ def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Express
 
 
 def inline(program: Program, columns: Mapping[str, Expression]) -> dict[str, Expression]:
-    """A program's outputs as expressions over other expressions, in place of its inputs."""
+    """A program's outputs as expressions over other expressions, which replace its inputs."""
     made: list[Expression] = []
     for step in program.steps:
         if step.verb == "source":

@@ -1,8 +1,8 @@
-"""A hash table that finds any integer in two looks: cuckoo hashing over plain arrays.
+"""A hash table that finds any integer in two probes: cuckoo hashing over plain arrays.
 
-Each key lies in one of two slots, so a lookup is arithmetic, gathers and a comparison, without a
-loop: numpy, Polars and cuDF all do it for a whole column at once, five times faster than a join
-and eight times faster than a binary search among two million keys.
+Each key is in one of two slots, so a lookup is arithmetic, gathers and a comparison, without a
+loop: numpy, Polars and cuDF all do it for a whole column at once, five times faster than a join and
+eight times faster than a binary search among two million keys.
 
 Source: Pagh and Rodler, "Cuckoo Hashing", 2001; the hash is Knuth's multiplicative one.
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...schema.column import Array
 
-# Odd numbers with no pattern: the fractions of the golden ratio and of square roots of primes.
+# Odd numbers without a pattern: fractions of the golden ratio and of square roots of primes.
 _MULTIPLIERS = (
     0x9E3779B97F4A7C15,
     0x6A09E667F3BCC909,
@@ -31,24 +31,24 @@ _MULTIPLIERS = (
     0x5BE0CD19137E2179,
 )
 _MOST_ROUNDS = 500
-# So many keys move in at once that what they take in between stays in the processor's caches.
+# The number of keys placed at once, so that temporary arrays fit into the processor's caches.
 _BLOCK = 2**16
 _SIGN, _BITS = 1 << 63, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class CuckooTable:
-    """Keys, and by slot which of them lies there.
+    """Keys, and the key in each slot.
 
-    A slot holds the key's row in four bytes rather than the key in eight: looked at once more, but
-    the table is a third as large, so that more of it is in the processor's caches.
+    A slot holds the key's row in four bytes rather than the key in eight: that costs another
+    access, but the table is a third as large, so that more of it fits into the processor's caches.
 
     Attributes:
-        keys: int64, shape (K,), as they were given.
-        rows: uint32, the row of the key in each slot; a slot that no key needs holds row 0.
-        multipliers: of the two hashes.
-        shift: how far a product is shifted to the right, its sign with it.
-        offset: what is added to make a slot's number of it.
+        keys: int64, shape (K,), in the given order.
+        rows: uint32, the row of the key in each slot; an unused slot holds row 0.
+        multipliers: multipliers of the two hashes.
+        shift: the arithmetic right shift of a product.
+        offset: added to the shifted product to get the slot's index.
     """
 
     keys: Array
@@ -58,9 +58,9 @@ class CuckooTable:
     offset: int
 
     def find(self, values: Array) -> tuple[Array, Array]:
-        """Position of each int64 among the keys, and whether it is one."""
+        """Position of each int64 among the keys, and whether it is a key."""
         one, two = self.multipliers
-        # By `take`: numpy's brackets are three times slower with rows that are not int64.
+        # By `take`: numpy's indexing is three times slower with rows that are not int64.
         rows = self.rows.take(_slots(values, one, self.shift))
         other = self.rows.take(_slots(values, two, self.shift))
         rows = np.where(self.keys.take(rows) == values, rows, other)
@@ -77,7 +77,7 @@ class CuckooTable:
 
 
 def _slots(values: Array, multiplier: int, shift: int) -> Array:
-    # The product wraps round; its highest bits, seen as a signed number, are the slot.
+    # The product wraps around; its highest bits, as a signed number, give the slot.
     return ((values * np.int64(multiplier)) >> shift) + (1 << (63 - shift))
 
 
@@ -88,7 +88,7 @@ def cuckoo_table(keys: Array) -> CuckooTable:
         keys: int64, shape (K,), K at least 1.
 
     Raises:
-        ValueError: keys for which none of the hashes works; only keys made for the purpose.
+        ValueError: no hash works for the keys; only for keys constructed to this end.
     """
     bits = max(4, int(2 * len(keys) - 1).bit_length())
     signed = [int(np.uint64(m).view(np.int64)) for m in _MULTIPLIERS]
@@ -101,7 +101,7 @@ def cuckoo_table(keys: Array) -> CuckooTable:
 
 
 def _place(keys: Array, multipliers: tuple[int, int], shift: int) -> Array | None:
-    """The row of the key in each slot; None when they do not settle."""
+    """The row of the key in each slot; None if some keys find no slot."""
     empty = len(keys)
     slots = np.full(1 << (64 - shift), empty, np.uint32)
     second = np.zeros(len(keys), bool)
@@ -125,9 +125,9 @@ def _move_in(
     multipliers: tuple[int, int],
     shift: int,
 ) -> Array:
-    """The rows that are without a slot when others have moved in.
+    """The rows that lose their slots when others move in.
 
-    All move in at once; who finds a slot taken pushes the other out, to its other slot.
+    All move in at once; a key that finds a slot taken moves its occupant to the other slot.
     """
     values = keys.take(moving)
     one, two = (_slots(values, multiplier, shift) for multiplier in multipliers)
@@ -142,7 +142,7 @@ def _move_in(
 
 
 def as_int64(keys: Array) -> Any:
-    """Integers or booleans as int64; of uint64 the same bits, so that distinct stays distinct."""
+    """Integers or booleans as int64; uint64 by the same bits, so that distinct keys stay distinct."""
     if keys.dtype == np.uint64:
         return keys.view(np.int64)
     return keys.astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Positions of values in a table of keys: the structure that suits the keys, built once.
+"""Positions of values in a table of keys, by the fastest structure for the keys, built once.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -15,8 +15,8 @@ from .text_table import TextTable
 
 Find = Callable[[Array], Array]
 
-# Up to here a dictionary finds strings faster. Of ten million it takes 1.6 GB and five times as long
-# to make as a table of their bytes, which finds a batch of a thousand in half the time.
+# Up to here a dictionary finds strings faster. For ten million it takes 1.6 GB and five times as
+# long to build as a table of their bytes, which finds a batch of a thousand in half the time.
 MANY_STRINGS = 100_000
 
 
@@ -26,7 +26,7 @@ def find_positions(keys: Column, first: int, missing: int) -> Find:
     Args:
         keys: distinct integers, booleans or strings.
         first: the result for the first key.
-        missing: the result for a value that is no key.
+        missing: the result for a value that is not a key.
     """
     if isinstance(keys.values, Strings):
         many = len(keys.values) > MANY_STRINGS
@@ -36,11 +36,11 @@ def find_positions(keys: Column, first: int, missing: int) -> Find:
 
 
 def direct_table(keys: Array, first: int, missing: int) -> tuple[Array, int, int] | None:
-    """A table with one slot for each integer in the range of the keys, if that is not too large.
+    """A table with a slot for each integer in the range of the keys, if that is not too large.
 
     Returns:
-        the table, and the smallest and the largest integer that it has a slot for; its first
-        and last slots hold `missing`, so clipping a value to the range finds an answer for all.
+        The table, and the smallest and the largest integer with a slot; its first and last slots
+        hold `missing`, so that clipping a value to the range gives the right result for all.
     """
     if keys.dtype.kind not in "iu" or len(keys) == 0:
         return None
@@ -53,8 +53,8 @@ def direct_table(keys: Array, first: int, missing: int) -> tuple[Array, int, int
 
 
 def _by_address(table: Array, low: int, high: int) -> Find:
-    # Of few values numpy takes longer to see what a Python number is than to compute with it,
-    # and longest in np.clip.
+    # For few values numpy takes longer to find the type of a Python number, above all in np.clip,
+    # than to compute.
     first, last = np.array(low), np.array(high)
 
     def find(values: Array) -> Array:
@@ -83,7 +83,7 @@ def _by_hash(keys: Array, first: int, missing: int) -> Find:
             found = np.where(hit, rows.astype(np.int64) + first, missing)
         if wide == (values.dtype == np.uint64):
             return found
-        # Only one side is uint64, so the same bits mean another number where the sign bit is set.
+        # Only one side is uint64, so equal bits are different numbers if the sign bit is set.
         return np.where(values <= 2**63 - 1 if not wide else values >= 0, found, missing)
 
     return find

@@ -1,7 +1,7 @@
-"""A table of many strings that finds any of them: by hash in a cuckoo table, then by its bytes.
+"""A table that finds strings among many: by hash in a cuckoo table, then by bytes.
 
-A Python dictionary of ten million strings is 2 GB of objects that take seconds to make. This is
-the bytes as they lie in the file, and some twenty more for each string.
+A Python dictionary of ten million strings is 2 GB of objects that take seconds to make. This table
+is the strings' bytes as in the file, and about twenty more for each string.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -16,31 +16,31 @@ import numpy as np
 from ...schema.column import Array, Strings
 from .cuckoo import CuckooTable, cuckoo_table
 
-# Odd numbers with no pattern, of SplitMix64; each word of eight bytes is multiplied in.
+# Odd numbers without a pattern, from SplitMix64; each word of eight bytes is multiplied.
 _WORD, _LENGTH = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SHIFT = 29
 _BITS = 2**64 - 1
 _SEEDS = 8
-# So many strings of the table are hashed at once, which bounds what that takes beside it.
+# The number of strings of the table that are hashed at once, which bounds temporary memory.
 _BLOCK = 2**16
-# So few are found one by one, which saves numpy's cost of each call.
+# Up to this many are found one by one, which avoids numpy's cost for each call.
 FEW = 16
-# Which bits of a word belong to a string, by how many of its bytes do.
+# The bits of a word that belong to a string, by the number of its bytes that do.
 _MASKS = np.array([(1 << 8 * used) - 1 for used in range(9)], np.uint64)
 
-# Strings that are as long as the word with this number: which they are, its mask, its bits.
+# Strings that reach the word with this index: their indexes, the word's mask and bits.
 Piece = tuple[int, Any, Array, Array]
 
 
 class TextTable:
-    """Distinct strings, and where each stands.
+    """Distinct strings, and the row of each.
 
     Args:
         texts: the strings, at least one.
 
     Raises:
-        ValueError: for every seed two of the hashes are one; only strings that are made for it,
-            or are one themselves, do that.
+        ValueError: for every seed two of the hashes are equal; only for repeated strings, or
+            strings constructed to this end.
 
     Example:
         >>> table = TextTable(Strings.of(["b", "a"]))
@@ -55,7 +55,7 @@ class TextTable:
         self._seed, self._table = self._build()
 
     def find(self, values: Array) -> Array:
-        """The row of each `str` of an object array, int64, shape (N,); -1 where it is not there."""
+        """The row of each `str` in an object array, int64, shape (N,); -1 if it is not in the table."""
         wanted = values.tolist()
         if len(wanted) <= FEW:
             return np.array([self._find_bytes(_bytes(value)) for value in wanted], np.int64)
@@ -67,7 +67,7 @@ class TextTable:
         found &= self._offsets.take(rows + 1) - begins == lengths
         last = len(self._words) - 1
         for number, chosen, mask, word in pieces:
-            # What is not found, being of another length, may lead beyond the end.
+            # A string of another length, which will not match, may point beyond the end.
             places = np.minimum(begins[chosen] + 8 * number, last)
             found[chosen] &= self._words[places] & mask == word
         return np.where(found, rows, -1)
@@ -100,20 +100,20 @@ class TextTable:
 
 
 def _finds_itself(table: CuckooTable, start: int) -> bool:
-    """Whether no other key is found in place of those from a row on."""
+    """Whether no key from a row on is found in place of another one."""
     keys = table.keys[start : start + _BLOCK]
     rows, _ = table.find(keys)
     return bool(np.all(rows == np.arange(start, start + len(keys))))
 
 
 def _words(data: Array) -> Array:
-    """The eight bytes from each place on, as a number; beyond the end there are zeros."""
+    """The eight bytes from each position on, as a number, with zeros beyond the end."""
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     return np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))
 
 
 def _bytes(text: str) -> bytes:
-    # Half a surrogate pair is no character; it is found nowhere, and is no error here.
+    # Half a surrogate pair is not a character; it matches nothing, and is not an error here.
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -125,7 +125,7 @@ def _encode(texts: Sequence[str]) -> tuple[Array, Array, Array]:
         ends = np.append(ends, len(data))
         starts = np.append(0, ends[:-1] + 1)
         return _words(data), starts, ends - starts
-    # A string holds the zero that was to part them.
+    # A string contains the zero that was to separate the strings.
     raw = [_bytes(text) for text in texts]
     lengths = np.array([len(each) for each in raw], np.int64)
     return _words(np.frombuffer(b"".join(raw), np.uint8)), np.cumsum(lengths) - lengths, lengths
@@ -141,7 +141,7 @@ def _pieces(words: Array, starts: Array, lengths: Array) -> Iterator[Piece]:
 
 
 def _hashes(lengths: Array, pieces: Iterable[Piece], seed: int) -> Array:
-    """The hash of each string, int64: multiplied and shifted for each word."""
+    """The hash of each string, int64: a multiplication and a shift for each word."""
     made = (lengths + seed).view(np.uint64) * np.uint64(_LENGTH)
     for _, chosen, _, word in pieces:
         mixed = (made[chosen] ^ word) * np.uint64(_WORD)
@@ -150,7 +150,7 @@ def _hashes(lengths: Array, pieces: Iterable[Piece], seed: int) -> Array:
 
 
 def _hash_one(raw: bytes, seed: int) -> int:
-    """The same of one string, in Python's integers."""
+    """The hash of one string, in Python integers."""
     made = (len(raw) + seed) * _LENGTH & _BITS
     for start in range(0, len(raw), 8):
         word = int.from_bytes(raw[start : start + 8], "little")

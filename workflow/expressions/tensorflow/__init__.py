@@ -1,6 +1,6 @@
-"""The TensorFlow interpreter: a program inside a SavedModel, its tables with it.
+"""The TensorFlow interpreter: a program inside a SavedModel, with its tables.
 
-The only part of `workflow` that imports TensorFlow; import it where TensorFlow is the subject.
+The only part of `workflow` that imports TensorFlow; import it only where TensorFlow is needed.
 """
 
 from .column import TensorColumn

@@ -1,4 +1,4 @@
-"""A column of data in TensorFlow: `workflow.schema.column.Column`, of tensors."""
+"""A column of data in TensorFlow: `workflow.schema.column.Column` with tensors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TensorColumn:
-    """Values of one column, with nulls and lists beside them rather than in them.
+    """Values of one column, with nulls and list lengths in separate tensors.
 
     Attributes:
-        values: shape (N,) for a scalar column; for a list column the elements of all rows one
-            after another, shape (sum of lengths,). Strings are UTF-8. A constant of a program
-            has the shape ().
-        valid: bool, the shape of `values`, False where the value is null; None when nothing can
-            be null. What `values` holds at a null is unspecified.
+        values: shape (N,) for a scalar column; for a list column the elements of all rows in
+            sequence, shape (sum of lengths,). Strings are UTF-8. A constant of a program has the
+            shape ().
+        valid: bool, with the shape of `values`, False where the value is null; None if nothing can
+            be null. `values` is unspecified at nulls.
         lengths: int64 row lengths, shape (N,), for a list column; None for a scalar column.
 
     Example:

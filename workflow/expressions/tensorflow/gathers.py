@@ -1,6 +1,6 @@
 """Gathers: rows of tables that are saved with the model.
 
-The tables are variables: a checkpoint has no limit of 2 GB, which a graph with its constants has.
+The tables are variables: a graph with its constants is limited to 2 GB, a checkpoint is not.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _variable(array: Array, dtype: Any = None) -> Any:
 
 
 def _rows(positions: TensorColumn, size: int) -> tuple[Any, Any]:
-    """Whether each position is a row of the table, and the row, `size` where it is none."""
-    # The upper half of uint64 becomes negative, which is outside as well.
+    """Whether each position is a row of the table, and the row, or `size`."""
+    # The upper half of uint64 becomes negative, which is outside the table as well.
     rows = to_int64(positions.values)
     found = tf.logical_and(tf.greater_equal(rows, 0), tf.less(rows, size))
     if positions.valid is not None:
@@ -56,13 +56,13 @@ class GatherScalars(tf.Module):  # type: ignore[misc]
         super().__init__()
         self._size = table.rows
         values = _values(table)
-        # One more row, for positions that are nowhere.
+        # One more row, for positions outside the table.
         none = np.array([b""], object) if values.dtype == object else np.zeros(1, values.dtype)
         self.table = _variable(np.concatenate([values, none]))
         self.valid = None if table.valid is None else _variable(np.append(table.valid, False))
 
     def __call__(self, positions: TensorColumn) -> TensorColumn:
-        """The table's value at each position; null where there is none."""
+        """The table's value at each position; null for a position outside the table."""
         found, rows = _rows(positions, self._size)
         valid = found if self.valid is None else tf.gather(self.valid, rows)
         return TensorColumn(tf.gather(self.table, rows), valid, positions.lengths)
@@ -78,14 +78,14 @@ class GatherLists(tf.Module):  # type: ignore[misc]
     def __init__(self, table: Column) -> None:
         super().__init__()
         self._size = table.rows
-        # One more row, an empty one, for positions that are nowhere.
+        # One more row, an empty one, for positions outside the table.
         offsets = table.offsets()
         self.offsets = _variable(np.append(offsets, offsets[-1]))
         self.elements = _variable(_values(table))
         self.valid = None if table.valid is None else _variable(table.valid)
 
     def __call__(self, positions: TensorColumn) -> TensorColumn:
-        """The table's list at each position; empty where there is none."""
+        """The table's list at each position; empty for a position outside the table."""
         _, rows = _rows(positions, self._size)
         offsets, elements = self._take(self.elements, rows)
         valid = None if self.valid is None else self._take(self.valid, rows)[1]

@@ -1,9 +1,9 @@
-"""Guard against Grappler's changes of arithmetic.
+"""Guard against Grappler's rewriting of arithmetic.
 
-Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with
-a reciprocal instead of dividing, merges constants and sums, and makes 0 - x a negation, which
-unsigned integers do not have. Behind a guard it does not know what a value is, so arithmetic is
-what was written, bit for bit.
+Grappler, which optimises graphs before they run, trades exactness for speed: it multiplies with a
+reciprocal instead of dividing, merges constants and sums, and turns 0 - x into a negation, which
+unsigned integers lack. A guard hides a value from it, so that arithmetic is computed as written,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-# What Grappler merges with arithmetic that comes after.
+# Operations that Grappler merges with later arithmetic.
 REWRITABLE = {"AddV2", "Sub", "Mul", "RealDiv", "Sqrt", "Neg", "Exp"}
 
 
 def guarded(values: Any) -> Any:
-    """The same values, which Grappler cannot see through. Eager tensors need no guard.
+    """The same values, hidden from Grappler. Eager tensors need no guard.
 
     Args:
         values: a tensor of any type and shape.

@@ -1,4 +1,4 @@
-"""Arithmetic of whole numbers in TensorFlow: division and the hash."""
+"""Arithmetic of integers in TensorFlow: division and the hash."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
 def _floor_divide(x: Any, y: Any, *, may_overflow: bool) -> Any:
     if y.dtype.is_unsigned or not may_overflow:
         return tf.math.floordiv(x, y)
-    # The least integer by -1 is beyond its type, and stops the process.
+    # The least integer divided by -1 overflows its type, and aborts the process.
     minus, one = tf.equal(y, tf.constant(-1, y.dtype)), tf.ones([], y.dtype)
     return tf.where(minus, tf.negative(x), tf.math.floordiv(x, tf.where(minus, one, y)))
 
@@ -67,7 +67,7 @@ def hash_value(step: Step, types: Sequence[Type]) -> Function:
         bits += tf.constant(offset, tf.uint64)
         for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
             bits = tf.bitwise.bitwise_xor(bits, _shifted(bits, shift))
-            # Behind a guard Grappler does not merge two constants into one.
+            # Grappler cannot merge two constants if one is guarded.
             factor = None if multiplier is None else guarded(tf.constant(multiplier, tf.uint64))
             bits = bits if factor is None else bits * factor
         return TensorColumn(tf.cast(_shifted(bits, 1), tf.int64), column.valid, column.lengths)

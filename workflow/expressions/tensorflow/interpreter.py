@@ -1,4 +1,4 @@
-"""Runs a program over tensors."""
+"""Execution of a program over tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .verbs import PREPARE, tensor_dtype
 
 
 class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
-    """A program as TensorFlow operations; its tables are saved with the model that holds it.
+    """A program as TensorFlow operations; its tables are saved with the model that contains it.
 
-    Call it eagerly or inside a `tf.function`. Whether a column can be null is known when the
-    graph is built, from the program's types, so what cannot be null costs nothing; a float that
-    arrives as NaN is null only where the input is nullable.
+    Call it eagerly or inside a `tf.function`. The program's types determine, when the graph is
+    built, whether a column can be null, so columns that cannot be null have no cost; a float that
+    is NaN on arrival is null only if the input is nullable.
 
-    TensorFlow computes with subnormal floats (below 1.2e-38 in float32, 2.2e-308 in float64) as
-    with zeros; all else is what the numpy interpreter gives, in all bits but the last of `log`,
+    TensorFlow treats subnormal floats (below 1.2e-38 in float32, 2.2e-308 in float64) as zeros; all
+    other results equal those of the numpy interpreter, in all bits except the last ones of `log`,
     `log1p` and `exp`.
 
     Args:
-        program: what to compute.
+        program: the program to run.
 
     Example:
         >>> from workflow.expressions.language.tree import source
@@ -44,7 +44,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         super().__init__()
         self.program = program
         functions = [_prepare(program, step) for step in program.steps]
-        # In a list TensorFlow finds and saves them; in the plan they stay plain functions.
+        # TensorFlow finds and saves modules in a list; in the plan they are hidden.
         self.tables = [f for f in functions if isinstance(f, tf.Module)]
         self._plan = _Plan(functions)
 
@@ -55,7 +55,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
             columns: one column for each input of the program, of its dtype, all with N rows.
 
         Returns:
-            one column of N rows for each output.
+            One column of N rows for each output.
         """
         slots: list[Any] = []
         for step, function in zip(self.program.steps, self._plan.functions, strict=True):
@@ -63,7 +63,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
                 slots.append(_source(columns[step.parameters["name"]], step.type))
             elif step.verb == "constant":
                 value = tf.constant(step.parameters["value"], tensor_dtype(step.type.dtype))
-                # All that is made of constants alone is a constant to Grappler, so the guard is here.
+                # Grappler folds expressions of constants alone, so the guard is here.
                 slots.append(TensorColumn(guarded(value)))
             else:
                 slots.append(function(*[slots[operand] for operand in step.operands]))
@@ -86,7 +86,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
 
 
 class _Plan:
-    """A list that TensorFlow does not take for something to save."""
+    """A list whose content TensorFlow does not track."""
 
     def __init__(self, functions: list[Any]) -> None:
         self.functions = functions

@@ -36,7 +36,7 @@ def list_slice(step: Step, _: Sequence[Type]) -> Function:
 
 
 def _place(bound: int, size: Any) -> Any:
-    """Position of a slice's bound in lists of these sizes."""
+    """Position of a slice's bound in lists of these lengths."""
     number = tf.constant(bound, tf.int64)
     if bound < 0:
         return tf.maximum(size + number, tf.zeros([], tf.int64))
@@ -48,7 +48,7 @@ def list_pad(step: Step, _: Sequence[Type]) -> Function:
     dtype, length = step.type.dtype, step.parameters["length"]
 
     def apply(a: TensorColumn, padding: TensorColumn) -> TensorColumn:
-        # One more element, for the places that a list does not reach.
+        # One more element, for positions beyond the end of a list.
         more = tf.reshape(tf.cast(padding.values, dtype), [1])
         values = tf.concat([tf.cast(a.values, dtype), more], 0)
         valid = None if a.valid is None else tf.concat([a.valid, [True]], 0)

@@ -1,4 +1,4 @@
-"""Lookups: positions of values among keys, by the structure that suits the keys.
+"""Lookups: positions of values among keys, by the fastest structure for the keys.
 
 Each is a `tf.Module`, so that `tf.saved_model.save` finds the table that it holds.
 """
@@ -29,7 +29,7 @@ BREAKS_LINES = (b"\n", b"\r")
 
 
 def lookup(step: Step, types: Sequence[Type]) -> Function:
-    """The function for a lookup step, by the structure that suits its keys."""
+    """The function for a lookup step, by the fastest structure for its keys."""
     keys: Column = step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
     if isinstance(keys.values, Strings):
@@ -39,7 +39,7 @@ def lookup(step: Step, types: Sequence[Type]) -> Function:
     whole, positions = _as_int64(keys.values, types[0].dtype)
     if len(whole) == 0:
         return _nowhere(missing)
-    # By its bits the upper half of uint64 is negative, which an address must not be.
+    # As int64 the upper half of uint64 is negative, which is not a valid address.
     plain = len(whole) == keys.rows and (types[0].dtype != "uint64" or bool(np.all(whole >= 0)))
     direct = direct_table(whole, first, missing) if plain else None
     if direct is not None:
@@ -58,7 +58,7 @@ def _nowhere(missing: int) -> Function:
 
 
 def _as_int64(keys: Array, dtype: str) -> tuple[Array, Array]:
-    """The keys that a column's dtype can hold, as int64 (uint64 by its bits), and their positions."""
+    """The keys within a column's dtype, as int64 (uint64 by its bits), and their positions."""
     positions = np.arange(len(keys))
     if keys.dtype.kind != "b":
         limits, own = np.iinfo(DTYPES[dtype].numpy), np.iinfo(keys.dtype)
@@ -69,7 +69,7 @@ def _as_int64(keys: Array, dtype: str) -> tuple[Array, Array]:
 
 
 def to_int64(values: Any) -> Any:
-    """Integers or booleans as int64; the upper half of uint64 by its bits, so as negative."""
+    """Integers or booleans as int64; the upper half of uint64 by its bits, as negative numbers."""
     if values.dtype == tf.int64:
         return values
     return tf.bitcast(values, tf.int64) if values.dtype == tf.uint64 else tf.cast(values, tf.int64)
@@ -97,7 +97,7 @@ class IntegerTable(tf.Module):  # type: ignore[misc]
     Args:
         keys: int64, shape (K,), distinct.
         results: int64, shape (K,).
-        missing: the result for a value that is no key.
+        missing: the result for a value that is not a key.
     """
 
     def __init__(self, keys: Array, results: Array, missing: int) -> None:
@@ -113,19 +113,19 @@ class IntegerTable(tf.Module):  # type: ignore[misc]
 
 
 class DirectLookup(tf.Module):  # type: ignore[misc]
-    """Positions of integers that lie close together, by address.
+    """Positions of dense integers, by address.
 
     Args:
-        table: int64, the result for each integer from `low` to `high`; the first and the last
-            are the result for a value that is no key.
+        table: int64, the result for each integer from `low` to `high`; the first and the last are
+            the result for a value that is not a key.
         low: the integer of the table's first slot.
-        high: the integer of its last.
+        high: the integer of its last slot.
     """
 
     def __init__(self, table: Array, low: int, high: int) -> None:
         super().__init__()
         if 0 < low <= len(table):
-            # Slots from 0 on, where that is cheap: a subtraction less in each request.
+            # Slots from 0 on, if that is cheap: it saves a subtraction in each request.
             table, low = np.concatenate([np.full(low, table[0]), table]), 0
         self.table = tf.Variable(table, trainable=False, name="positions")
         self._low, self._high = low, high
@@ -134,7 +134,7 @@ class DirectLookup(tf.Module):  # type: ignore[misc]
         """The result of each value."""
         slots = column.values
         if slots.dtype == tf.uint64:
-            # Not by its bits: a table that starts below 0 would be met from the wrong end.
+            # Not by its bits: they would select the wrong end of a table that starts below 0.
             slots = tf.minimum(slots, np.uint64(2**63 - 1))
         slots = tf.cast(slots, tf.int64)
         slots = tf.raw_ops.ClipByValue(
@@ -161,14 +161,14 @@ def _hash_table(texts: Sequence[bytes], results: Array, missing: int) -> Any:
 
 
 class FileTable(tf.Module):  # type: ignore[misc]
-    """A hash table of many strings, which the SavedModel keeps as an asset: one on each line.
+    """A hash table of many strings, which the SavedModel stores as an asset, one string a line.
 
-    A text that cannot be a line, because it is empty or holds a line's end, is in a table beside.
+    A text that cannot be a line, because it is empty or contains a newline, is in a second table.
 
     Args:
         texts: distinct strings, UTF-8.
-        first: the result for the first of them.
-        missing: the result for a string that is none of them.
+        first: the result for the first string.
+        missing: the result for any other string.
     """
 
     def __init__(self, texts: Sequence[bytes], first: int, missing: int) -> None:
@@ -184,7 +184,7 @@ class FileTable(tf.Module):  # type: ignore[misc]
 
     def _read(self, lines: Sequence[bytes], missing: int) -> Any:
         """A table from lines to their numbers, from 0."""
-        # TensorFlow copies the file when the model is saved, so it lives as long as this does.
+        # TensorFlow copies the file when the model is saved, so it lives as long as this object.
         folder = Path(tempfile.mkdtemp(prefix="vocabulary_"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / f"vocabulary_{len(lines)}.txt"

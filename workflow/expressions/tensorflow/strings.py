@@ -1,7 +1,7 @@
-"""Operations over the bytes of strings, which TensorFlow has none for.
+"""Operations on the bytes of strings, which TensorFlow lacks.
 
-The bytes of a column are laid out one string after the other, never as a matrix of rows by the
-longest string: memory grows with the bytes that there are.
+The bytes of a column are one sequence, never a matrix as wide as the longest string: memory grows
+with the number of bytes only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from workflow.expressions.language.hashing import BASE
 
-# The power of place 256 * q + r is a product of two, so that no table is as long as the bytes.
+# The power for position 256 * q + r is a product of two, so that no table is as long as the bytes.
 _SPAN = 256
 _MODULUS = 2**64
 _INVERSE = pow(BASE, -1, _MODULUS)
@@ -29,7 +29,7 @@ def order(a: Any, b: Any) -> Any:
         b: strings, shape (N,) or ().
 
     Returns:
-        int32, shape (N,): negative where a comes first, 0 where they are equal, else positive.
+        int32, shape (N,): negative if a comes first, 0 if they are equal, else positive.
 
     Example:
         >>> order(tf.constant(["a", "b"]), tf.constant("b")).numpy()
@@ -39,34 +39,34 @@ def order(a: Any, b: Any) -> Any:
     a, b = (tf.reshape(tf.broadcast_to(text, shape), [-1]) for text in (a, b))
     lengths_a, lengths_b = (tf.strings.length(text) for text in (a, b))
     common = tf.minimum(lengths_a, lengths_b)
-    # Cut to the same length, the two of a row have their bytes at the same places.
+    # Truncated to equal lengths, the two strings of a row have their bytes at the same positions.
     bytes_a, bytes_b = (
         _joined(tf.strings.substr(t, tf.zeros_like(common), common)) for t in (a, b)
     )
     places = tf.where(tf.not_equal(bytes_a, bytes_b))[:, 0]
     offsets = _offsets(common)
     first = tf.gather(tf.concat([places, offsets[-1:]], 0), tf.searchsorted(places, offsets[:-1]))
-    # Behind the last byte stands a zero, for what differs nowhere.
+    # A zero follows the last byte, for strings without a difference.
     byte_a, byte_b = (
         tf.cast(tf.gather(tf.pad(codes, [[0, 1]]), first), tf.int32) for codes in (bytes_a, bytes_b)
     )
-    # Where one is the start of the other, the shorter one comes first.
+    # If one is a prefix of the other, the shorter one comes first.
     differs = tf.less(first, offsets[1:])
     return tf.reshape(tf.where(differs, byte_a - byte_b, lengths_a - lengths_b), shape)
 
 
 def string_bits(texts: Any) -> Any:
-    """The 64 bits of each string, of which the hash is made.
+    """The 64 bits of each string from which the hash is made.
 
-    As `workflow.expressions.language.hashing` defines them: the length and the bytes, each times a power of
-    the base. Sums wrap round, so the sum of a string's bytes is the difference of two running sums;
-    and the base is odd, so a product with one of its powers can be undone.
+    As `workflow.expressions.language.hashing` defines them: the length and the bytes, each times a
+    power of the base. Sums wrap around, so the sum of a string's bytes is the difference of two
+    running sums; and the base is odd, so a product with one of its powers can be inverted.
 
     Args:
         texts: strings of any shape.
 
     Returns:
-        uint64, of the shape of `texts`.
+        uint64, with the shape of `texts`.
 
     Example:
         >>> string_bits(tf.constant(["", "a"])).numpy()[0]
@@ -80,7 +80,7 @@ def string_bits(texts: Any) -> Any:
     products = tf.cast(tf.reshape(codes, [-1, _SPAN]), tf.uint64) * _powers(BASE, first=1)
     products *= _span_powers(BASE, spans)[:, None]
     sums = tf.gather(tf.cumsum(tf.reshape(products, [-1]), exclusive=True), offsets)
-    # As if each string began at place 0, wherever it lies.
+    # As if each string began at position 0.
     starts = offsets[:-1]
     bits = (sums[1:] - sums[:-1]) * tf.gather(_powers(_INVERSE), starts % _SPAN)
     bits *= tf.gather(_span_powers(_INVERSE, spans), starts // _SPAN)
@@ -88,19 +88,19 @@ def string_bits(texts: Any) -> Any:
 
 
 def _joined(texts: Any) -> Any:
-    """The bytes of all strings, one string after the other; uint8."""
+    """The bytes of all strings in sequence; uint8."""
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
 
 
 def _offsets(lengths: Any) -> Any:
-    """Starts of the strings among the bytes of all, and the end of the last one; int64."""
+    """Starts of the strings among all bytes, and the end of the last one; int64."""
     return tf.concat([[0], tf.cumsum(tf.cast(lengths, tf.int64))], 0)
 
 
 def _powers(base: int, first: int = 0) -> Any:
-    """The powers of a base for the places within a span, from the power `first`."""
+    """The powers of a base for the positions within a span, from the power `first`."""
     powers = [pow(base, first + place, _MODULUS) for place in range(_SPAN)]
-    # Of a list that holds 2**63 and more, TensorFlow would make floats first.
+    # From a list with numbers from 2**63 on, TensorFlow would make floats first.
     return tf.constant(np.array(powers, np.uint64))
 
 

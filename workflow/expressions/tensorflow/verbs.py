@@ -1,4 +1,4 @@
-"""Each verb in TensorFlow. A further verb is one entry of `PREPARE`."""
+"""Each verb in TensorFlow. A new verb is one entry of `PREPARE`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Prepare = Callable[[Step, Sequence[Type]], Function]
 
 
 def tensor_dtype(dtype: str) -> Any:
-    """The TensorFlow type of a dtype; the names are the same."""
+    """The TensorFlow type of a dtype, which has the same name."""
     return tf.dtypes.as_dtype(dtype)
 
 
@@ -76,7 +76,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _negate(value: Any) -> Any:
-    # TensorFlow negates no unsigned integer; numpy wraps round.
+    # TensorFlow cannot negate unsigned integers; numpy wraps around.
     if value.dtype.is_unsigned:
         return guarded(tf.zeros([], value.dtype)) - value
     return tf.negative(value)
@@ -105,7 +105,7 @@ def _logical(stops: bool) -> Prepare:
     function = tf.logical_or if stops else tf.logical_and
 
     def known(column: TensorColumn) -> Any:
-        """The values, where null has become the one that does not decide."""
+        """The values, with nulls replaced by the value that does not decide."""
         if column.valid is None:
             return column.values
         return tf.where(column.valid, column.values, not stops)
@@ -182,7 +182,7 @@ def _truth(values: Any) -> Any:
 
 
 def _saturate(values: Any, limits: np.iinfo[Any]) -> Any:
-    """Floats as integers; a float cannot hold the largest int64, so that end is set apart."""
+    """Floats as integers; a float cannot hold the largest int64, so that limit is treated separately."""
     top = tf.greater_equal(values, tf.constant(float(limits.max), values.dtype))
     outside = tf.logical_or(top, tf.math.is_nan(values))
     inside = tf.where(outside, tf.zeros([], values.dtype), values)
@@ -249,7 +249,7 @@ PREPARE: Mapping[str, Prepare] = of_every_verb(
         "logical_and": _logical(stops=False),
         "logical_or": _logical(stops=True),
         "logical_xor": lambda *_: _elementwise(tf.not_equal, None),
-        # Grappler makes "not greater" a "less or equal", which NaN is not.
+        # Grappler turns "not greater" into "less or equal", which is wrong for NaN.
         "logical_not": lambda *_: _elementwise(lambda value: tf.logical_not(guarded(value)), None),
         "is_null": _is_null,
         "fill_null": _fill_null,
