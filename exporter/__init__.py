@@ -18,7 +18,7 @@ __all__ = ["ExportError", "ExportReport", "ServingOptions", "export_tensorflow_e
 
 
 def __getattr__(name: str) -> Any:
-    # TensorFlow takes seconds to import; nobody waits for it who only asks or verifies.
+    # TensorFlow takes seconds to import, which other functions such as `verify` do not need.
     if name == "export_tensorflow_ensemble":
         from exporter.export import export_tensorflow_ensemble  # noqa: PLC0415
 

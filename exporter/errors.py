@@ -1,4 +1,4 @@
-"""The error of the exporter, and what it says of the errors of others."""
+"""The error of the exporter, and summaries of others' errors."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 
 
 class ExportError(ValueError):
-    """An export that cannot work; nothing was written, and the text says what to change."""
+    """An export cannot work; nothing was written, and the text says what to change."""
 
 
-# Characters of another package's text, at most, before our own advice.
+# The most characters of another package's message before our own advice.
 _LONGEST = 300
 
 
 def in_a_line(error: Exception) -> str:
     r"""Shorten another package's error to a line of whole words, so that a sentence can follow.
 
-    Keras makes the reason bold, and lists below it the arguments of the layer's call.
+    Keras marks the reason as bold, and lists the arguments of the layer's call below it.
 
     Returns:
-        300 characters at most; a shortened text ends with "...", no text is "".
+        At most 300 characters; a shortened text ends with "...", an empty one is "".
 
     Example:
         >>> text = "When calling Dense.\n\n\x1b[1mNo rows\x1b[0m\n\nArguments received by Dense"

@@ -38,7 +38,7 @@ from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
 from workflow.files.durable import exclusive, file_hash
 
-# In a staging folder, beside the models, whose names begin with no dot.
+# In a staging folder, beside the models, whose names do not begin with a dot.
 OTHERS = ".others"
 
 
@@ -58,45 +58,45 @@ def export_tensorflow_ensemble(
 ) -> ExportReport:
     """Write a Triton ensemble: preprocessing as `<name>_nvt`, network as `<name>_tf`, both as `<name>`.
 
-    That is the runtime "tensorflow"; `ServingOptions` tells of the others, of which some make one
-    model alone. Whichever it is, clients ask `<name>`.
+    That is the runtime "tensorflow"; for the others, some of which make one model only, see
+    `ServingOptions`. In any case clients use `<name>`.
 
-    Everything is planned and proven to fit before the first byte is written. What is then written
-    answers golden rows (nulls, unseen values, empty and long lists, the last value of every
-    vocabulary, the ends of every dtype) as the workflow and the network do here, or it is an error.
-    The repository gets the new version whole or not at all. What a killed export left is cleaned up by the next
-    one of that name. A second export into the same repository waits for the first. The model and
-    the workflow are not changed.
+    Everything is planned and checked before the first byte is written. The written models must then
+    answer golden rows (nulls, unseen values, empty and long lists, the last value of every
+    vocabulary, the limits of every dtype) as the workflow and the network do in this process. The
+    repository gets the new version completely or not at all. The next export of the same name
+    removes the remains of a killed one. A second export into the same repository waits for the
+    first. The model and the workflow are not changed.
 
     Args:
-        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel;
-            a list column `x` is the pair of inputs `x__values` and `x__nnzs`. Its inputs decide
-            the dtypes that are served.
-        workflow: fitted; outputs that the network does not take are left out.
+        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel; a
+            list column `x` is the pair of inputs `x__values` and `x__nnzs`. Its inputs determine
+            the served dtypes.
+        workflow: a fitted workflow; outputs that the network does not take are ignored.
         name: the ensemble's name.
         model_path: the model repository; made if missing.
-        label_columns: columns that training had and a request has not; by default those tagged
-            as target.
+        label_columns: columns of the training data that requests lack; by default those tagged as
+            target.
         sparse_max: the width of each list that the network takes as one input of a fixed width
             (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
-            filled up with 0. Without it the network's input says the width as well; with it a
-            client's list that is cut anyway is sent cut.
+            padded with 0. Without it the network's input determines the width; with it a client
+            cuts a list before sending it if the rest would not be used.
         version: the version folder of all models. An older version stays on disk. A fused model
-            serves it beside the newest where its inputs and outputs are the same, to clients that
-            ask with `model_version`; an ensemble serves its newest version alone.
-        nvtabular_backend: "python", the only one left.
-        cats: not needed any more: the network's inputs say which columns it takes.
+            serves it beside the newest if its inputs and outputs are the same, to clients that
+            request it by `model_version`; an ensemble serves its newest version only.
+        nvtabular_backend: "python", the only remaining one.
+        cats: no longer needed: the network's inputs name the columns it takes.
         conts: likewise.
-        serving: how it is to be served.
+        serving: how to serve it.
 
     Returns:
-        a report; printing it shows what each model takes and gives, every cast, and the rows that
-        it was proven with.
+        A report; printing it shows the inputs and outputs of each model, every cast, and the golden
+        rows of the proof.
 
     Raises:
-        ExportError: the model and the workflow do not fit, a setting makes no sense, the version
-            exists already, the repository cannot be written, or what was written answers a golden
-            row otherwise. Nothing is left behind.
+        ExportError: the model and the workflow do not fit, a setting is invalid, the version exists
+            already, the repository cannot be written, or a written model answers a golden row
+            differently. Nothing is left behind.
 
     Example:
         >>> report = export_tensorflow_ensemble(
@@ -130,7 +130,7 @@ def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
         raise ExportError(f'Expected nvtabular_backend="python". Received: {backend!r}.')
     if cats is not None or conts is not None:
         raise ExportError(
-            "cats and conts are not needed: the network's inputs say which columns it takes."
+            "cats and conts are not needed: the network's inputs name the columns that it takes."
         )
 
 
@@ -142,7 +142,7 @@ def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, servin
         ("sparse_max", sparse_max, (Mapping, NoneType), 'widths by column, such as {"genres": 5}'),
         ("serving", serving, (ServingOptions, NoneType), "ServingOptions"),
     ):
-        # An empty path would be the folder that the program was started in.
+        # An empty path would be the current folder.
         if not isinstance(value, kind) or value == "":
             raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
 
@@ -201,11 +201,11 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
 
 
 def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> Proof:
-    """The proof of what lies in the staging folder.
+    """Prove the content of the staging folder.
 
     Raises:
-        ExportError: the files answer otherwise than the network does here; names the runtime that
-            does not, if there is one.
+        ExportError: the files' answers differ from the network's answers in this process; names a
+            runtime whose answers do not, if there is one.
     """
     try:
         return prove_written(plan, answers, _folders(stage, plan))
@@ -220,7 +220,7 @@ def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) 
 
 
 def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> str | None:
-    """The first other runtime whose files answer the golden rows."""
+    """The first other runtime whose files answer the golden rows correctly."""
     pipeline = plan.pipeline
     for runtime in RUNTIMES:
         if runtime == pipeline.options.runtime:

@@ -1,4 +1,4 @@
-"""The command `ensemble`: each subcommand is one file, a thin layer over the public names."""
+"""The command `ensemble`: each subcommand is one file, a thin layer over the public functions."""
 
 from exporter.command_line.app import main
 

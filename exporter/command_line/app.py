@@ -48,10 +48,10 @@ def options(
         bool, typer.Option("--verbose", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
-    """Take a recommender model from parquet to a served, proven Triton ensemble.
+    """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
-    The commands in the order of use: `fit`, `transform`, `train`, `export`, `serve`, then
-    `parity`, `bench` and `show`. `demo` does all of it in a new folder.
+    The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `parity`,
+    `bench` and `show`. `demo` runs all of them in a new folder.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose
@@ -59,6 +59,6 @@ def options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
-    # TensorFlow's start-up chatter hides the lines that matter.
+    # TensorFlow's start-up messages hide the command's own output.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     make_app()()

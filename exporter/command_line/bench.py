@@ -1,4 +1,4 @@
-"""Measuring how fast a served model answers."""
+"""Measurement of a served model's response times."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def bench(
     validation_data: Annotated[
         bool,
         typer.Option(
-            help="With --write-input: the answers too, which hold at --concurrency-range 1."
+            help="With --write-input: also write the answers, which hold at --concurrency-range 1."
         ),
     ] = True,
 ) -> None:
-    """Measure how fast a served model answers, from a table to a table.
+    """Measure the response times of a served model, from frame to frame.
 
     Example: `ensemble bench movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
@@ -83,14 +83,14 @@ def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, client
 
 
 def _of_size(frame: pl.DataFrame, size: int) -> pl.DataFrame:
-    """So many rows; those that are there again and again, where they are fewer."""
+    """Exactly `size` rows, repeated if the frame has fewer."""
     import polars as pl  # noqa: PLC0415 - so that help is shown at once
 
     return pl.concat([frame] * -(-size // frame.height)).head(size)
 
 
 def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[list[float], float]:
-    """The seconds that each call took, and all of them together."""
+    """The seconds of each call, and of all calls together."""
     call()
 
     def ask(_: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""A client for a served model: of a running server, or of one that is started for it."""
+"""A client for a served model, of a running server or of one that is started for it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Repository = Annotated[
 
 @contextmanager
 def connected(name: str, url: str | None, repository: Path | None) -> Iterator[EnsembleClient]:
-    """A client of the model, closed at the end with the server that was started for it.
+    """A client of the model, closed at the end, together with a server that was started for it.
 
     Raises:
-        CommandError: neither or both of the two places are given.
+        CommandError: neither or both of --url and --repository are given.
         ServerError: the server cannot be started.
         ClientError: the model does not answer.
     """

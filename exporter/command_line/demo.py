@@ -1,4 +1,4 @@
-"""The whole way in one command, with made-up data."""
+"""The whole workflow in one command, with synthetic data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=1_000, help="How many ratings to make up.")] = 200_000,
     runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
 ) -> None:
-    """Do all of it with made-up ratings: fit, train, export, serve, and prove the answers.
+    """Run everything on synthetic ratings: fit, train, export, serve, and prove the answers.
 
     Example: `ensemble demo try_it && ensemble show movielens --repository try_it/models`
     """
@@ -67,7 +67,7 @@ def demo(
 
 
 def _make_up(output: Path, rows: int) -> tuple[Path, object]:
-    """Ratings in a parquet file, whose users and movies have tastes and fans; and the movies."""
+    """Ratings in a parquet file, in which users prefer some movies; and the movies."""
     import numpy as np  # noqa: PLC0415 - so that help is shown at once
     import polars as pl  # noqa: PLC0415
 

@@ -27,23 +27,23 @@ def export(
     ),
     label: Annotated[
         list[str] | None,
-        typer.Option(help="A column that a request has not; by default those tagged as target."),
+        typer.Option(help="A column that requests lack; by default those tagged as target."),
     ] = None,
     version: Annotated[int, typer.Option(min=1)] = 1,
     runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
     max_batch_size: Annotated[
-        int, typer.Option(min=0, help="Join requests up to so many rows; 0 takes each alone.")
+        int, typer.Option(min=0, help="Join requests up to this many rows; 0 keeps each alone.")
     ] = 0,
     golden_rows: Annotated[
         list[str] | None,
-        typer.Option(help="Raw parquet: the server asks for its first rows before it is ready."),
+        typer.Option(help="Raw parquet: its first rows warm the server up before it is ready."),
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
             help="Another of the ServingOptions, such as network_instances=2 or "
-            "response_cache=True; may be given again.",
+            "response_cache=True; can be repeated.",
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write the plan as a page.")] = None,
@@ -79,7 +79,7 @@ def export(
 
 
 def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:
-    """Options by name, of words such as `network_instances=2`."""
+    """Options by name, from arguments such as `network_instances=2`."""
     names = [field.name for field in known]
     options = {}
     for word in words:

@@ -16,13 +16,13 @@ PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
 
 
 class CommandError(Exception):
-    """An argument that makes no sense; the text says how to mend it."""
+    """An invalid argument; the text says how to fix it."""
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with its errors printed in a line and the exit code 1.
+    """Wrap a command: print its errors in one line, and exit with code 1.
 
-    With `--verbose` errors go on to Python, which prints the traceback.
+    With `--verbose` errors propagate to Python, which prints the traceback.
     """
 
     @wraps(command)
@@ -41,7 +41,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             )
             raise typer.Exit(1) from None
 
-    # Typer reads the parameters off the annotations.
+    # Typer reads the parameters from the annotations.
     run.__annotations__ = {"context": typer.Context, **command.__annotations__}
     run.__signature__ = _with_context(command)  # type: ignore[attr-defined]
     return run
@@ -55,7 +55,7 @@ def _with_context(command: Callable[..., None]) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """Text of an error: ours in full, any other one in a line with its kind."""
+    """Text of an error: ours in full, any other one in a line with its type."""
     text = str(error).strip()
     if type(error).__module__.split(".")[0] in PACKAGES:
         return text

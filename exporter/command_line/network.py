@@ -1,4 +1,4 @@
-"""The network that `train` trains: one of `training.models`, or the user's own."""
+"""The network for `train`: one of `training.models`, or the user's own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class NetworkOptions:
     """Options that describe the network.
 
     Attributes:
-        model: one of KINDS, or the place of the user's function: see `load_object`.
+        model: one of KINDS, or the location of the user's function: see `load_object`.
         hidden: widths of the dense layers, separated by commas.
-        embedding_dim: the widest embedding; for `dlrm` the width of all.
+        embedding_dim: the greatest width of an embedding; for `dlrm` the width of all.
         dropout: the share of each dense layer's outputs to drop.
         query: the columns of the first of the two towers.
 
-    Each but the first is None where the user said nothing.
+    All except the first are None unless the user sets them.
     """
 
     model: str
@@ -34,11 +34,11 @@ class NetworkOptions:
     query: Sequence[str] | None
 
     def make(self, workflow: Any, labels: Sequence[str]) -> Any:
-        """The Keras model for the workflow's columns, labels left out.
+        """The Keras model for the workflow's columns except the labels.
 
         Raises:
-            CommandError: options that do not go together, or widths that are none.
-            TrainingError: the workflow's columns do not suit the model.
+            CommandError: options that cannot be combined, or invalid widths.
+            TrainingError: the workflow's columns do not fit the model.
         """
         if self.model in KINDS:
             return self._built(workflow, labels)
@@ -47,7 +47,7 @@ class NetworkOptions:
         if useless:
             raise CommandError(
                 f"Expected {', '.join(useless)} with a --model among {', '.join(KINDS)}. "
-                f"Received: {self.model}, which decides on that itself."
+                f"Received: {self.model}, which has its own."
             )
         if ":" not in self.model and not self.model.endswith(".py"):
             raise CommandError(
@@ -78,17 +78,17 @@ class NetworkOptions:
 
 
 def make_optimizer(name: str, learning_rate: float | None) -> Any:
-    """An optimizer that updates of tables the batch's rows alone.
+    """An optimizer that updates only the batch's rows of tables.
 
     Raises:
-        CommandError: no such optimizer, or a learning rate that lets nothing be learnt.
+        CommandError: an unknown optimizer, or a learning rate that is not above 0.
     """
     from training import optimizers  # noqa: PLC0415 - so that help is shown at once
 
     known = {"adam": optimizers.Adam, "adagrad": optimizers.Adagrad, "sgd": optimizers.SGD}
     if name not in known:
         raise CommandError(
-            f"Expected an optimizer among {', '.join(known)}. Received: {name}. Others can be had "
+            f"Expected an optimizer among {', '.join(known)}. Received: {name}. Others can be used "
             "in Python: training.train(model, data, optimizer=keras.optimizers.Lion())."
         )
     if learning_rate is None:
@@ -99,10 +99,10 @@ def make_optimizer(name: str, learning_rate: float | None) -> Any:
 
 
 def class_weights(words: Sequence[str] | None) -> dict[int, float] | None:
-    """Weights by label, of words such as `1=20`.
+    """Weights by label, from arguments such as `1=20`.
 
     Raises:
-        CommandError: a word of another form.
+        CommandError: an argument of another form.
 
     Example:
         >>> class_weights(["0=1", "1=20"])

@@ -1,4 +1,4 @@
-"""The proof that a server answers what the offline pipeline answers."""
+"""The proof that a server's answers equal those of the offline pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parity(
         Path, typer.Option(help="The network: a .keras file, or the folder of a SavedModel.")
     ] = Path("model.keras"),
     rows: Annotated[
-        int, typer.Option(min=1, help="Compare so many rows, the first ones.")
+        int, typer.Option(min=1, help="Compare this many rows, the first ones.")
     ] = 10_000,
     tolerance: Annotated[
         float,
@@ -37,8 +37,8 @@ def parity(
 ) -> None:
     """Compare a server's answers with the offline pipeline, row by row.
 
-    Integers and strings must be identical, floats nearly so, NaN being equal to NaN. The exit code
-    is 1 when any value differs.
+    Integers and strings must be identical, floats nearly so, with NaN equal to NaN. The exit code
+    is 1 if any value differs.
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """

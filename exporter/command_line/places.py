@@ -1,4 +1,4 @@
-"""Output files of a command, checked before its work is done."""
+"""Checks of a command's output files, before its work is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def expect_place(path: Path | None) -> None:
     """Check that a file can be made at a path.
 
     Args:
-        path: the file; None where none is asked for.
+        path: the file; None if there is none.
 
     Raises:
         CommandError: its folder does not exist, or it is a folder itself.

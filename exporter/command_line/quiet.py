@@ -1,4 +1,4 @@
-"""TensorFlow without its chatter, in which the lines of a command are lost."""
+"""TensorFlow without its messages, which would hide the output of a command."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow with the process's standard error closed to it.
+    """Import TensorFlow with the process's standard error redirected.
 
-    Its C++ reports there on processors and settings while it starts, whatever the log level; what
-    goes wrong is raised as an error, which is not lost.
+    Its C++ code logs processors and settings there at start, whatever the log level; failures are
+    raised as errors, which are not lost.
     """
     if "tensorflow" in sys.modules:
         return

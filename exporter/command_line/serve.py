@@ -1,4 +1,4 @@
-"""A server until Ctrl-C."""
+"""A server that runs until Ctrl-C."""
 
 from __future__ import annotations
 

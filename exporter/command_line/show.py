@@ -39,14 +39,14 @@ def show(
 
 
 def _table(diagram: Diagram) -> Table:
-    """All tensors: a line of the picture has room for a few."""
+    """All tensors, since a line of the picture has space for only a few."""
     table = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
         caption="N: rows, V: values of all rows, L: a width that a request chooses",
         caption_justify="left",
     )
-    # A name may be folded, a type not.
+    # A name may be wrapped, a type may not.
     for title, whole in (("from → to", False), ("tensor", False), ("type", True), ("", True)):
         table.add_column(title, overflow="fold", no_wrap=whole)
     for arrow in diagram.arrows:

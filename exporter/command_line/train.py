@@ -1,4 +1,4 @@
-"""Training a network on what a workflow made."""
+"""Training of a network on a workflow's output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def train(
     ] = None,
     class_weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=WEIGHT", help="What a label's rows count for, such as 1=20."),
+        typer.Option(metavar="LABEL=WEIGHT", help="The weight of a label's rows, such as 1=20."),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="Of the dense layers: float32, bfloat16 or float16.")
@@ -83,9 +83,7 @@ def train(
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder to save to after each epoch; a run goes on from what is there."
-        ),
+        typer.Option(help="A folder to save to after each epoch; a run resumes from its content."),
     ] = None,
     tensorboard: Annotated[
         Path | None, typer.Option(help="A folder for curves that TensorBoard draws.")
@@ -105,7 +103,7 @@ def train(
     expect_place(output)
     if patience and not validation:
         raise CommandError(
-            f"Expected --validation, whose loss --patience looks at. Received: --patience {patience}."
+            f"Expected --validation, whose loss --patience compares. Received: --patience {patience}."
         )
     weights = class_weights(class_weight)
     import_tensorflow()

@@ -1,4 +1,4 @@
-"""Transforming further data with a workflow that is fitted."""
+"""Transformation of further data with a fitted workflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def transform(
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
 ) -> None:
-    """Transform data that `fit` has not seen, such as what `train` validates with.
+    """Transform data that `fit` has not seen, such as the validation data of `train`.
 
     Example: `ensemble transform "raw/valid/*.parquet" --output valid`
     """

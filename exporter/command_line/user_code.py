@@ -13,11 +13,11 @@ from exporter.command_line.guard import CommandError
 
 
 def load_object(place: str, attribute: str) -> Any:
-    """An object that the user's own code defines. The code is run.
+    """Load an object that the user's own code defines, by running that code.
 
     Args:
         place: "file.py", "file.py:attribute" or "module:attribute".
-        attribute: the attribute where the place names none.
+        attribute: the attribute if the place names none.
 
     Raises:
         CommandError: there is no such file, module or attribute.
@@ -41,7 +41,7 @@ def _run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise CommandError(f"Expected a Python file. Received: {path}.")
     module = importlib.util.module_from_spec(spec)
-    # It may import what lies beside it, as when Python runs it.
+    # It may import modules beside it, as when Python runs it.
     sys.path.insert(0, str(path.parent.absolute()))
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Network inputs under the names of the workflow's columns that feed them."""
+"""Network inputs renamed to the workflow's columns that feed them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
 
     Args:
         inputs: the network's names.
-        columns: input -> column of the workflow; `tags` stands for `tags__values` and
-            `tags__nnzs` where those are the inputs.
+        columns: input -> column of the workflow; `tags` stands for `tags__values` and `tags__nnzs`
+            if those are the inputs.
 
     Raises:
-        ExportError: no such input, or two inputs of one name.
+        ExportError: an unknown input, or two inputs with one name.
 
     Example:
         >>> name_inputs(["x-sum", "tags__values", "tags__nnzs"], {"x-sum": "total", "tags": "genres"})
@@ -33,8 +33,8 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
         )
     if twice := sorted(n for n, count in Counter(names.values()).items() if count > 1):
         raise ExportError(
-            "Expected a column for each input of the network. Received: columns by which "
-            f"{', '.join(twice)} feeds two of them. Let the workflow make the column twice, "
+            "Expected a column for each input of the network. Received: columns of which "
+            f"{', '.join(twice)} feeds two inputs. Let the workflow make the column twice, "
             "with ops.Rename."
         )
     return {name: column for name, column in names.items() if name != column}

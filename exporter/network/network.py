@@ -1,4 +1,4 @@
-"""The network that is exported: a Keras model, or a model that lies on disk."""
+"""The network that is exported: a Keras model, or a model on disk."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from training.signature import ModelSignature, TensorSpec, model_signature
 from workflow.schema.dtypes import DTYPES
 
 SIGNATURE = "serving_default"
-# Of a SavedModel that takes other tensors from the step before than the network has inputs.
+# In a SavedModel whose inputs in the ensemble differ from the network's own.
 ENSEMBLE_SIGNATURE = "ensemble"
 
 
 class Network(Protocol):
-    """A network, as an export needs it.
+    """A network, as required by an export.
 
     Attributes:
-        signature: its named inputs and outputs; inputs under the names of the columns.
-        function: a concrete function of that signature.
-        columns: its own name for each input that is served under another, and that one.
+        signature: its named inputs and outputs; inputs have the names of the columns.
+        function: a concrete function with that signature.
+        columns: its own name for each renamed input, and the new name.
     """
 
     signature: ModelSignature
@@ -44,19 +44,20 @@ class Network(Protocol):
         """The outputs, by name, in inference mode. Can be traced."""
 
     def state(self) -> Any:
-        """Objects that a SavedModel which calls the network has to hold."""
+        """Objects that a SavedModel which calls the network must contain."""
 
 
 class KerasNetwork:
-    """A Keras model that is in memory.
+    """A Keras model in memory.
 
     Args:
         model: the model.
-        columns: as `name_inputs` takes it.
+        columns: as in `name_inputs`.
 
     Raises:
         TrainingError: its inputs or outputs cannot be served under names.
-        ExportError: what it computes is not what it says, or cannot leave this process.
+        ExportError: its outputs differ from its declaration, or it needs this process's Python
+            code.
     """
 
     def __init__(self, model: keras.Model, columns: Mapping[str, str]) -> None:
@@ -72,28 +73,28 @@ class KerasNetwork:
         return self._function(**tensors)
 
     def state(self) -> Any:
-        """Each of its variables once, and its tables."""
+        """Each variable once, and its lookup tables."""
         return network_state(self.model)
 
 
 class SavedNetwork:
-    """A SavedModel that lies on disk, whatever wrote it.
+    """A SavedModel on disk, from any source.
 
-    It is no Keras model any more, but has what a proof of parity needs of one, by its own names:
+    It is not a Keras model, but has the attributes that a proof of parity needs, by its own names:
     `inputs`, `input` and `predict_on_batch`.
 
     Args:
         path: its folder.
 
     Raises:
-        ExportError: TensorFlow cannot load it, it has no signature `serving_default`, or that
-            one's tensors cannot be served.
+        ExportError: TensorFlow cannot load it, it lacks the signature `serving_default`, or that
+            signature's tensors cannot be served.
     """
 
     def __init__(self, path: Path) -> None:
         try:
             self._loaded = tf.saved_model.load(str(path))
-        except Exception as error:  # TensorFlow raises whatever it meets
+        except Exception as error:  # TensorFlow raises errors of any type
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ExportError(f"Expected a SavedModel in {path}. Received: {line}.") from error
         signatures = self._loaded.signatures
@@ -112,7 +113,7 @@ class SavedNetwork:
         self.signature = ModelSignature(self.inputs, outputs)
 
     def renamed(self, columns: Mapping[str, str]) -> SavedNetwork:
-        """The same network, its signature's inputs under the names of the workflow's columns.
+        """The same network, with its signature's inputs renamed to the workflow's columns.
 
         Raises:
             ExportError: as `name_inputs`.
@@ -126,7 +127,7 @@ class SavedNetwork:
 
     @cached_property
     def input(self) -> dict[str, TensorSpec]:
-        """The structure of what `predict_on_batch` takes."""
+        """The input structure of `predict_on_batch`."""
         return {spec.name: spec for spec in self.inputs}
 
     def predict_on_batch(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,15 +166,15 @@ def _spec(side: str, name: str, tensor: Any) -> TensorSpec:
 
 
 def as_network(model: Any, columns: Mapping[str, str] | None = None) -> Network:
-    """A network of what a user has: a Keras model, or the path of a model.
+    """Make a network of a Keras model, or of the path of a model.
 
     Args:
-        model: either.
-        columns: as `name_inputs` takes it.
+        model: either of these.
+        columns: as in `name_inputs`.
 
     Raises:
         ExportError: there is no model at the path, a SavedModel that cannot be served, or columns
-            for inputs that it has not.
+            for inputs that it lacks.
         TrainingError: a Keras model that cannot be served.
     """
     if isinstance(model, str | os.PathLike):

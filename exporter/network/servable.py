@@ -1,4 +1,4 @@
-"""Whether a network does in TensorFlow what its signature says, outside of this process too."""
+"""Checks that a network's TensorFlow graph matches its signature and runs in another process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from exporter.errors import ExportError, in_a_line
 from training.saved_model import concrete_function
 from training.signature import ModelSignature
 
-# They call a function of the process that made them, which no server has.
+# These call a function of the process that made them, which no server has.
 _OF_THIS_PROCESS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
-    """A network's function as a graph, whose outputs are those of the signature.
+    """A network's function as a graph, whose outputs match the signature.
 
-    Keras believes what a layer says of its outputs (`Lambda(output_shape=...)`,
-    `compute_output_spec`); the graph knows.
+    Keras trusts a layer's declaration of its outputs (`Lambda(output_shape=...)`,
+    `compute_output_spec`), but the graph has the true ones.
 
     Raises:
-        ExportError: it cannot be traced, is not servable, or an output is another one.
+        ExportError: it cannot be traced, cannot be served, or an output differs.
     """
     try:
         made = concrete_function(function, signature)
-    except Exception as error:  # a layer of the user's raises whatever it likes
+    except Exception as error:  # a user's layer may raise any type
         raise ExportError(
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
             f"Received: {type(error).__name__}: {in_a_line(error)} Try tf.function(model)(inputs)."
@@ -37,14 +37,14 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
         if not fits or (have.shape.rank and have.shape[0] is not None):
             raise ExportError(
                 f"Expected the output {output}, as Keras has it. Received: {have.dtype.name} "
-                f"{have.shape} from TensorFlow. Mend the output_shape or dtype of the layer that makes it."
+                f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that makes it."
             )
     expect_servable(made)
     return made
 
 
 def expect_servable(function: Any) -> None:
-    """Check that a graph holds nothing that only the process can run which made it.
+    """Check that a graph runs outside of the process that made it.
 
     Raises:
         ExportError: it calls Python.
@@ -54,13 +54,13 @@ def expect_servable(function: Any) -> None:
     ):
         raise ExportError(
             "Expected a network of TensorFlow's operations. "
-            f"Received: {', '.join(found)}, which calls Python, where the server has none of your "
+            f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."
         )
 
 
 def is_half(function: Any) -> bool:
-    """Whether a graph computes with floats of two bytes, as mixed precision does."""
+    """Whether a graph computes in 16-bit floats, as mixed precision does."""
     return any(
         attribute.type in (types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
         for node in _nodes(function.graph.as_graph_def())

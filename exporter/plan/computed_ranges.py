@@ -1,4 +1,4 @@
-"""Whole numbers that the preprocessing computes, and that the network takes in a narrower dtype."""
+"""Integers that the preprocessing computes, and that the network takes in a narrower dtype."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from workflow.schema.schema import Schema
 
 
 def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Schema) -> None:
-    """Refuse computed columns of which a request may make values that a dtype does not hold.
+    """Refuse computed columns whose values, for some requests, do not fit a dtype.
 
-    A cast would make the nearest value of these, on every runtime, and nobody would hear of it. A
-    column that is handed on is held to its dtype by the client (narrow_inputs.py), if that is one of
-    whole numbers: as a float input its nulls could not be told from NaN.
+    A cast would silently replace such values by the nearest one, on every runtime. For a column
+    that is passed through, the client checks the dtype (narrow_inputs.py) if it is an integer type:
+    in a float input, nulls could not be distinguished from NaN.
 
     Args:
-        outputs: what the workflow makes of the network's columns, each with the dtype that is assigned
-            to it and the one that the network takes.
+        outputs: the workflow's columns for the network, each with its assigned dtype and the dtype
+            that the network takes.
         inputs: the columns of the data.
 
     Raises:
-        ExportError: names the column, what it can be and what to do.
+        ExportError: names the column, its possible values and the remedy.
     """
     narrowed = [
         (feature, dtype)
@@ -53,15 +53,15 @@ def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Sc
         if ends is not None and not holds(DTYPES[dtype], *ends):
             raise ExportError(
                 f"Column {column.name!r} is computed as {column.dtype}, and its steps make values from "
-                f"{ends[0]} to {ends[1]} of what a client may send. Received: {dtype}, as what the "
-                "network takes or what is assigned to workflow.output_dtypes. Say in the workflow what "
-                f"becomes of others, as the nearest with LambdaOp(lambda c: c.cast({dtype!r})), or give "
+                f"{ends[0]} to {ends[1]} from data that a client may send. Received: {dtype}, which the "
+                "network takes or which is assigned to workflow.output_dtypes. Define in the workflow what "
+                f"other values become, as the nearest with LambdaOp(lambda c: c.cast({dtype!r})), or give "
                 f"the network an input of {column.dtype}."
             )
 
 
 def _rounds(feature: Feature, dtype: str, assigned: str) -> bool:
-    """Whether an assigned float lacks whole numbers; one of the network's rounds in training too."""
+    """Whether an assigned float cannot hold all integers; a network's float rounds in training too."""
     have, want = feature.expression.type.dtype, DTYPES[dtype]
     return (
         dtype == assigned

@@ -1,7 +1,7 @@
-"""Embeddings that are smaller than the ids that the workflow makes.
+"""Embeddings with fewer rows than the workflow has ids.
 
-Keras reads an id beyond a table as an error on a CPU and as zeros on a GPU, and the layers of
-`training` give all of them the vector of the unknown; so it is looked for before anything runs.
+For an id beyond a table Keras raises an error on a CPU and returns zeros on a GPU, and the layers
+of `training` return the vector for unknown ids; so the sizes are checked before anything runs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from training.private import layers_of, node_of, nodes_of
 from workflow.schema.schema import ColumnSchema
 from workflow.wire.request_rules import VALUES
 
-# What hands ids on as they are.
+# Layers that pass ids on unchanged.
 _HANDING_ON = (
     *("Cast", "ExpandDims", "Flatten", "GetItem", "Identity", "Reshape", "Squeeze", "Transpose"),
 )
 
 
 def id_counts(features: ServedColumns) -> dict[str, int]:
-    """How many ids each column of ids has, which are 0 and what follows."""
+    """The number of ids of each column of ids, which start from 0."""
     counts = {column.name: _count(column) for column in features.program.output_schema.columns}
     return {name: count for name, count in counts.items() if count}
 
@@ -39,10 +39,10 @@ def _count(column: ColumnSchema) -> int:
 
 
 def expect_room(network: Any, features: ServedColumns) -> None:
-    """Check that the tables of a Keras model have a row for each id of the columns they look up.
+    """Check that the tables of a Keras model have a row for each id of their columns.
 
     Args:
-        network: what is exported; only a Keras model in memory has layers to look at.
+        network: the exported network; only a Keras model in memory has layers to check.
         features: the preprocessing.
 
     Raises:
@@ -58,27 +58,27 @@ def expect_room(network: Any, features: ServedColumns) -> None:
 
 
 def _column_of(own: str, columns: Mapping[str, str]) -> str:
-    """The workflow's column of one that a network knows by its own name."""
+    """The workflow's column for a network's own name of it."""
     return columns.get(own) or columns.get(own + VALUES, own).removesuffix(VALUES)
 
 
 def too_small(column: str, count: int, received: str) -> str:
-    """The error text for a table that has no row for some of a column's ids.
+    """The error text for a table that lacks rows for some of a column's ids.
 
     Args:
-        column: of the ids.
-        count: how many ids there are.
+        column: the column of ids.
+        count: the number of ids.
         received: a whole sentence.
     """
     return (
         f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
-        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, as "
-        f"{count} is given there for {column!r}, and train again."
+        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, which "
+        f"gives {count} for {column!r}, and train again."
     )
 
 
 def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
-    """The layer, the column and the rows of each table that can be told to be of a column."""
+    """The layer, the column and the rows of each table whose column can be determined."""
     model = getattr(network, "model", None)
     if not isinstance(model, keras.Model):
         return
@@ -92,7 +92,7 @@ def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
 
 
 def _sources(layer: keras.Layer) -> Iterator[str]:
-    """The inputs that a layer of a functional model takes as they are."""
+    """The inputs that reach a layer of a functional model unchanged."""
     for use in nodes_of(layer):
         todo = list(use.arguments.keras_tensors)
         while todo:

@@ -1,7 +1,7 @@
-"""Golden rows: raw rows that show what a workflow and a network do at their edges.
+"""Golden rows: raw rows that test a workflow and a network at their limits.
 
-They are defined once. An export answers them from the files that it wrote before anybody else
-sees these, and the first of them warm the server up.
+They are defined once. An export answers them from the files that it wrote before it publishes them,
+and the first rows warm the server up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workflow.wire.format import WireColumn, decode
 from workflow.wire.request_rules import NNZS
 
 MOST_GIVEN = 8
-# Lists of so many values and texts of so many characters are long, where no limit is set.
+# Lengths of long lists and texts, if no limit is set.
 LONG_LIST, LONG_TEXT = 50, 300
 _BOLD = frozenset(
     {"long lists", "negative numbers", "larger numbers", "smallest values", "largest values"}
@@ -43,11 +43,11 @@ class GoldenRows:
     """Raw rows, as a frame and as requests.
 
     Attributes:
-        names: what each row is about.
-        frame: the rows, of the columns that a client sends.
-        requests: each row as a client sends it by itself.
-        warming: so many rows from the first on warm the server up.
-        bold: the names of rows that no data may ever hold: a network may refuse those.
+        names: what each row tests.
+        frame: the rows, with the columns that a client sends.
+        requests: each row as a client sends it alone.
+        warming: the number of rows, from the first, that warm the server up.
+        bold: the names of rows that may not occur in any data, which a network may refuse.
     """
 
     names: tuple[str, ...]
@@ -57,11 +57,11 @@ class GoldenRows:
     bold: frozenset[str]
 
     def row(self, name: str) -> dict[str, Any]:
-        """A row as a client sees it."""
+        """A row in the form that a client sees."""
         return self.frame.row(self.names.index(name), named=True)
 
     def without(self, names: frozenset[str]) -> GoldenRows:
-        """The rows but those of some names."""
+        """The rows except those with some names."""
         kept = [number for number, name in enumerate(self.names) if name not in names]
         return GoldenRows(
             tuple(self.names[number] for number in kept),
@@ -73,10 +73,10 @@ class GoldenRows:
 
 
 def golden_rows(pipeline: Pipeline) -> GoldenRows:
-    """The golden rows of a pipeline: first the user's, or a row of zeros, then those made here.
+    """The golden rows of a pipeline: first the user's, or a row of zeros, then generated ones.
 
     Raises:
-        ExportError: rows of the user's that a client could not send, or that a limit refuses.
+        ExportError: a user's row that a client could not send, or that exceeds a limit.
     """
     columns, limits = pipeline.client_columns, pipeline.options.limits
     given = _given(pipeline)
@@ -112,14 +112,14 @@ def _given(pipeline: Pipeline) -> list[Tensors]:
         with source.errors("The golden rows cannot be read"):
             have = frozenset(source.names)
             wanted = [column.name for column in columns if column.name in have]
-            # Without any known column there is an error to come that names all of them.
+            # Without any known column a later error names all of them.
             table = source.select(wanted or None).sound().frame.head(MOST_GIVEN).collect()
         requests = _requests(columns, table)
     except (ClientError, WorkflowError) as error:
         text = error.message if isinstance(error, ClientError) else str(error)
         raise ExportError(f"Expected golden_rows that a client can send. {text}") from error
     if not requests:
-        raise ExportError("Expected golden_rows to hold a row. Received: none.")
+        raise ExportError("Expected golden_rows with at least one row. Received: none.")
     for number, tensors in enumerate(requests):
         for reason in _beyond_limits(pipeline.options.limits, columns, tensors):
             raise ExportError(
@@ -152,7 +152,7 @@ def _frame(columns: Sequence[WireColumn], rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def _decoded(columns: Sequence[WireColumn], request: Tensors) -> pl.DataFrame:
-    """A request's row, as the server sees it."""
+    """A request's row, as the server decodes it."""
     return _with_times(
         columns,
         pl.DataFrame(
@@ -165,17 +165,17 @@ def _decoded(columns: Sequence[WireColumn], request: Tensors) -> pl.DataFrame:
 
 
 def _with_times(columns: Sequence[WireColumn], frame: pl.DataFrame) -> pl.DataFrame:
-    """Microseconds as the dates and times that they count."""
+    """Convert microseconds to the dates and times that they count."""
     return frame.with_columns(
         as_times(pl.col(c.name), c.time, is_list=c.is_list) for c in columns if c.time
     )
 
 
 def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
-    """The rows by name; equal ones once."""
+    """The rows by name, without duplicates."""
     columns, limits = pipeline.client_columns, pipeline.options.limits
     known = vocabularies(pipeline.features.program)
-    # A character of these two takes 5 bytes.
+    # These two characters take 5 bytes.
     text = "é☃" * (min(limits.get("max_string_bytes", LONG_TEXT), LONG_TEXT) // 5)
     edges = {c.name: golden_values(c, known.get(c.name, ()), text) for c in columns}
     rows: dict[str, dict[str, Any]] = {}

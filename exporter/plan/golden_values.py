@@ -1,4 +1,4 @@
-"""Values of a column that show what becomes of it: known ones, unseen ones, the ends of its dtype."""
+"""Test values for a column: known ones, unseen ones, and the limits of its dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn, null_code
 
-# A column may be looked up in several vocabularies; each has an end.
+# A column may be looked up in several vocabularies, each with a last value.
 MOST_VOCABULARIES = 4
 # Microseconds since 1970-01-01 of the beginning of 2020, of 1700 and of 2250.
 _TIMES = (1_577_836_800_000_000, -8_520_336_000_000_000, 8_835_955_200_000_000)
@@ -22,7 +22,7 @@ _DAY = 86_400_000_000
 _UNSEEN = " that no vocabulary holds"
 # A negative number and a larger one, by kind of dtype.
 _NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
-# What is looked up behind these is the client's own value.
+# Lookups after these verbs look up the client's own value.
 _HANDING_ON = {"cast", *(name for name, verb in VERBS.items() if verb.hands_on)}
 
 
@@ -31,14 +31,14 @@ class GoldenValues:
     """Values of one column.
 
     Attributes:
-        firsts: the first value of each vocabulary that it is looked up in, or a usual value.
+        firsts: the first value of each vocabulary in which it is looked up, or a usual value.
         lasts: the last ones.
         zero: 0 or an empty text.
-        unseen: a value of no vocabulary.
+        unseen: a value outside all vocabularies.
         negative: a negative number.
         larger: another number.
         least: the smallest value that can be sent.
-        most: the largest, or a long text that is not ASCII.
+        most: the largest one, or a long text that is not ASCII.
     """
 
     firsts: tuple[Any, ...]
@@ -55,14 +55,14 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
     """The values of a column.
 
     Args:
-        column: as a client sends it.
-        known: the vocabularies that its values are looked up in.
-        text: a long one.
+        column: the column in the form that a client sends.
+        known: the vocabularies in which its values are looked up.
+        text: a long text.
     """
     zero, one, least, most = _limits(column, text)
     ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
     if not ends:
-        # What nobody looks up has no unseen values, and may be an id.
+        # A column without lookups has no unseen values, and may be an id.
         kind = "time" if column.time else DTYPES[column.dtype].kind
         negative, larger = _NUMBERS.get(kind, (one, one))
         return GoldenValues((one,), (one,), zero, one, negative, larger, least, most)
@@ -74,7 +74,7 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
 
 
 def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
-    """Values of a dtype: zero, another usual one, the least and the largest."""
+    """Values of a dtype: zero, another usual one, the least and the greatest."""
     info = DTYPES[column.dtype]
     if column.time:
         return 0, *_TIMES
@@ -91,7 +91,7 @@ def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
 
 
 def _unseen(known: Sequence[Column], step: int, least: int, most: int) -> int:
-    """A whole number beside those of all vocabularies."""
+    """An integer outside all vocabularies."""
     lowest = min((int(keys.array.min()) for keys in known), default=0)
     highest = max((int(keys.array.max()) for keys in known), default=0)
     return highest + step if highest <= most - step else max(lowest - step, least)
@@ -121,7 +121,7 @@ def vocabularies(program: Program) -> dict[str, list[Column]]:
 
 
 def _fits(program: Program, name: str, keys: Column) -> bool:
-    """Whether keys are values that the column can hold; a cast on the way may have made others."""
+    """Whether the column can hold the keys, which a cast before the lookup may have changed."""
     info = program.inputs[name].info
     if info.kind == "string":
         return isinstance(keys.values, Strings) or keys.array.dtype == object

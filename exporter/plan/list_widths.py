@@ -1,4 +1,4 @@
-"""Lists of a fixed width: what `sparse_max` says of them, and where they can be cut early."""
+"""Lists of a fixed width: checks against `sparse_max`, and widths to which clients can cut them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _ALL = 2**63
 
 
 def expect_widths(columns: Iterable[WireColumn], sparse_max: Mapping[str, int]) -> None:
-    """Check that the network takes lists as `sparse_max` says.
+    """Check that the network's inputs have the widths in `sparse_max`.
 
     Args:
-        columns: what the network takes.
+        columns: the columns that the network takes.
         sparse_max: the width of a list, by the column's name.
 
     Raises:
-        ExportError: a list that the network does not take, or takes in another form.
+        ExportError: the network does not take a list, or takes it in another form.
     """
     fixed = {column.name: column.width for column in columns if column.layout == "fixed"}
     for name, width in sparse_max.items():
         if name not in fixed:
             raise ExportError(
-                f"Expected sparse_max of lists that the network takes as one input of a fixed width: "
+                f"Expected sparse_max for lists that the network takes as one input of a fixed width: "
                 f"{', '.join(fixed) or 'there are none'}. Received: {name!r}. "
                 "Leave it out, or give the network the input "
                 f"keras.Input(({width!r},), name={name!r})."
@@ -39,14 +39,14 @@ def expect_widths(columns: Iterable[WireColumn], sparse_max: Mapping[str, int]) 
 
 
 def cut_widths(program: Program, columns: Iterable[WireColumn]) -> dict[str, int]:
-    """The widths at which a client's lists can be cut, since nothing beyond reaches the network.
+    """The widths to which a client can cut lists, since the rest does not reach the network.
 
-    That is so where every step on the way keeps each value in its place, and the network takes
-    a fixed width.
+    This holds if every step in between keeps each value at its position, and the network takes a
+    fixed width.
 
     Args:
         program: the preprocessing.
-        columns: what the network takes.
+        columns: the columns that the network takes.
     """
     widths = {column.name: column.width for column in columns}
     needed = dict.fromkeys(range(len(program.steps)), 0)

@@ -1,4 +1,4 @@
-"""A model of the repository as data, before it becomes a config.pbtxt."""
+"""A model of the repository as data, before its config.pbtxt is written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from workflow.wire.request_rules import VALUES
 class ModelTensor:
     """An input or output of a model: its name, its dtype (of the dtype table) and its shape.
 
-    -1 is a dimension that a request chooses; the first one is the rows. Ragged is an input that
-    may have another width in each of the requests that the server joins. The time is what the
-    values stand for where they are dates or times, for people.
+    -1 is a dimension that a request chooses; the first one is the rows. A ragged input may have a
+    different width in each of the requests that the server joins. The time is the kind of dates or
+    times that the values stand for, for display.
     """
 
     name: str
@@ -25,7 +25,7 @@ class ModelTensor:
 
     @property
     def shape(self) -> str:
-        """For people: `[N, 1]`."""
+        """The readable shape: `[N, 1]`."""
         return shape_text(self.name, self.dims)
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class ModelTensor:
 
 
 def shape_text(name: str, dims: Sequence[int]) -> str:
-    """A shape for people: N are the rows, L is a width that a request chooses, V all values.
+    """The readable shape: N are the rows, L is a width that a request chooses, V all values.
 
     Example:
         >>> shape_text("genres", [-1, -1]), shape_text("genres__values", [-1, 1])
@@ -50,9 +50,9 @@ class EnsembleStep:
 
     Attributes:
         model: the model's name.
-        version: the one version of it that the ensemble uses.
-        inputs: from the model's input to the ensemble's tensor that it takes.
-        outputs: from the model's output to the ensemble's tensor that it makes.
+        version: the version of the model that the ensemble uses.
+        inputs: the ensemble's tensor for each input of the model.
+        outputs: the ensemble's tensor for each output of the model.
     """
 
     model: str
@@ -66,9 +66,9 @@ class Queue:
     """The queue in which requests wait to be joined.
 
     Attributes:
-        delay_us: how long the first one waits for others, in microseconds.
-        size: how many may wait; 0 for any number.
-        timeout_us: how long one may wait before it is refused; 0 for any time.
+        delay_us: how long the first request waits for others, in microseconds.
+        size: the most requests that may wait; 0 for no limit.
+        timeout_us: how long a request may wait before it is refused; 0 for no limit.
     """
 
     delay_us: int = 0
@@ -78,13 +78,13 @@ class Queue:
 
 @dataclass(frozen=True)
 class WarmUpTensor:
-    """A tensor of a request that the server makes by itself.
+    """A tensor of a request that the server sends to itself.
 
     Attributes:
-        file: where its bytes lie, below the model's folder `warmup`.
-        dtype: of the dtype table.
-        dims: its shape, without the rows where requests are joined.
-        content: its bytes, as Triton reads them.
+        file: the file with its bytes, inside the model's folder `warmup`.
+        dtype: a name in the dtype table.
+        dims: its shape, without the rows if requests are joined.
+        content: its bytes in Triton's format.
     """
 
     file: str
@@ -95,25 +95,25 @@ class WarmUpTensor:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything that a config.pbtxt says.
+    """The complete content of a config.pbtxt.
 
     Attributes:
         name: the model's folder.
         version: the version that this export writes.
-        inputs: the tensors that it takes.
-        outputs: the tensors that it makes.
+        inputs: the input tensors.
+        outputs: the output tensors.
         backend: the Triton backend, or "" for an ensemble.
         platform: the Triton platform, or "".
         parameters: free text by name.
-        instances: how many copies serve; 0 for an ensemble, which has none.
+        instances: the number of instances; 0 for an ensemble, which has none.
         instance_kind: where they run.
         steps: the steps of an ensemble.
-        max_batch_size: the rows of a joint call at most; 0 where requests are not joined.
-        queue: how requests wait; None for an ensemble, whose steps have queues.
-        widths: inputs that the server itself makes of a ragged one, the width of each row:
-            the ragged input by the name of the made one.
-        response_cache: whether the server keeps answers.
-        warm_up: the requests that the server makes before it calls the model ready, each with
+        max_batch_size: the most rows of joined requests; 0 if requests are not joined.
+        queue: the queue for requests; None for an ensemble, whose steps have queues.
+        widths: inputs that the server derives from a ragged input, with the width of each row: the
+            ragged input by the name of the derived one.
+        response_cache: whether the server caches answers.
+        warm_up: the requests that the server makes before it reports the model as ready, each with
             all its tensors by name.
     """
 

@@ -1,4 +1,4 @@
-"""Inputs of the dtype that the network takes of them, so that no value becomes another on the way."""
+"""Inputs with the dtype that the network takes, so that no value changes in between."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from workflow.schema.schema import Schema
 
 
 def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
-    """Take a column of whole numbers that the network reads as it is in the network's own dtype.
+    """Give a column of integers that reaches the network unchanged the network's own dtype.
 
-    An int64 input that is handed on as int32 would arrive as the nearest int32. As an int32 input
-    it cannot hold another value, on any runtime: the client refuses the value and names its row.
+    An int64 input that is passed on as int32 would be saturated. As an int32 input it cannot hold
+    such a value on any runtime: the client refuses the value and names its row.
 
     Args:
         program: the preprocessing.
-        dtypes: the narrower dtype of each input that has one, by its name.
+        dtypes: the narrower dtype of each input that has one, by name.
 
     Returns:
-        the same steps over inputs that are narrower, widened again for all other readers.
+        The same steps over narrower inputs, which are widened again for all other uses.
 
     Example:
         >>> from workflow.expressions.program.program import build
@@ -72,11 +72,10 @@ def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
 def input_dtypes(
     outputs: Iterable[tuple[Feature, Sequence[str]]], inputs: Schema
 ) -> dict[str, str]:
-    """The inputs that reach the network as they are and narrower, with their narrowest dtype.
+    """The inputs that reach the network unchanged but narrower, with their narrowest dtype.
 
     Args:
-        outputs: what the workflow makes of the network's columns, each with the dtypes that it is
-            cast to on the way.
+        outputs: the workflow's columns for the network, each with the dtypes to which it is cast.
         inputs: the columns of the data.
     """
     found: dict[str, str] = {}
@@ -89,17 +88,17 @@ def input_dtypes(
 
 
 def is_narrower(have: str, want: str) -> bool:
-    """Whether a dtype of whole numbers lacks some of those that another one has."""
+    """Whether an integer dtype lacks some values of another one."""
     one, other = DTYPES[have], DTYPES[want]
     return one.is_integer and other.is_integer and not holds_all(other, one)
 
 
 def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
-    """The column of whole numbers whose own values an expression holds, beside fillings, or "".
+    """The integer column whose own values an expression holds, apart from fillings, or "".
 
     Args:
-        expression: of a column that the workflow makes.
-        dtype: which holds the fillings.
+        expression: an expression of a column that the workflow makes.
+        dtype: a dtype that holds the fillings.
         inputs: the columns of the data.
     """
     while expression.verb in VERBS:
@@ -114,9 +113,9 @@ def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
 
 
 def cast_early(expression: Expression, dtype: str, inputs: Schema) -> Expression:
-    """A column in another dtype; where values are handed on, the cast comes first.
+    """A column in another dtype; the cast comes first if values are passed on unchanged.
 
-    So the input itself can be taken in that dtype.
+    The input itself can then have that dtype.
 
     Example:
         >>> from workflow.expressions.language.tree import source

@@ -1,4 +1,4 @@
-"""Inputs of a program that may be null without an output of it becoming null."""
+"""Inputs of a program that may be null without any output becoming null."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflow.expressions.program.program import Program, Step, with_nullable_in
 
 
 def settle_nulls(program: Program) -> Program:
-    """Allow null in those inputs of which the workflow says what becomes of it.
+    """Allow null in the inputs for which the workflow defines a result.
 
     Raises:
         ExportError: an output that can be null whatever the inputs are.
@@ -21,7 +21,7 @@ def settle_nulls(program: Program) -> Program:
     if open_:
         raise ExportError(
             f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
-            "Put FillMissing or Categorify after what makes it null."
+            "Put FillMissing or Categorify after the operator that makes it null."
         )
     causes = _causes(never.steps)
     reaching = {name for _, step in never.outputs for name in causes[step]}
@@ -35,10 +35,10 @@ def settle_nulls(program: Program) -> Program:
 
 
 def _causes(steps: Sequence[Step]) -> list[set[str]]:
-    """For each step the inputs whose nulls make nulls of it; all of them are taken as without any.
+    """For each step, the inputs whose nulls make it null, if all others are not null.
 
-    A step asks its verb once for each choice of operands that one input makes nullable, so that
-    many columns side by side take as long as many steps.
+    A step's verb is evaluated once for each combination of operands that one input makes nullable,
+    so that the time is linear in the number of independent columns.
     """
     causes: list[set[str]] = []
     for step in steps:

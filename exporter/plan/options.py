@@ -1,4 +1,4 @@
-"""Options of serving a model, as far as the model itself does not decide."""
+"""Options of serving a model, beyond what the model itself determines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNTIMES: Mapping[str, bool] = {
     "fused_onnx": True,
     "fused_tensorflow": True,
 }
-# Triton's onnxruntime backend hands strings on as C does.
+# Triton's onnxruntime backend passes strings as C strings.
 _ENDS_AT_NUL = ("onnx", "fused_onnx")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
@@ -32,7 +32,7 @@ class ServingOptions:
     """Options of an export.
 
     Attributes:
-        runtime: what the server runs.
+        runtime: the models that the server runs.
             "tensorflow": preprocessing in Python, the network as a SavedModel for Triton's
             TensorFlow backend, native up to 25.02 and ours on any version since 23.10.
             "onnx": preprocessing and network as two ONNX models for the stock onnxruntime
@@ -40,42 +40,43 @@ class ServingOptions:
             "fused_onnx": both in one ONNX model, the fastest.
             "fused_tensorflow": both in one SavedModel, which TensorFlow Serving and plain Python
             can run as well.
-        max_batch_size: the rows of a call at most. From 1 on the server joins requests that
-            arrive together, and lists are sent padded; 0 sends lists as values and row lengths,
-            and takes each request alone.
-        max_queue_delay_us: how many microseconds a request waits for others to join; it waits
-            anyway while the model is busy, so that 0 is best at nearly every load.
-        max_queue_size: how many requests may wait at a step before more are refused; 0 for any.
-        queue_timeout_us: how many microseconds a request may wait at a step; 0 for any.
-        network_instances: how many copies of the network serve at once.
+        max_batch_size: the most rows of a call. From 1 on the server joins requests that arrive
+            together, and lists are sent padded; 0 sends lists as values and row lengths, and
+            handles each request alone.
+        max_queue_delay_us: how many microseconds a request waits for others to join; requests also
+            wait while the model is busy, so that 0 is best at nearly every load.
+        max_queue_size: the most requests that may wait at a step before more are refused; 0 for no
+            limit.
+        queue_timeout_us: how many microseconds a request may wait at a step; 0 for no limit.
+        network_instances: how many instances of the network serve at once.
         network_kind: where the network runs, "KIND_CPU", "KIND_GPU" or "KIND_AUTO", which is the
-            GPU where the server has one.
-        preprocess_instances: how many copies of the preprocessing serve at once; it runs on the
+            GPU if the server has one.
+        preprocess_instances: how many instances of the preprocessing serve at once, on the CPU; in
+            Python each is a process.
             CPU, in Python one process each.
-        columns: input of the network -> column of the workflow that feeds it, where their names
-            differ or the input's is none for a SavedModel (`name-cat`); for a list
-            `{"tags": "genres"}` or each half by itself. In the repository the input has the
-            column's name.
+        columns: input of the network -> column of the workflow that feeds it, if their names differ
+            or the input's name is invalid in a SavedModel (`name-cat`); for a list `{"tags":
+            "genres"}` or each half separately. In the repository the input has the column's name.
         pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
-            tensors, which is faster. Without it each has a tensor of its own name and dtype, so that
-            others can stand in for either step.
-        response_cache: whether the server keeps answers for equal requests; it has to be started
-            with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or a Triton of one's
-            own with `--cache-config=local,size=...`).
-        warm_up: whether the server asks each model for some rows before it calls the model
+            tensors, which is faster. Otherwise each has a tensor with its own name and dtype, so
+            that either step can be replaced.
+        response_cache: whether the server caches answers to equal requests; it has to be started
+            with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or another Triton
+            with `--cache-config=local,size=...`).
+        warm_up: whether the server sends some rows to each model before it reports the model as
             ready, so that the first request is not slow.
-        golden_rows: raw rows to ask for then, as a Polars or pandas frame, a dict of columns or
-            parquet paths; the first 8 are taken, and stay readable in the repository. Without
-            them it is a row of zeros, empty strings and lists of one of them. The export proves
-            what it wrote with these rows as well as with its own.
-        keep_versions: how many versions stay loadable at most; None for all that fit the config.
-        max_rows: the rows of a request at most.
-        max_list_length: the values of a row of a list at most.
-        max_string_bytes: the bytes of a string at most. The three limits are checked before any
-            work by our models, in Python; a backend of Triton's own checks `max_batch_size`.
+        golden_rows: raw rows for the warm-up, as a Polars or pandas frame, a dict of columns or
+            parquet paths; the first 8 are used, and stay readable in the repository. By default it
+            is a row of zeros, empty strings and lists with one of them. The export proves the
+            written models with these rows as well as with its own.
+        keep_versions: the most versions that stay loadable; None for all that fit the config.
+        max_rows: the most rows of a request.
+        max_list_length: the most values in a row of a list.
+        max_string_bytes: the most bytes of a string. Our Python models check these three limits
+            before any work; Triton's own backends check `max_batch_size`.
 
     Raises:
-        ExportError: a value that makes no sense, or two that contradict each other.
+        ExportError: an invalid value, or two that contradict each other.
 
     Example:
         >>> ServingOptions(runtime="fused_onnx", max_batch_size=1024).runtime
@@ -129,7 +130,7 @@ class ServingOptions:
 
     @property
     def applicable(self) -> tuple[str, ...]:
-        """The names of the options that mean something beside the others."""
+        """The names of the options that have an effect, given the others."""
         idle = {
             "preprocess_instances": self.is_fused,
             "pack": self.is_fused,
@@ -161,7 +162,7 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
     needless = [name for name in _BATCHED if getattr(options, name)]
     if needless and not rows:
         yield (
-            f"{', '.join(needless)} works where the server joins requests. "
+            f"{', '.join(needless)} has an effect only if the server joins requests. "
             "Set max_batch_size as well, for example 1024."
         )
     if rows and (options.max_rows or 0) > rows:
@@ -183,7 +184,7 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
     if options.is_fused and not options.pack:
         yield f'Expected no pack=False: runtime="{options.runtime}" is one model, without steps.'
     if options.golden_rows is not None and not options.warm_up:
-        yield "golden_rows are what the server is warmed up with. Leave warm_up=True, or them out."
+        yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
 
 
 def _expect_count(name: str, count: object, smallest: int) -> None:

@@ -1,4 +1,4 @@
-"""Few tensors in the place of many: each one that a step hands on costs time in every request."""
+"""Packing of tensors, since each tensor that a step passes on costs time in every request."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn
 from workflow.wire.packed_tensor import Member, Packed
 
-# With so many tensors it is faster to join them, and to cut them apart again.
+# From this many tensors on, joining and splitting them is faster.
 PACKED_FROM = 2
 
 
 def pack_columns(
     columns: Sequence[WireColumn], *, mixed: bool
 ) -> tuple[tuple[ModelTensor, ...], dict[str, Packed]]:
-    """Tensors side by side in one tensor for each dtype, or for all numbers together.
+    """Pack tensors side by side into one for each dtype, or into one for all numbers.
 
     Args:
-        columns: what a step hands on.
-        mixed: whether the next step can see numbers of one dtype as those of another. Then all
-            numbers travel in one tensor, with lists among them; at most one of those is of a width
-            that requests choose. Else single values of one dtype share a tensor.
+        columns: the columns that a step passes on.
+        mixed: whether the next step can reinterpret numbers of one dtype as another. Then all
+            numbers travel in one tensor, including lists, of which at most one has a width that
+            requests choose. Else single values of one dtype share a tensor.
 
     Returns:
-        the tensors that travel, and the packed ones among them by name.
+        The tensors that travel, and the packed ones among them by name.
 
     Example:
         >>> many = [WireColumn(f"x{number}", "int64") for number in range(9)]
@@ -38,7 +38,7 @@ def pack_columns(
         ['packed_int64 int64[N, L]']
     """
     tensors = tensors_of(columns)
-    # The values of a flat list have other rows than the rest.
+    # The values of a flat list have another number of rows than the rest.
     elements = {column.values_name for column in columns if column.layout == "flat"}
     rows = [tensor for tensor in tensors if tensor.name not in elements]
     names, packing = {tensor.name for tensor in tensors}, {}
@@ -61,14 +61,14 @@ def pack_columns(
 def pack_step(
     pipeline: Pipeline, *, mixed: bool
 ) -> tuple[tuple[ModelTensor, ...], dict[str, Packed]]:
-    """The tensors between the steps of an ensemble, packed as `pack_columns` does if they are to be."""
+    """The tensors between the steps of an ensemble, packed by `pack_columns` if the options say so."""
     if pipeline.options.pack:
         return pack_columns(pipeline.step_columns, mixed=mixed)
     return tensors_of(pipeline.step_columns), {}
 
 
 def _alike(tensors: Iterable[ModelTensor]) -> list[list[ModelTensor]]:
-    """The tensors of one value a row, by dtype."""
+    """The tensors with one value a row, by dtype."""
     by_dtype: dict[str, list[ModelTensor]] = {}
     for tensor in tensors:
         if tensor.dims == (-1, 1):
@@ -77,11 +77,11 @@ def _alike(tensors: Iterable[ModelTensor]) -> list[list[ModelTensor]]:
 
 
 def _mixed(tensors: Sequence[ModelTensor]) -> list[list[ModelTensor]]:
-    """The numbers, one of a width that requests choose last; and what `_alike` finds besides."""
+    """The numbers, with a dynamic width last; and the groups of `_alike` for other tensors."""
     numbers = [t for t in tensors if DTYPES[t.dtype].kind in ("int", "uint", "float")]
     last = [tensor for tensor in numbers if tensor.dims[1] < 0][:1]
     first = [tensor for tensor in numbers if tensor.dims[1] >= 0]
-    # Equal dtypes side by side are cut out together.
+    # Adjacent tensors of equal dtype are split off together.
     of_last = {tensor.dtype for tensor in last}
     first.sort(key=lambda tensor: (tensor.dtype in of_last, tensor.dtype))
     names = {tensor.name for tensor in numbers}

@@ -1,4 +1,4 @@
-"""The subject of an export: the preprocessing, the network, and how they are to be served."""
+"""The subject of an export: the preprocessing, the network, and the serving options."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Pipeline:
         name: the published model's name.
         version: the version folder of all models.
         features: the preprocessing.
-        signature: the network.
-        options: how they are to be served.
+        signature: the network's signature.
+        options: the serving options.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Pipeline:
 
     @property
     def client_columns(self) -> tuple[WireColumn, ...]:
-        """Columns that a client sends: lists padded where the server joins requests."""
+        """Columns that a client sends; lists are padded if the server joins requests."""
         return tuple(map(self._sent, self.features.inputs))
 
     def _sent(self, column: WireColumn) -> WireColumn:
@@ -47,7 +47,7 @@ class Pipeline:
 
     @property
     def step_columns(self) -> tuple[WireColumn, ...]:
-        """Columns that preprocessing hands to a network that is a model of its own."""
+        """Columns that preprocessing passes to a network that is a separate model."""
         batched = self.options.max_batch_size > 0
         return tuple(
             replace(column, layout="padded") if batched and column.layout == "flat" else column
@@ -56,7 +56,7 @@ class Pipeline:
 
     @property
     def unpadded(self) -> tuple[tuple[WireColumn, ...], tuple[WireColumn, ...]]:
-        """The columns that travel in another layout than the network takes, both ways."""
+        """The columns that travel in another layout than the network takes: as sent, and as taken."""
         pairs = zip(self.step_columns, self.features.outputs, strict=True)
         differing = [map(_with_nan, pair) for pair in pairs if pair[0] != pair[1]]
         travelling, taken = zip(*differing, strict=True) if differing else ((), ())
@@ -64,12 +64,12 @@ class Pipeline:
 
 
 def _with_nan(column: WireColumn) -> WireColumn:
-    """The column as one where NaN may stand, which is not for a relay to refuse."""
+    """The column with NaN allowed, which a relay must not refuse."""
     return replace(column, nullable=DTYPES[column.dtype].kind == "float")
 
 
 def relay(columns: tuple[WireColumn, ...]) -> Program:
-    """A program that gives back its inputs: an interpreter of it turns one layout into another."""
+    """A program that returns its inputs: its interpreters convert between layouts."""
     schemas = [
         ColumnSchema(c.name, c.dtype, is_list=c.is_list, nullable=c.nullable) for c in columns
     ]

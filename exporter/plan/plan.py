@@ -28,9 +28,8 @@ class Plan:
 
     Attributes:
         pipeline: the preprocessing, the network and the options.
-        models: the steps, if there are any, and the published model last: the order of
-            publication.
-        golden: the rows that it is proven with.
+        models: the steps, if there are any, and the published model last, in order of publication.
+        golden: the rows of its proof.
     """
 
     pipeline: Pipeline
@@ -44,12 +43,12 @@ class Plan:
 
     @property
     def published(self) -> ModelSpec:
-        """The model that clients ask."""
+        """The model that clients use."""
         return self.models[-1]
 
     @property
     def steps(self) -> tuple[ModelSpec, ...]:
-        """The models inside the published one, where that is an ensemble."""
+        """The models inside the published one, if it is an ensemble."""
         return self.models[:-1]
 
     def of_generation(self, generation: str) -> Plan:
@@ -62,17 +61,17 @@ class Plan:
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
-    """The models of an export, proven to fit.
+    """Make the models of an export, and check that they fit.
 
     Raises:
-        ExportError: a name or version that Triton would refuse, what the runtime cannot express,
-            or steps that do not fit.
+        ExportError: a name or version that Triton would refuse, a feature that the runtime cannot
+            express, or steps that do not fit.
     """
     name, version = pipeline.name, pipeline.version
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExportError(
             "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
-            f"it is a folder of the server's. Received: {name!r}."
+            f"it names a folder of the server. Received: {name!r}."
         )
     if type(version) is not int or not 1 <= version <= _MOST_VERSION:
         raise ExportError(
@@ -92,19 +91,19 @@ def make_plan(pipeline: Pipeline) -> Plan:
 
 
 def _expect_no_nul(program: Program) -> None:
-    """Refuse a vocabulary of strings with a NUL: what Triton leaves of one may be another's id."""
+    """Refuse a vocabulary of strings with a NUL: truncated, a string may equal another one."""
     for name, tables in vocabularies(program).items():
         for keys in tables:
             if isinstance(keys.values, Strings) and not keys.values.data.all():
                 raise ExportError(
                     f"Expected a vocabulary of {name!r} without NUL in its strings, since Triton's "
-                    "onnxruntime backend reads a string up to a NUL. Received: one that holds it. "
-                    'Take it out of the data, or use runtime="tensorflow" or '
+                    "onnxruntime backend reads a string up to a NUL. Received: one with a NUL. "
+                    'Remove it from the data, or use runtime="tensorflow" or '
                     'runtime="fused_tensorflow".'
                 )
 
 
 def runtime_of(pipeline: Pipeline) -> Runtime:
-    """The runtime that the options name; the others, with their libraries, are not imported."""
+    """The runtime that the options name; other runtimes and their libraries are not imported."""
     runtime: Runtime = import_module(f"exporter.runtimes.{pipeline.options.runtime}").RUNTIME
     return runtime

@@ -1,4 +1,4 @@
-"""Runtimes: which models serve a pipeline, and how their files are made."""
+"""Runtimes: the models that serve a pipeline, and the writers of their files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    # It imports TensorFlow.
+    # Imports TensorFlow.
     from exporter.network.network import Network
 
 Writer = Callable[[Path], None]
@@ -22,11 +22,11 @@ class Runtime:
     """One way to serve a pipeline.
 
     Attributes:
-        plan: the models, those that are steps first and the published one last.
-        prepare: converts the network, and gives a function for each model that has files of
-            its own, by the model's name, which writes them into a version folder. What the
-            runtime cannot express is an `ExportError` of one of the two, before anything is
-            written; the writers raise it where the disk does not take the files.
+        plan: makes the models, steps first and the published one last.
+        prepare: converts the network, and returns a function for each model with files, by the
+            model's name, which writes them into a version folder. Features that the runtime cannot
+            express raise `ExportError` in one of the two, before anything is written; the writers
+            raise it if the disk refuses the files.
     """
 
     plan: Callable[[Pipeline], tuple[ModelSpec, ...]]

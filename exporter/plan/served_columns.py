@@ -1,4 +1,4 @@
-"""Columns of the workflow that the network takes: their casts, and which inputs may be null."""
+"""Columns of the workflow that the network takes: their casts, and the inputs that may be null."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 @dataclass(frozen=True)
 class Cast:
-    """A column whose dtype the network decides."""
+    """A column whose dtype the network determines."""
 
     column: str
     made: str
@@ -35,16 +35,16 @@ class Cast:
 
 @dataclass(frozen=True)
 class ServedColumns:
-    """The preprocessing step: what it computes, and how its columns travel.
+    """The preprocessing: its program, and the wire form of its columns.
 
     Attributes:
-        program: the network's columns, of the network's dtypes, and nothing else.
+        program: computes the network's columns, with the network's dtypes, and nothing else.
         inputs: the columns that a client sends.
         outputs: the columns that the network takes.
-        casts: where the network's dtype is not the workflow's.
+        casts: the columns whose dtypes in the network and the workflow differ.
         labels: the label columns.
         unused: the workflow's outputs that the network does not take.
-        cuts: lists of the client's of which nothing beyond some width reaches the network.
+        cuts: the widths beyond which a client's lists do not reach the network.
     """
 
     program: Program
@@ -62,17 +62,17 @@ def select_features(
     label_columns: Sequence[str] | None,
     sparse_max: Mapping[str, int] | None = None,
 ) -> ServedColumns:
-    """The part of a workflow that a network needs.
+    """Select the part of a workflow that a network needs.
 
     Args:
-        workflow: fitted.
+        workflow: a fitted workflow.
         signature: the network's inputs and outputs.
         label_columns: the labels; None for the columns tagged as target.
-        sparse_max: the width of lists that the network takes as one input each.
+        sparse_max: the width of each list that the network takes as one input.
 
     Raises:
-        ExportError: the network takes what the workflow does not make, or a label; or a dtype that
-            does not hold a column's values, or a null that cannot be served.
+        ExportError: the network takes a label, or a column that the workflow does not make; a dtype
+            does not hold a column's values; or a null cannot be served.
     """
     schema, inputs = workflow.output_schema, workflow.input_schema
     labels = _labels(workflow, label_columns)
@@ -88,7 +88,7 @@ def select_features(
         if made.dtype != wire.dtype:
             casts.append(Cast(wire.name, made.dtype, wire.dtype))
         own = expressions[wire.name].expression
-        # The dtype that was assigned to the output comes first, as it does in training.
+        # The dtype assigned to the output comes first, as in training.
         expression = cast_early(cast_early(own, made.dtype, inputs), wire.dtype, inputs)
         columns.append((made.with_(dtype=wire.dtype), expression))
     taken = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted]
@@ -114,7 +114,7 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     for name in label_columns:
         if name not in made and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is no column of the workflow. Its outputs are {', '.join(made)}."
+                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}."
             )
     return tuple(label_columns)
 
@@ -122,7 +122,7 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
 def _wanted_columns(
     signature: ModelSignature, produced: Schema, sparse_max: Mapping[str, int]
 ) -> list[WireColumn]:
-    """The network's inputs as columns: `x__values` and `x__nnzs` are the two halves of one."""
+    """The network's inputs as columns; `x__values` and `x__nnzs` are two halves of one column."""
     specs = {spec.name: spec for spec in signature.inputs}
     columns: dict[str, WireColumn] = {}
     missing = []
@@ -164,12 +164,12 @@ def _wanted_columns(
 
 
 def _is_of_one(column: ColumnSchema) -> bool:
-    """Whether lists hold one value at most, so that an input of one column is not a mistake."""
+    """Whether lists have at most one value, so that an input of width one is intended."""
     return bool(column.properties.get("value_count", {}).get("max") == 1)
 
 
 def _are_made_up(names: Iterable[str]) -> bool:
-    """Whether Keras has named some of these inputs itself."""
+    """Whether Keras generated some of these names."""
     return any(re.fullmatch(r"(keras_tensor|input)(_\d+)?", name) for name in names)
 
 
@@ -224,5 +224,5 @@ def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
     if reason := inexact(made, want):
         raise ExportError(
             f"Column {made.name!r} {reason}. Received: an input of the network of {want.name}. "
-            "Change the workflow or the keras.Input, so that both say the same."
+            "Change the workflow or the keras.Input, so that they agree."
         )

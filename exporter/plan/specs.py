@@ -1,4 +1,4 @@
-"""The parts that the runtimes make their models of."""
+"""Common parts of the runtimes' models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workflow.wire.format import WireColumn, dump_columns
 
 
 def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
-    """The tensors that carry some columns; those of padded lists of any width are ragged."""
+    """The tensors that carry some columns; those of padded lists without fixed width are ragged."""
     return tuple(
         ModelTensor(
             name,
@@ -36,16 +36,16 @@ def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[ModelTensor, ...]:
 
 
 def even(tensors: Iterable[ModelTensor]) -> tuple[ModelTensor, ...]:
-    """The same tensors for a backend that joins only requests of one width."""
+    """The same tensors for a backend that joins only requests of equal widths."""
     return tuple(replace(tensor, ragged=False) for tensor in tensors)
 
 
 def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[str, str]:
-    """Parameters of the published model's config that a client reads.
+    """Parameters in the published model's config for clients.
 
     Args:
-        pipeline: what is exported.
-        preprocessing: the name of the step that makes the features, where it is a model.
+        pipeline: the subject of the export.
+        preprocessing: the name of the preprocessing model, if there is one.
     """
     outputs = [WireColumn(spec.name, spec.dtype) for spec in pipeline.signature.outputs]
     parameters = {
@@ -63,9 +63,9 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
 
 
 def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> ModelSpec:
-    """Preprocessing and network as one model, the tensors between them in the order of the steps.
+    """Combine preprocessing and network into one model, with tensors in the order of the steps.
 
-    The `preprocess` outputs are the network's inputs, in the same order, under whatever names.
+    The `preprocess` outputs are the network's inputs, in the same order, under any names.
     """
     own = {tensor.name for tensor in (*preprocess.inputs, *network.outputs)}
     suffix = "_nvt"

@@ -1,8 +1,8 @@
-"""The requests that the server makes of each model before it calls the model ready.
+"""Requests that the server makes of each model before it reports the model as ready.
 
-They are golden rows, as the client would send them; the network of two steps is sent what
-preprocessing makes of them. Where the user gave no rows it is a row of zeros, which is as good for
-everything but caches.
+They are golden rows, as a client would send them; the network of a pipeline with two steps gets the
+output of preprocessing. Without rows from the user it is a row of zeros, which serves all purposes
+but filling caches.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def with_warm_up(
     """The models of a plan with their warm-up requests, one for each row.
 
     Args:
-        pipeline: what is exported.
+        pipeline: the subject of the export.
         models: the steps, if there are any, and the published model last.
-        golden: the rows to warm up with, and others.
+        golden: the golden rows, of which the first warm up.
     """
     if not pipeline.options.warm_up:
         return tuple(models)
@@ -45,7 +45,7 @@ def with_warm_up(
 def _network_requests(
     pipeline: Pipeline, preprocess: ModelSpec, requests: Sequence[Tensors]
 ) -> tuple[Tensors, ...]:
-    """Tensors that preprocessing hands on to the network."""
+    """Tensors that preprocessing passes to the network."""
     run = NumpyInterpreter(pipeline.features.program)
     made: list[Tensors] = []
     for tensors in requests:
@@ -58,7 +58,7 @@ def _network_requests(
 
 
 def _request(model: ModelSpec, tensors: Tensors) -> Mapping[str, WarmUpTensor]:
-    """A row as the model takes it; equal tensors share a file, which is named by its content."""
+    """A row in the model's form; equal tensors share a file, named after its content."""
     made = {}
     for name, dtype in ((tensor.name, tensor.dtype) for tensor in model.inputs):
         content, shape = to_bytes(tensors[name]), tensors[name].shape

@@ -1,4 +1,4 @@
-"""The proof that the steps of an ensemble fit together, made before the first byte is written."""
+"""Checks that the steps of an ensemble fit together, before the first byte is written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 
 
 def prove_alone(model: ModelSpec) -> None:
-    """Check that the tensors of a model have names of their own.
+    """Check that the tensors of a model have unique names.
 
     Raises:
-        ExportError: two inputs or two outputs of one name, or an input and an output.
+        ExportError: two inputs, two outputs, or an input and an output with one name.
     """
     _expect_distinct(model)
     inputs = {tensor.name for tensor in model.inputs}
@@ -25,16 +25,16 @@ def prove_alone(model: ModelSpec) -> None:
 
 
 def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
-    """Check that every tensor of an ensemble is made once and taken as what it is made.
+    """Check that every tensor of an ensemble is made once and taken with the same type.
 
     Args:
         ensemble: the ensemble, with its steps in order.
         models: the models that its steps name.
 
     Raises:
-        ExportError: a tensor that nobody makes, or two do; a dtype or shape that differs between
-            the two ends; an input or output of a step left open; a step of another version. The
-            text names both sides.
+        ExportError: a tensor without a maker, or with two; a dtype or shape that differs between
+            the two ends; an input or output of a step that is not connected; a step of another
+            version. The text names both sides.
     """
     by_name = {model.name: model for model in models}
     for model in (ensemble, *models):
@@ -59,7 +59,7 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
     idle = made.keys() - taken - {tensor.name for tensor in ensemble.outputs}
     if idle:
         raise ExportError(
-            f"Nobody takes {', '.join(sorted(f'{made[wire][0]} ({wire})' for wire in idle))}."
+            f"Nothing takes {', '.join(sorted(f'{made[wire][0]} ({wire})' for wire in idle))}."
         )
 
 
@@ -67,14 +67,14 @@ def _expect_distinct(model: ModelSpec) -> None:
     for side in (model.inputs, model.outputs):
         if len({tensor.name for tensor in side}) != len(side):
             raise ExportError(
-                f"Two tensors of {model.name} have one name: {', '.join(t.name for t in side)}."
+                f"Two tensors of {model.name} have the same name: {', '.join(t.name for t in side)}."
             )
 
 
 def _model_of(step: EnsembleStep, models: dict[str, ModelSpec]) -> ModelSpec:
     model = models.get(step.model)
     if model is None:
-        raise ExportError(f"The ensemble has a step {step.model!r}, and there is no such model.")
+        raise ExportError(f"The ensemble has a step {step.model!r}, but there is no such model.")
     if model.version != step.version:
         raise ExportError(
             f"The ensemble wants {step.model} {step.version}, and version {model.version} is exported."
@@ -85,7 +85,7 @@ def _model_of(step: EnsembleStep, models: dict[str, ModelSpec]) -> ModelSpec:
 def _ends(
     step: EnsembleStep, model: ModelSpec, side: str, mapping: object, tensors: Sequence[ModelTensor]
 ) -> dict[str, ModelTensor]:
-    """The model's tensors by the ensemble's names, every one mapped and no other."""
+    """The model's tensors by the ensemble's names; all of them mapped, and no others."""
     names = dict(step.inputs if side == "input" else step.outputs)
     known = {tensor.name: tensor for tensor in tensors}
     if names.keys() != known.keys():
@@ -102,7 +102,7 @@ def _meet(
     wire: str, tensor: ModelTensor, where: str, made: dict[str, tuple[str, ModelTensor]]
 ) -> None:
     if wire not in made:
-        raise ExportError(f"Nobody makes {wire!r}, which is {where}.")
+        raise ExportError(f"Nothing makes {wire!r}, which is {where}.")
     maker, source = made[wire]
     if (source.dtype, source.dims) != (tensor.dtype, tensor.dims):
         raise ExportError(

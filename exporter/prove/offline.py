@@ -1,4 +1,4 @@
-"""Answers of the workflow and the network in this process, with which written models are compared."""
+"""Answers of the workflow and the network in this process, to compare written models with."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn, encode
 
-# The network's own arithmetic: a float32 answer may differ by so much of the larger of it and 1.
+# Allowed rounding of the network: the difference as a share of the answer, or of 1 if larger.
 TOLERANCE, TOLERANCE_OF_HALF = 1e-5, 2e-2
-# By such a part every number is changed to see what the network makes of rounding.
+# The relative change of every number that shows the network's sensitivity to rounding.
 _NUDGE = 1e-6
-# A product of larger numbers overflows, and whether it does depends on the order of a sum.
+# Products of larger numbers may overflow, depending on the order of a sum.
 _LARGE, _LARGE_HALF = 1e18, 1e3
 
 
 class _RefusedError(Exception):
-    """Rows that the workflow or the network raises at; the text says why."""
+    """The workflow or the network raises for some rows; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Offline:
 
     Attributes:
         golden: the rows, without those that are refused here.
-        refused: the names of the latter, all of them rows that no data may ever hold.
-        features: the columns that the network takes, of the dtypes that it takes.
+        refused: the names of the refused rows, which may not occur in any data.
+        features: the columns that the network takes, with its dtypes.
         predictions: the outputs by name, (N, k).
-        allowed: by how much a served output may differ, by name, (N, k); infinite where the
-            order of a sum decides between a number and an overflow.
+        allowed: the allowed difference of a served output, by name, (N, k); infinite if the order
+            of a sum decides between a number and an overflow.
     """
 
     golden: GoldenRows
@@ -54,11 +54,11 @@ class Offline:
 
 
 class OfflineAnswers:
-    """The workflow and the network as they are in this process.
+    """The workflow and the network in this process.
 
     Args:
-        workflow: fitted.
-        features: what of it the network takes.
+        workflow: a fitted workflow.
+        features: the part of it that the network takes.
         network: the network.
     """
 
@@ -87,7 +87,7 @@ class OfflineAnswers:
         return self._call(self._encoded(features))
 
     def _call(self, tensors: Mapping[str, Array]) -> Tensors:
-        # On a GPU an id beyond a table is no error, and a multiplication is not that of a CPU.
+        # On a GPU an id beyond a table is not an error, and products differ from those on a CPU.
         with tf.device("/CPU:0"):
             made = self._network.call(
                 **{name: tf.constant(array) for name, array in tensors.items()}
@@ -122,14 +122,14 @@ class OfflineAnswers:
     def _attempt(self, features: pl.DataFrame) -> Tensors:
         try:
             return self.predict(features)
-        except Exception as error:  # a layer of the user's raises whatever it likes
+        except Exception as error:  # a user's layer may raise any type
             raise _RefusedError(in_a_line(error)) from error
 
     def _refused(self, golden: GoldenRows, reason: str) -> frozenset[str]:
-        """The names of the bold rows that the workflow or the network raises at.
+        """The names of the bold rows for which the workflow or the network raises.
 
         Raises:
-            ExportError: it raises at another one, or at all together.
+            ExportError: it raises for another row, or only for all together.
         """
         failing: dict[str, str] = {}
         for number, name in enumerate(golden.names):
@@ -143,15 +143,15 @@ class OfflineAnswers:
         shown = f" {golden.row(others[0])} ({others[0]})" if others else "s together"
         raise ExportError(
             f"Expected a workflow and a network that answer the golden row{shown}. "
-            f"Received: {failing[others[0]] if others else reason} That is so here already, without a "
-            "server. Let the network answer such rows, or the workflow change them."
+            f"Received: {failing[others[0]] if others else reason} This happens in this process already, "
+            "without a server. Let the network answer such rows, or let the workflow change them."
         )
 
     def _allowed(self, features: pl.DataFrame, predictions: Tensors) -> Tensors:
-        """By how much each served output may differ.
+        """The allowed difference of each served output.
 
-        Where numbers are large, rounding is: what the network makes of numbers that are changed in
-        their last digits is what another order of a sum may make.
+        Rounding grows with the numbers: the effect of changing inputs in their last digits shows
+        the possible effect of another order of a sum.
         """
         with np.errstate(over="ignore"):
             nudged = self._call(
@@ -175,10 +175,10 @@ class OfflineAnswers:
         return allowed
 
     def _expect_all_ids(self) -> None:
-        """Ask the network for the last id of each column; what raises has no room for it."""
+        """Run the network on the last id of each column, to find tables that are too small."""
         taken = {column.name for column in self._features.outputs}
         lasts = {n: count - 1 for n, count in id_counts(self._features).items() if n in taken}
-        # All at once: a row for each of thousands of columns would have thousands of values.
+        # All at once: with thousands of columns, a row for each would be thousands of rows as wide.
         if self._reason(self._ids(lasts)) is None or self._reason(self._ids({})) is not None:
             return
         for name, last in lasts.items():
@@ -186,7 +186,7 @@ class OfflineAnswers:
                 raise ExportError(too_small(name, last + 1, reason))
 
     def _reason(self, features: pl.DataFrame) -> str | None:
-        """The reason for which the network has no answer, None where it has one."""
+        """The reason why the network has no answer; None if it has one."""
         try:
             self._attempt(features)
         except _RefusedError as error:
@@ -194,7 +194,7 @@ class OfflineAnswers:
         return None
 
     def _ids(self, ids: Mapping[str, int]) -> pl.DataFrame:
-        """A row of features that are 0 but for some ids; lists of one value."""
+        """A row of features that are 0 except some ids; lists have one value."""
         return pl.DataFrame(
             [to_series(_single(c, ids.get(c.name, 0)), c.name) for c in self._features.outputs]
         )
@@ -207,7 +207,7 @@ def _single(column: WireColumn, value: int) -> Column:
 
 
 def _as_taken(column: WireColumn, made: Column) -> Column:
-    """A column of the dtype that the network takes; what has no room there takes the nearest."""
+    """A column with the network's dtype; values out of range become the nearest ones."""
     values, want = made.array, DTYPES[column.dtype]
     if values.dtype.kind in "iu" and want.is_integer:
         have, room = np.iinfo(values.dtype), np.iinfo(want.numpy)
@@ -219,7 +219,7 @@ def _as_taken(column: WireColumn, made: Column) -> Column:
 
 
 def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
-    """The tolerance of each value, and more where the value moves with its inputs' last digits."""
+    """The tolerance of each value, greater if the value changes with its inputs' last digits."""
     if made.dtype.kind != "f":
         return np.where(made == nudged, 0.0, np.inf)
     here, there = made.astype(np.float64), nudged.astype(np.float64)
@@ -229,11 +229,11 @@ def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
 
 
 def _exceeds(column: Column, large: float) -> Array:
-    """Mask of rows that hold a number beyond what a network can compute with."""
+    """Mask of rows with a number too large for a network to compute with."""
     values = column.array
     if values.dtype.kind not in "iuf":
         return np.zeros(column.rows, bool)
-    # A NaN is no overflow.
+    # NaN is not an overflow.
     beyond = np.abs(values.astype(np.float64)) >= large
     if column.lengths is None:
         return beyond

@@ -1,7 +1,7 @@
 """The proof of an export: golden rows, answered from the files that it wrote.
 
-They are asked as clients ask, each row alone and all in one request, and where the server joins
-requests joined as well; the answers are held to what the workflow and the network answer here.
+Requests are made as clients make them: each row alone, all in one request, and, if the server joins
+requests, joined. The answers are compared with those of the workflow and the network here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALONE, _TOGETHER, _JOINED = "asked alone", "asked in one request", "joined by t
 
 
 class UnprovenError(ExportError):
-    """The written files answer otherwise; another runtime may not."""
+    """The written files answer differently; another runtime may not."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Proof:
 
     Attributes:
         rows: the names of the golden rows.
-        asked: the ways in which they were asked.
+        asked: the kinds of requests.
         refused: the names of rows that the workflow or the network refuses, so that there is
             nothing to compare.
-        difference: the largest difference of a float output that was allowed and met, of the
-            larger of the answer and 1.
+        difference: the greatest allowed difference of a float output that occurred, relative to the
+            answer, or to 1 if that is larger.
     """
 
     rows: tuple[str, ...]
@@ -50,15 +50,15 @@ class Proof:
 
 
 def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:
-    """Hold written models to what is answered here.
+    """Compare the answers of written models with the answers in this process.
 
     Args:
-        plan: what was written.
-        answers: what is answered here.
+        plan: the plan that was written.
+        answers: the workflow and the network in this process.
         folders: the version folder of each model, by its name.
 
     Raises:
-        UnprovenError: an answer differs, or there is none; names the row, the output and both.
+        UnprovenError: an answer differs or is missing; names the row, the output and both answers.
         ExportError: the golden rows cannot be answered here.
     """
     offline = answers.of(plan.golden)
@@ -66,7 +66,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         written = WrittenModels(plan, folders)
     except ExportError:
         raise
-    except Exception as error:  # whatever a library finds wrong with a file
+    except Exception as error:  # libraries raise any type for invalid files
         raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error
     asked = [*_asked(plan, written, offline.golden)]
     met = [_compare(plan, answers, offline, how, made) for how, made in asked]
@@ -78,7 +78,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
 def _asked(
     plan: Plan, written: WrittenModels, golden: GoldenRows
 ) -> Iterator[tuple[str, list[list[Tensors]]]]:
-    """Each way of asking, and the answers of each model to it."""
+    """Each kind of request, and the answers of each model to it."""
     alone: list[list[Tensors]] = []
     for name, request in zip(golden.names, golden.requests, strict=True):
         made = _answered(written, [request], f"row {golden.row(name)} ({name}), {_ALONE}")
@@ -98,7 +98,7 @@ def _answered(
 ) -> list[list[Tensors]]:
     try:
         return written.answer(requests)
-    except Exception as error:  # whatever a library raises
+    except Exception as error:  # libraries may raise any type
         raise UnprovenError(
             f"Expected an answer to the golden {shown}. Received: {in_a_line(error)}"
         ) from error
@@ -111,7 +111,7 @@ def _compare(
     how: str,
     made: Sequence[Sequence[Tensors]],
 ) -> float:
-    """The largest difference that was allowed."""
+    """The greatest allowed difference that occurred."""
     if plan.steps:
         _compare_features(plan, offline, how, made[0])
     names = list(offline.predictions)
@@ -144,7 +144,7 @@ def _compare_output(
         )
     gaps = _gaps(expected, served)
     for row in np.flatnonzero((gaps > allowed).any(axis=1)).tolist():
-        # A network may look at other rows of its batch; then it is held to what it answers alone.
+        # A network may use other rows of its batch; then the answer to the row alone is expected.
         own = answers.predict(offline.features[row])[name][0] if how == _ALONE else expected[row]
         if (_gaps(own, served[row]) > allowed[row]).any():
             raise _difference(offline, how, f"output {name!r}", row, own, served[row])
@@ -154,7 +154,7 @@ def _compare_output(
 
 
 def _gaps(expected: Any, served: Any) -> Any:
-    """Distance of two answers: 0 for what is alike, infinite for what is not comparable."""
+    """Distance of two answers: 0 for equal ones, infinite for incomparable ones."""
     if expected.dtype.kind == "f":
         here, there = expected.astype(np.float64), served.astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):

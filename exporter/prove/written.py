@@ -1,8 +1,8 @@
-"""The models of an export, run from the files that it wrote, in this process.
+"""The models of an export, run from the written files in this process.
 
-Each is run as its backend runs it: the preprocessing step from its own copy of the interpreter, a
+Each runs as in its backend: the preprocessing step from its own copy of the interpreter, a
 SavedModel by the loader of C++ servers, an ONNX model by onnxruntime with one thread. Requests are
-joined by the code that joins them in the server.
+joined by the same code as in the server.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class WrittenModels:
     """The models of a plan, loaded from their version folders.
 
     Args:
-        plan: what was written.
+        plan: the plan that was written.
         folders: the version folder of each model, by its name.
 
     Attributes:
-        contract: what a client reads in the published model's config.
+        contract: a client's view of the published model's config.
 
     Raises:
-        Exception: whatever a library raises at files that it cannot load.
+        Exception: any error of a library for files that it cannot load.
     """
 
     def __init__(self, plan: Plan, folders: Mapping[str, Path]) -> None:
@@ -52,10 +52,10 @@ class WrittenModels:
         self._models = [(spec, _load(spec, folders[spec.name])) for spec in _answering(plan)]
 
     def answer(self, requests: Sequence[Tensors]) -> list[list[Tensors]]:
-        """The answers to requests that arrive together: for each model in turn, one a request.
+        """The answers to simultaneous requests: for each model in turn, one for each request.
 
         Raises:
-            Exception: whatever a library raises, also where it can answer each request alone.
+            Exception: any error of a library, even if it can answer each request alone.
         """
         answers: list[list[Tensors]] = []
         for spec, call in self._models:
@@ -67,7 +67,7 @@ class WrittenModels:
 
 
 def contract_of(spec: ModelSpec) -> Contract:
-    """The tensors that a model takes and gives, as its config says."""
+    """The input and output tensors of a model, as in its config."""
     return read_contract(parse_config(config_text(spec)))
 
 
@@ -76,7 +76,7 @@ def _answering(plan: Plan) -> tuple[ModelSpec, ...]:
 
 
 def _answer(spec: ModelSpec, call: Call, requests: Sequence[Tensors]) -> list[Tensors]:
-    """The answers of one model, its outputs in the order of its config."""
+    """The answers of one model, with outputs in the order of its config."""
     failed: list[Exception] = []
 
     def attempt(tensors: Tensors) -> Tensors:
@@ -95,7 +95,7 @@ def _answer(spec: ModelSpec, call: Call, requests: Sequence[Tensors]) -> list[Te
 
 
 def _flattened(spec: ModelSpec, request: Tensors) -> Tensors:
-    """A request with its ragged tensors as the onnxruntime backend takes them: values and widths."""
+    """A request with ragged tensors in the onnxruntime backend's form: values and widths."""
     tensors = dict(request)
     for made, name in spec.widths.items():
         tensors[made] = np.full(len(request[name]), request[name].shape[1], np.int32)
@@ -130,7 +130,7 @@ def _python(spec: ModelSpec, folder: Path) -> Call:
 
 @contextmanager
 def _copied_package(folder: Path) -> Iterator[Callable[[str], ModuleType]]:
-    """The modules of an exported package by name, none of which stays known or leaves a file."""
+    """The modules of an exported package by name; no module stays imported, and no file is written."""
     name = f"_{RUNTIME_PACKAGE}_to_prove"
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -151,7 +151,7 @@ def _copied_package(folder: Path) -> Iterator[Callable[[str], ModuleType]]:
 def _saved_model(spec: ModelSpec, folder: Path) -> Call:
     import tensorflow as tf  # noqa: PLC0415 - one backend of three
 
-    # On a GPU an id beyond a table is no error, and a multiplication is not that of a CPU.
+    # On a GPU an id beyond a table is not an error, and products differ from those on a CPU.
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default(), quiet("tensorflow", logging.ERROR):
@@ -171,7 +171,7 @@ def _onnx(spec: ModelSpec, folder: Path) -> Call:
         import onnxruntime  # noqa: PLC0415 - of an extra
     except ImportError as error:
         raise ExportError(
-            "Expected the package onnxruntime, to prove what is written. Received: none. "
+            "Expected the package onnxruntime, to prove the written models. Received: none. "
             "Install the extra [onnx]."
         ) from error
     options = onnxruntime.SessionOptions()
@@ -190,7 +190,7 @@ def _onnx(spec: ModelSpec, folder: Path) -> Call:
 
 
 def _with_end(array: Any) -> Any:
-    """Strings as bytes of one width, each with the NUL behind it to which onnxruntime reads."""
+    """Strings as bytes of one width, each followed by the NUL at which onnxruntime stops."""
     if array.dtype != DTYPES["string"].numpy:
         return array
     width = max(map(len, array.reshape(-1)), default=0) + 1
@@ -198,7 +198,7 @@ def _with_end(array: Any) -> Any:
 
 
 def _in_bytes(array: Any) -> Any:
-    """Strings as a server and TensorFlow give them; onnxruntime gives Python's own."""
+    """Strings as bytes, as in a server and TensorFlow; onnxruntime returns Python strings."""
     if array.dtype != DTYPES["string"].numpy:
         return array
     encoded = np.array([each.encode() for each in array.flat], array.dtype)

@@ -1,4 +1,4 @@
-"""A served model as a picture: its steps, and the tensors that go from one to the next."""
+"""A served model as a picture: its steps, and the tensors between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workflow.schema.schema import time_name
 from workflow.wire.format import parse_columns
 
 if TYPE_CHECKING:
-    # It imports TensorFlow.
+    # Imports TensorFlow.
     from exporter.plan.plan import Plan
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
@@ -31,7 +31,7 @@ class EnsembleDrawing(Drawn):
 
     Attributes:
         config: the model's config.
-        steps: the configs of its steps, where it is an ensemble.
+        steps: the configs of its steps, if it is an ensemble.
 
     Example:
         >>> EnsembleDrawing.read("models", "movielens").show()  # doctest: +SKIP
@@ -54,7 +54,7 @@ class EnsembleDrawing(Drawn):
 
     @classmethod
     def of_plan(cls, plan: Plan) -> EnsembleDrawing:
-        """The drawing of what an export writes."""
+        """The drawing of a plan's models."""
         published, *steps = (
             parse_config(config_text(model)) for model in (plan.published, *plan.steps)
         )
@@ -71,7 +71,7 @@ class EnsembleDrawing(Drawn):
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise ExportError(
                 f"Expected the configs of {self.config.name} and its steps to fit together. "
-                f"Received: {error} in one of them alone. Export the model again."
+                f"Received: {error} in only one of them. Export the model again."
             ) from error
 
     def _diagram(self) -> Diagram:
@@ -91,16 +91,16 @@ class EnsembleDrawing(Drawn):
         return Diagram(self.config.name, boxes, arrows, noun="tensors")
 
     def _arrows(self, made: dict[str, tuple[int, Item]], answer: Iterable[Item]) -> list[Arrow]:
-        """From what makes a tensor of the ensemble to what takes it.
+        """Arrows from the maker to the takers of each of the ensemble's tensors.
 
         Args:
-            made: the tensors that the request brings.
-            answer: those that the answer takes.
+            made: the tensors in the request.
+            answer: the tensors in the answer.
         """
         arrows = []
         for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
             arrows += _carried(made, step.input_map.values(), number)
-            # In the step's order: that of a map in a config is by chance.
+            # In the step's order, since a map in a config has no order.
             for tensor in self.steps[number - 1].output:
                 shared = step.output_map[tensor.name]
                 made[shared] = number, _item(self.steps[number - 1], tensor, {})

@@ -1,8 +1,8 @@
-"""Memory that one instance of a model takes, estimated from what was exported.
+"""Memory of one instance of a model, estimated from the exported files.
 
-An instance on our backends is a process. Its runtime takes what `_RUNTIME` says, its tables what
-their files do, and each entry of a vocabulary the place in the structure that finds it. Libraries,
-and weights that onnxruntime maps from a file, are in memory once for all instances.
+An instance on our backends is a process. Its runtime takes the memory in `_RUNTIME`, its tables as
+much as their files, and each entry of a vocabulary a place in a lookup structure. Libraries, and
+weights that onnxruntime maps from a file, are in memory once for all instances.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from exporter.plan.plan import Plan
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Column, Strings
 
-# Bytes of a process of its own (`Pss_Anon`), with a model of a few numbers; see the guide on export.
+# Private bytes of a process (`Pss_Anon`) with a minimal model; see the guide on export.
 _RUNTIME = {"tensorflow": 93e6, "onnxruntime": 29e6, "python": 21e6}
-# Bytes for an entry of a vocabulary beside those of its file: integers and texts.
+# Bytes for an entry of a vocabulary in addition to its file: integers and texts.
 _ENTRY = {"tensorflow": (15, 60), "onnxruntime": (60, 420), "python": (15, 20)}
-# Tables beside an ONNX model that are not in it.
+# Tables in a file beside an ONNX model.
 _MAPPED = "tables.data"
 
 
@@ -28,8 +28,8 @@ class InstanceMemory:
     """Estimated bytes of one instance.
 
     Attributes:
-        own: what each instance takes.
-        mapped: weights in files, which all instances share.
+        own: private bytes of each instance.
+        mapped: bytes of weights in files, which all instances share.
 
     Example:
         >>> str(InstanceMemory(226_000_000, 0))
@@ -48,7 +48,7 @@ def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Instan
     """The memory of an instance of each model that has instances, by the model's name.
 
     Args:
-        plan: of an export.
+        plan: the plan of an export.
         folders: the version folder of each model, by the model's name.
     """
     served = [model for model in plan.models if model.instances]
@@ -68,7 +68,7 @@ def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Instan
 
 
 def _entries(program: Program) -> tuple[int, int]:
-    """The integers and the texts among which a program looks values up."""
+    """The numbers of integers and of texts in a program's lookup tables."""
     tables = {
         id(keys): keys
         for step in program.steps

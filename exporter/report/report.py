@@ -1,4 +1,4 @@
-"""The report of an export, for people."""
+"""The report of an export, as text and as a page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workflow.picture.markup import safe, table
 from workflow.wire.request_rules import LIMITS
 
 if TYPE_CHECKING:
-    # It imports TensorFlow.
+    # Imports TensorFlow.
     from exporter.prove.proof import Proof
     from serving import ParityReport
 
 CACHE_FLAG = "--cache-config=local,size=67108864"
-# What an option says where it sets nothing.
+# Descriptions of options that are not set.
 _UNSET = {
     "columns": "by name",
     "max_queue_size": "any",
@@ -39,7 +39,7 @@ class ExportReport:
     Attributes:
         repository: the model repository.
         plan: the models, with their casts and columns.
-        generation: the name of this export's content; every config carries it.
+        generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
 
     Example:
@@ -78,7 +78,7 @@ class ExportReport:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Every option of the plan that applies to it, in words."""
+        """Every applicable option of the plan, in words."""
         options, rows = self.plan.pipeline.options, len(self.plan.models[0].warm_up)
         given = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
         return {
@@ -88,7 +88,7 @@ class ExportReport:
 
     @property
     def remarks(self) -> list[str]:
-        """Requirements of the models and the options on the server, in sentences."""
+        """Requirements on the server, in sentences."""
         options = self.plan.pipeline.options
         taken = (f"{amount} for {name}" for name, amount in self.memory.items())
         remarks = [f"Memory of each instance, estimated: {', '.join(taken)}."]
@@ -97,12 +97,12 @@ class ExportReport:
         if options.limits:
             remarks.append(
                 f"{', '.join(options.limits)}: checked before any work by our preprocessing and our "
-                "backends; a backend of Triton's own checks max_batch_size alone."
+                "backends; Triton's own backends check max_batch_size only."
             )
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "
-                "refuses here already."
+                "refuses in this process already."
             )
         return remarks
 
@@ -127,10 +127,10 @@ class ExportReport:
         return "\n".join(lines)
 
     def to_html(self, parity: ParityReport | None = None) -> str:
-        """The report as one page that needs no other file, for light and dark screens.
+        """The report as one page without other files, for light and dark screens.
 
         Args:
-            parity: the proof of what is served, to stand in the page.
+            parity: the proof of served answers, for the page.
         """
         return _page(self, parity)
 
@@ -168,7 +168,7 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
-# Colours are the page's own, and lines are seen through, so that both are right on light and dark.
+# Colours come from the page, and lines are translucent, so that both suit light and dark.
 _STYLE = """
 .export-report { font: 14px/1.5 system-ui, sans-serif; max-width: 62rem; overflow-wrap: anywhere }
 .export-report h1 { font-size: 1.4rem; margin: 0 }
@@ -194,11 +194,11 @@ body { margin: 1.5rem; background: #fff; color: #1b1f24 }
 
 
 def _page(report: ExportReport, parity: ParityReport | None = None) -> str:
-    """A page that needs no other file.
+    """A page without other files.
 
     Args:
-        report: of the export.
-        parity: the proof of what is served.
+        report: the report.
+        parity: the proof of served answers.
     """
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
@@ -209,7 +209,7 @@ def _page(report: ExportReport, parity: ParityReport | None = None) -> str:
 
 
 def _fragment(report: ExportReport, parity: ParityReport | None = None) -> str:
-    """The same as a part of a page, styles included."""
+    """The report as a part of a page, including styles."""
     name, _, rest = report.title.partition(", ")
     return (
         f'<div class="export-report"><style>{_STYLE}</style>'
@@ -230,7 +230,7 @@ def _options(report: ExportReport) -> str:
 
 
 def _models(report: ExportReport) -> str:
-    """The model that clients ask, and its steps to fold out."""
+    """The model that clients use, and its steps to fold out."""
     plan, sizes = report.plan, report.sizes
     steps = "".join(
         f"<details><summary>{_named(step, sizes)}</summary>{_tensor_rows(step)}</details>"
@@ -294,7 +294,7 @@ def _how_to_serve(report: ExportReport) -> str:
 
 
 def _size(count: int) -> str:
-    """Bytes for people.
+    """A readable number of bytes.
 
     Example:
         >>> _size(1_234_567)

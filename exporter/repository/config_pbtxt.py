@@ -1,4 +1,4 @@
-"""config.pbtxt from a `ModelSpec`, through Triton's own protobuf message."""
+"""config.pbtxt from a `ModelSpec`, by Triton's own protobuf message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflow.schema.dtypes import DTYPES
 
 
 def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
-    """The config of a model, complete, so that the server has nothing to guess.
+    """The complete config of a model, so that the server infers nothing.
 
     Args:
         model: the model.
@@ -44,7 +44,7 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
     if model.response_cache:
         config.response_cache.enable = True
     for number, request in enumerate(model.warm_up):
-        # Triton leaves out a warm-up of batch size 0, even where requests are not joined.
+        # Triton skips a warm-up of batch size 0, even if requests are not joined.
         _set_warm_up(config.model_warmup.add(name=f"row {number}", batch_size=1), request)
     if model.instances:
         kind = pb.ModelInstanceGroup.Kind.Value(model.instance_kind)
@@ -58,7 +58,7 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
         entry.input_map.update(step.inputs)
         entry.output_map.update(step.outputs)
     text = str(text_format.MessageToString(config))
-    # Protobuf leaves zeros out; a reader of the file should see that rows are a dimension of ours.
+    # Protobuf omits zeros; readers of the file should see that rows are an explicit dimension.
     return text if model.max_batch_size else f"{text}max_batch_size: 0\n"
 
 
@@ -69,7 +69,7 @@ def _tensor(message: Any, tensor: ModelTensor, model: ModelSpec) -> Any:
 
 
 def _set_queue(batching: Any, queue: Queue) -> None:
-    # An empty message counts as well: it is what makes the server join requests.
+    # An empty message matters as well: it makes the server join requests.
     batching.SetInParent()
     batching.max_queue_delay_microseconds = queue.delay_us
     if queue.size or queue.timeout_us:
@@ -89,16 +89,16 @@ def parse_config(text: str) -> Any:
     """The `ModelConfig` message of a config.pbtxt.
 
     Raises:
-        google.protobuf.text_format.ParseError: text that is no config; it names line and field.
+        google.protobuf.text_format.ParseError: invalid text; names line and field.
     """
     return text_format.Parse(text, pb.ModelConfig())
 
 
 def read_config(path: Path) -> Any:
-    """The `ModelConfig` message of a config.pbtxt that lies in a repository.
+    """The `ModelConfig` message of a config.pbtxt in a repository.
 
     Raises:
-        ExportError: the file is no config; the text names line and field.
+        ExportError: the file is not a config; the text names line and field.
     """
     try:
         return parse_config(path.read_text(encoding="utf-8"))

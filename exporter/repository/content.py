@@ -1,4 +1,4 @@
-"""Contents of folders, as hashes: the manifest and the name of a generation are made of them."""
+"""Hashes of folders' contents, for the manifest and the name of a generation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 
 def generation_of(models: dict[str, dict[str, str]]) -> str:
-    """A name for an export, made of its content: another content has another name.
+    """A name for an export, derived from its content: other content has another name.
 
     Args:
         models: the `file_hashes` of each model's version folder, by the model's name.

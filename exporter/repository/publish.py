@@ -1,13 +1,13 @@
-"""Putting a new version into a model repository: all of it, or nothing.
+"""Publication of a new version in a model repository: completely, or not at all.
 
-What is prepared lies in a staging folder, with a journal: what was there before. When a step
-fails, the journal is used to put everything back; when the process is killed, the next export
-does it. The version folders come first, since nobody reads them until a config names them; then
-the configs follow, the ensemble's last: with it the new version counts.
+Prepared files are in a staging folder, with a journal of the previous state. If a step fails, the
+journal is used to restore that state; if the process is killed, the next export does this. The
+version folders come first, since they are not read until a config names them; the configs follow,
+the ensemble's last, which publishes the new version.
 
-Old and new steps can stand side by side, so the ensemble is whole at every moment. Only where
-the steps' inputs or outputs have changed, there is a moment between their configs and the
-ensemble's in which a server that starts refuses the ensemble: Triton has one config for all
+Old and new steps can exist side by side, so the ensemble is complete at every moment. The only
+exception: if the steps' inputs or outputs have changed, a server that starts between the writing of
+their configs and of the ensemble's refuses the ensemble, because Triton has one config for all
 versions of a model.
 """
 
@@ -25,33 +25,33 @@ from exporter.repository.staging import JOURNAL, leftovers
 from workflow.files.durable import remove_if_empty, sync, sync_tree
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
-# Where Triton looks for the requests that a config says it makes by itself; each version has its own.
+# Triton's folder for the requests of a config's warm-up; each version has its own subfolder.
 WARM_UP = "warmup"
-# What a config may say anew without an older version being another.
+# Fields of a config that may change without affecting an older version.
 _NOT_OF_A_VERSION = (
     *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
 )
-# In a staging folder, beside the models, whose names begin with no dot.
+# In a staging folder, beside the models, whose names do not begin with a dot.
 BEFORE, AFTER, DRAFT = ".before", ".after.pbtxt", ".draft"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
-    """Check that no model holds the version yet, and that no name is taken by another kind.
+    """Check that no model has the version yet, and that no name belongs to another kind.
 
     Args:
         repository: the model repository; may be missing.
         models: the steps, and the ensemble last.
-        version: the version to come.
+        version: the new version.
 
     Raises:
-        ExportError: a model holds it, or the name belongs to another ensemble or its step.
+        ExportError: a model has it, or the name belongs to another ensemble or its step.
     """
     for folders in zip(
         *([repository / m / p for p in _parts(version)] for m in models), strict=True
     ):
         if found := [str(folder) for folder in folders if folder.exists()]:
             raise ExportError(
-                f"Version {version} is there already: {', '.join(found)}. Export the next version, "
+                f"Version {version} exists already: {', '.join(found)}. Export the next version, "
                 "or remove this one."
             )
     for model in models:
@@ -70,15 +70,15 @@ def _parts(version: int) -> tuple[Path, Path]:
 
 
 def is_published(config: Any) -> bool:
-    """Whether a config is that of a model that clients ask: an ensemble, or a whole pipeline."""
+    """Whether a config belongs to a model that clients use: an ensemble, or a whole pipeline."""
     return config.platform == "ensemble" or "label_columns" in config.parameters
 
 
 def publish(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
-    """Move staged models into the repository, the ensemble, which is the last of them, last.
+    """Move staged models into the repository; the ensemble is the last.
 
     Raises:
-        OSError: the file system refused; the repository is as it was.
+        OSError: an error of the file system; the repository is unchanged.
     """
     _write_journal(stage, repository, models, version)
     for path in stage.rglob("*"):
@@ -105,21 +105,21 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
 
 
 def recover(repository: Path, name: str) -> None:
-    """Clean up what killed exports of an ensemble left. No other export may be at work.
+    """Remove the remains of killed exports of an ensemble. No other export may be running.
 
     An export that was killed before its ensemble's config was in place is undone.
     """
     for stage in leftovers(repository, name):
         if (stage / JOURNAL).exists() and not _is_published(stage, repository, name):
             _roll_back(stage, repository)
-        # First of all, since what is left of a stage without it could be taken for moved.
+        # First, since the remains of a stage without its journal could look published.
         (stage / JOURNAL).unlink(missing_ok=True)
         shutil.rmtree(stage)
 
 
 def _write_journal(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:
-    """Write what going back needs beforehand, so that it needs no room: the disk may be full."""
-    # What decides, after a kill, whether the new version counts.
+    """Write the data for a rollback in advance, since the disk may be full later."""
+    # Decides, after a kill, whether the new version is published.
     shutil.copyfile(stage / models[-1] / CONFIG, stage / AFTER)
     (stage / BEFORE).mkdir()
     configured = []
@@ -128,7 +128,7 @@ def _write_journal(stage: Path, repository: Path, models: Sequence[str], version
             shutil.copyfile(repository / model / CONFIG, stage / BEFORE / model)
             configured.append(model)
     journal = {"version": version, "models": list(models), "configured": configured}
-    # Under another name until it is whole: a torn journal would be none.
+    # Under another name until it is complete: a truncated journal would be useless.
     draft = stage / DRAFT
     draft.write_text(json.dumps(journal))
     draft.rename(stage / JOURNAL)
@@ -140,7 +140,7 @@ def _is_published(stage: Path, repository: Path, name: str) -> bool:
 
 
 def _roll_back(stage: Path, repository: Path) -> None:
-    """Put everything back as the journal says, in the opposite order; can be done twice."""
+    """Restore everything in the journal, in reverse order; can be repeated."""
     journal = json.loads((stage / JOURNAL).read_text())
     version, models = journal["version"], journal["models"][::-1]
     for model in models:
@@ -166,13 +166,13 @@ def _move(source: Path, target: Path) -> None:
 
 
 def compatible_versions(repository: Path, text: str) -> list[int]:
-    """The versions of a model that its repository holds and that a new config describes as well.
+    """The versions of a model in its repository that a new config describes as well.
 
-    A config counts for all versions of a model, so an older one stays loadable only when
-    nothing but the versions, the generation and the way of waiting has changed.
+    A config applies to all versions of a model, so an older one stays loadable only if nothing but
+    the versions, the generation and the queue has changed.
 
     Raises:
-        ExportError: the config that is there cannot be read.
+        ExportError: the existing config cannot be read.
     """
     new = parse_config(text)
     folder = repository / new.name

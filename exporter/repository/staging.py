@@ -13,13 +13,13 @@ from pathlib import Path
 
 from exporter.errors import ExportError
 
-# In a staging folder, what the repository was before; while it is there, something is to be settled.
+# In a staging folder, the previous state of the repository; its presence means unfinished work.
 JOURNAL = ".journal.json"
 
 
 @contextmanager
 def write_errors(repository: Path) -> Iterator[None]:
-    """Turn what the file system refuses into an `ExportError` that names the repository."""
+    """Turn errors of the file system into an `ExportError` that names the repository."""
     try:
         if repository.exists() and not repository.is_dir():
             raise ExportError(
@@ -29,17 +29,17 @@ def write_errors(repository: Path) -> Iterator[None]:
     except OSError as error:
         raise ExportError(
             f"Expected to be able to write to {repository}. Received: {error}. "
-            "Nothing was published: mend it and export again."
+            "Nothing was published: fix this and export again."
         ) from error
 
 
 @contextmanager
 def staging(repository: Path, name: str) -> Iterator[Path]:
-    """A folder to prepare an export in; it is gone afterwards, unless a journal is left in it.
+    """A folder to prepare an export in; removed afterwards, unless it contains a journal.
 
-    It lies beside the repository, since a server started without a list of models takes every
-    folder inside for a model, and stops at one that is none. Where a rename from beside is
-    impossible (the repository is a mount, or its parent cannot be written) it lies inside.
+    It is beside the repository, since a server started without a list of models treats every folder
+    inside as a model, and stops at an invalid one. If renaming from there is impossible (the
+    repository is a mount, or its parent is not writable) it is inside.
     """
     folder = _beside(repository, name) or _make(repository.resolve(), repository, name)
     try:
@@ -63,7 +63,7 @@ def leftovers(repository: Path, name: str) -> list[Path]:
 
 
 def _prefix(repository: Path, name: str) -> str:
-    # No model's name contains an @, so that no other ensemble's folder has this prefix.
+    # No model's name contains an @, so no other ensemble's folder has this prefix.
     return f".{name}@{repository.resolve().name}.staging-"
 
 
@@ -72,13 +72,13 @@ def _make(parent: Path, repository: Path, name: str) -> Path:
 
 
 def _beside(repository: Path, name: str) -> Path | None:
-    """A folder beside the repository, or None where nothing can be renamed from there."""
+    """A folder beside the repository, or None if files cannot be renamed from there."""
     root = repository.resolve()
     if not os.access(root.parent, os.W_OK | os.X_OK):
         return None
     folder = _make(root.parent, repository, name)
     try:
-        # Of a file that is not there: Linux looks at the two mounts before it looks for the file.
+        # For a file that does not exist: Linux compares the mounts before it looks for the file.
         (folder / "probe").rename(root / folder.name)
     except FileNotFoundError:
         return folder

@@ -1,4 +1,4 @@
-"""Checking that a published version is what its export wrote."""
+"""Check that a published version is unchanged since its export."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
     Args:
         repository: the model repository.
         name: the ensemble.
-        version: the version; by default the one that the ensemble's config pins. The configs
-            belong to that one, and are checked with it alone.
+        version: the version; by default the one that the ensemble's config pins. The configs belong
+            to that version, and are checked only with it.
 
     Returns:
-        the generation.
+        The generation.
 
     Raises:
-        ExportError: a file is missing, is new or was changed; the text names it.
+        ExportError: a file is missing, extra or changed; the text names it.
 
     Example:
         >>> verify("models", "movielens")  # doctest: +SKIP
@@ -62,7 +62,7 @@ def _pinned_version(path: Path) -> int:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, which vouches for itself: the generation is made of the hashes in it."""
+    """Read the manifest, and verify it: the generation is derived from its hashes."""
     if not path.is_file():
         raise ExportError(
             f"Expected the manifest {path}. Export the model, or name another version."

@@ -1,4 +1,4 @@
-"""Two steps, both as ONNX models: nothing but a stock Triton image is needed."""
+"""Two steps, both as ONNX models: a stock Triton image is enough."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Two steps: preprocessing in Python, and the network as a SavedModel.
 
-The network's model is what NVIDIA's TensorFlow backend served, and ours serves now.
+NVIDIA's TensorFlow backend served the network's model, and ours serves it now.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The preprocessing step in Python: its program, the model that runs it, and what that needs."""
+"""The preprocessing step in Python: its program, the model that runs it, and their dependencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUNTIME_PACKAGE = "preprocess_runtime"
 
 
 def writer(program: Program) -> Writer:
-    """Writes a version folder that a stock Triton image serves: the files of ours word for word."""
+    """Writes a version folder that a stock Triton image serves, with exact copies of our files."""
     return partial(_write, fold_tables(program))
 
 

@@ -1,4 +1,4 @@
-"""SavedModels of a network, alone or with what comes before it."""
+"""SavedModels of a network, alone or with its preprocessing."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def saved_model_spec(
 
 
 def called_signature(pipeline: Pipeline, packing: Packing) -> str:
-    """The signature that the ensemble calls: the network's own, if it takes what travels as it is."""
+    """The signature that the ensemble calls: the network's own, if it takes tensors as they travel."""
     return ENSEMBLE_SIGNATURE if packing or pipeline.unpadded[1] else SIGNATURE
 
 
 def network_writer(network: Network, pipeline: Pipeline, packing: Packing) -> Writer:
-    """Writes the network under its own names, and where it is needed as the ensemble calls it.
+    """Writes the network with its own names, and if needed with a signature for the ensemble.
 
-    The SavedModel has the signature `serving_default`, whose inputs are the network's. Where the
-    step before hands on packed tensors or padded lists, it has the signature `ensemble` as well,
-    over the same weights.
+    The SavedModel has the signature `serving_default`, with the network's inputs. If the previous
+    step sends packed tensors or padded lists, it also has the signature `ensemble`, over the same
+    weights.
 
     Args:
         network: the network.
-        pipeline: what is exported.
+        pipeline: the subject of the export.
         packing: the packed tensors by name.
     """
     signatures = {SIGNATURE: network.function}
@@ -96,7 +96,7 @@ def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
         widths = [member.width for member in members]
         size = packed.items(dtype)
         length = -1 if -1 in widths else size * sum(widths)
-        # A slice of all would be a copy.
+        # A slice of the whole tensor would be a copy.
         part = tf.slice(tensor, [0, begin], [-1, length]) if len(runs) > 1 else tensor
         begin += length
         if size > 1:
@@ -117,7 +117,7 @@ def signatures_writer(
     Args:
         network: the network that the signatures call.
         signatures: concrete functions by name.
-        modules: what else of state they need.
+        modules: further state that they need.
     """
     state = network.state()
     state.modules = [module for module in modules if module is not None]
@@ -137,7 +137,7 @@ def _write(folder: Path, save: Callable[[Path], Any]) -> None:
     try:
         save(folder / FOLDER)
     except tf.errors.OpError as error:
-        # TensorFlow writes by itself, and its texts begin with the graph's own names.
+        # TensorFlow writes the files itself, and its messages begin with names in the graph.
         reason = error.message.rpartition("}} ")[2]
         raise ExportError(
             f"Expected to be able to write to {folder}. Received: {reason}."

@@ -1,8 +1,8 @@
-"""A function of TensorFlow as a graph without variables, of which the large ones are inputs.
+"""A TensorFlow function as a graph without variables, whose large weights are inputs.
 
-Converting constants is what takes tf2onnx long, and what a graph may not hold more than 2 GB of.
-So the large weights stay outside: their places are taken by one zero each while TensorFlow
-freezes the graph, and by inputs afterwards.
+tf2onnx takes long to convert constants, and a graph holds at most 2 GB of them. So large weights
+stay outside: each is replaced by a single zero while TensorFlow freezes the graph, and by an input
+afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# Weights with more bytes are left out.
+# Weights with more bytes stay outside.
 LARGE = 100_000
 
 
@@ -23,7 +23,7 @@ class FrozenGraph:
     Attributes:
         graph: the `GraphDef`.
         outputs: the names of its outputs.
-        tables: the large variables, by the names of the inputs that stand for them.
+        tables: the large variables, by the names of their inputs.
     """
 
     graph: Any
@@ -37,13 +37,13 @@ def freeze(function: Any) -> FrozenGraph:
     Raises:
         ValueError: a use of variables that TensorFlow cannot freeze.
     """
-    # TensorFlow's own function has no way to leave values out; tf2onnx uses these parts as well.
+    # TensorFlow's public function cannot leave values out; tf2onnx uses these parts as well.
     from tensorflow.python.framework import convert_to_constants  # noqa: PLC0415
 
     large = _large_variables(function)
 
     class Converter(convert_to_constants._FunctionConverterDataInEager):  # noqa: SLF001
-        """Reads the small variables alone."""
+        """Reads only the small variables."""
 
         def _eval(self, tensor: Any) -> Any:
             if any(tensor is variable for variable in large.values()):
@@ -60,7 +60,7 @@ def freeze(function: Any) -> FrozenGraph:
 
 
 def _large_variables(function: Any) -> dict[str, Any]:
-    """The large variables, by the names of the nodes that stand for them."""
+    """The large variables, by the names of their nodes."""
     names = {
         id(given): inner.op.name
         for given, (_, inner) in zip(function.captured_inputs, function.graph.captures, strict=True)
@@ -73,11 +73,11 @@ def _large_variables(function: Any) -> dict[str, Any]:
 
 
 def _make_input(node: Any, variable: Any) -> None:
-    """Turn the constant that stands for a variable into an input."""
+    """Turn the constant in place of a variable into an input."""
     node.op = "Placeholder"
     node.attr.clear()
     node.attr["dtype"].type = variable.dtype.as_datatype_enum
     shape = node.attr["shape"].shape
     shape.CopyFrom(variable.shape.as_proto())
-    # TensorFlow's optimiser makes a tensor of zeros of every input whose shape is known.
+    # TensorFlow's optimiser replaces every input of known shape by a tensor of zeros.
     shape.dim[0].size = -1

@@ -16,7 +16,7 @@ from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
 from workflow.schema.dtypes import SchemaError
 
 FILE, TABLES_FILE = "model.onnx", "tables.data"
-# Larger tables go to a file of their own: inside they would be copied three times on the way.
+# Larger tables go to a separate file: inside they would be copied three times.
 EMBEDDED_BYTES = 64_000_000
 # Servers map such a file into memory by pages.
 _PAGE = 4096
@@ -26,11 +26,11 @@ Table = Callable[[], Any]
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A model and those initializers that are not in it yet.
+    """A model, and those of its initializers that are not in it yet.
 
     Attributes:
         proto: the model.
-        tables: a function that gives the array of each further initializer, by name.
+        tables: returns the array of each further initializer, by name.
     """
 
     proto: onnx.ModelProto
@@ -40,7 +40,7 @@ class OnnxModel:
         """Write `model.onnx`, and `tables.data` if the tables are large.
 
         Raises:
-            ExportError: vocabularies that are too large for the format.
+            ExportError: vocabularies too large for the format.
         """
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
@@ -58,7 +58,7 @@ class OnnxModel:
 
 
 def _write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]:
-    """Write arrays one after another; the initializers that point to them."""
+    """Write arrays in sequence; returns the initializers that refer to them."""
     tensors = []
     with path.open("wb") as file:
         for name, array in arrays.items():
@@ -78,10 +78,10 @@ def _write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto
 
 
 def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
-    """One model of two: the second takes what the first makes as `<input>__out`, by name.
+    """Join two models: the second takes outputs `<input>__out` of the first, by name.
 
-    What the first makes and the second does not take is left out; inputs of the second that the
-    first does not make are inputs still.
+    Outputs of the first that the second does not take are dropped; inputs of the second that the
+    first does not make remain inputs.
     """
     made = {output.name for output in first.graph.output}
     outputs = {output.name for output in second.proto.graph.output}
@@ -107,7 +107,7 @@ def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
 
 
 def rename(graph: onnx.GraphProto, renamed: Callable[[str], str]) -> onnx.GraphProto:
-    """A copy of a graph with other names of tensors, those of the graphs inside it too."""
+    """A copy of a graph with renamed tensors, including those of subgraphs."""
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
     for value in (*copy.input, *copy.output, *copy.initializer, *copy.value_info):

@@ -1,4 +1,4 @@
-"""A network as an ONNX model, by way of tf2onnx."""
+"""A network as an ONNX model, by tf2onnx."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def network_to_onnx(network: Network) -> OnnxModel:
     def serve(*tensors: Any) -> list[Any]:
         given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
         answer = network.call(**given)
-        # An output that is an input, or is given twice, has no name of its own otherwise.
+        # An output that is also an input, or occurs twice, would have no separate name.
         return [tf.identity(answer[spec.name]) for spec in signature.outputs]
 
     frozen, converted = _convert(tf.function(serve, autograph=False), inputs)
@@ -54,7 +54,7 @@ def network_to_onnx(network: Network) -> OnnxModel:
 def _named(
     converted: onnx.ModelProto, names: Mapping[str, str], large: Mapping[str, Any]
 ) -> OnnxModel:
-    """The converted model under the signature's names, its tables no inputs any more."""
+    """The converted model with the signature's names, and with its tables no longer inputs."""
     taken = set(names.values())
 
     def renamed(name: str) -> str:
@@ -77,13 +77,13 @@ def _array(variable: Any) -> Any:
 
 def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelProto]:
     try:
-        import tf2onnx.convert  # noqa: PLC0415 - an extra of its own
+        import tf2onnx.convert  # noqa: PLC0415 - a separate extra
     except ImportError as error:
         raise ExportError(
             "Expected the package tf2onnx for this runtime. Received: none. Install the extra [onnx]."
         ) from error
     try:
-        # It logs each step, and each optimisation of its that failed; TensorFlow, what it calls.
+        # tf2onnx logs each step, and each failed optimisation; TensorFlow logs deprecated calls.
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow", logging.ERROR):
             frozen = freeze(function.get_concrete_function(*specs))
             model, _ = tf2onnx.convert.from_graph_def(
@@ -93,7 +93,7 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
                 opset=OPSET,
                 custom_op_handlers=HANDLERS,
             )
-    except Exception as error:  # tf2onnx raises whatever it meets
+    except Exception as error:  # tf2onnx raises errors of any type
         raise ExportError(
             f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)} {ADVICE}"
         ) from error
@@ -102,7 +102,7 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
 
 
 def _expect_standard(model: onnx.ModelProto) -> None:
-    """tf2onnx leaves what it cannot convert under TensorFlow's name."""
+    """Refuse operations that tf2onnx could not convert, and left with TensorFlow's name."""
     unknown = sorted(
         {
             node.op_type

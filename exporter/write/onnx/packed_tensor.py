@@ -1,4 +1,4 @@
-"""Packed tensors between two ONNX models: one joins what it makes, the other cuts it apart."""
+"""Packed tensors between two ONNX models: one packs its outputs, the other unpacks its inputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ROWS = "rows"
 
 
 def pack_outputs(model: onnx.ModelProto, packing: Packing) -> onnx.ModelProto:
-    """The model with some of its outputs side by side in packed ones.
+    """The model with some of its outputs packed side by side.
 
     Args:
-        model: its outputs are named as those of `to_onnx`; those to pack are [N, 1].
-        packing: the packed tensors by name, each of one dtype, their members as columns name them.
+        model: its outputs are named as those of `to_onnx`; outputs to pack are [N, 1].
+        packing: the packed tensors by name, each with one dtype, and members under columns' names.
     """
     joined = onnx.ModelProto()
     joined.CopyFrom(model)
@@ -34,7 +34,7 @@ def pack_outputs(model: onnx.ModelProto, packing: Packing) -> onnx.ModelProto:
 
 
 def unpack_inputs(network: OnnxModel, packing: Packing) -> OnnxModel:
-    """The network as one that takes packed tensors in the place of what they are made of."""
+    """The network with packed tensors as inputs, in place of their members."""
     if not packing:
         return network
     taken = {tensor.name: tensor for tensor in network.proto.graph.input}

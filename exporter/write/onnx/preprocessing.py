@@ -1,4 +1,4 @@
-"""A pipeline's preprocessing, and what relays lists between two layouts, as ONNX models."""
+"""A pipeline's preprocessing, and relays of lists between two layouts, as ONNX models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def onnx_spec(
         backend="onnxruntime",
         inputs=inputs,
         outputs=outputs,
-        # More threads spin while they wait, and halve the throughput of models of this kind.
+        # More threads would spin while they wait, which halves the throughput of such models.
         parameters={"intra_op_thread_count": "1"},
         instances=options.network_instances,
         instance_kind=options.network_kind,
@@ -39,7 +39,7 @@ def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -
     """The preprocessing, from what the client sends to the given columns.
 
     Raises:
-        ExportError: an operation that ONNX has not.
+        ExportError: an operation that ONNX lacks.
     """
     try:
         return to_onnx(pipeline.features.program, pipeline.client_columns, outputs)
@@ -50,7 +50,7 @@ def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -
 
 
 def with_padded_lists(pipeline: Pipeline, network: OnnxModel) -> OnnxModel:
-    """The network as one that takes lists in the layout in which they travel between steps."""
+    """The network with lists as inputs in the layout in which they travel between steps."""
     travelling, taken = pipeline.unpadded
     if not taken:
         return network

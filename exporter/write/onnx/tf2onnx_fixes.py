@@ -1,6 +1,6 @@
-"""Conversions of single operations that tf2onnx lacks, or does wrongly.
+"""Conversions of single operations that tf2onnx lacks, or gets wrong.
 
-Each is a function of tf2onnx's graph, the node to convert, its name, and nothing more.
+Each is a function of tf2onnx's graph, the node to convert, and its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import onnx
 
 
 def _replace(graph: Any, node: Any, operator: str, inputs: list[str], **attributes: Any) -> None:
-    """Let another operation make what the node makes."""
+    """Replace a node by another operation."""
     output = node.output[0]
     shape, dtype = graph.get_shape(output), graph.get_dtype(output)
     graph.remove_node(node.name)
@@ -30,7 +30,7 @@ def _is_whole(graph: Any, name: str) -> bool:
 
 
 def _floor_mod(graph: Any, node: Any, *_: Any) -> None:
-    """The remainder with the sign of the divisor; tf2onnx's has that of the dividend."""
+    """The remainder with the sign of the divisor; tf2onnx's has the sign of the dividend."""
     x, y = node.input
     if _is_whole(graph, x):
         _replace(graph, node, "Mod", [x, y])
@@ -40,7 +40,7 @@ def _floor_mod(graph: Any, node: Any, *_: Any) -> None:
 
 
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
-    """The quotient rounded down; tf2onnx's of whole numbers is rounded towards zero."""
+    """The quotient rounded down; tf2onnx rounds quotients of integers towards zero."""
     x, y = node.input
     if _is_whole(graph, x):
         _replace(graph, node, "Div", [_add(graph, "Sub", x, _add(graph, "Mod", x, y)), y])
@@ -57,9 +57,9 @@ def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
 
 
 def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
-    """The rows of `data` that `indices` name, added up by segment, as a scatter onto zeros.
+    """The rows of `data` at `indices`, summed by segment, by a scatter onto zeros.
 
-    tf2onnx's own takes no empty lists.
+    tf2onnx's own conversion does not support empty lists.
     """
     data, indices, segments, count = node.input
     dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))

@@ -134,7 +134,7 @@ def test_ids_out_of_range_are_found():
     [
         ("--output model.h5", "Expected an output that ends with .keras."),
         ("--output none/model.keras", "Expected a file in a folder that exists."),
-        ("--patience 2", "Expected --validation, whose loss --patience looks at."),
+        ("--patience 2", "Expected --validation, whose loss --patience compares."),
         ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20."),
         ("--class-weight 1=-1", "of label -> weight of at least 0."),
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),

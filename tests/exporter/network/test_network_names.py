@@ -140,7 +140,7 @@ def test_a_table_too_small_is_found_by_its_column(pipeline, export):
     ("columns", "message"),
     [
         ({"nobody": "name"}, r"The inputs are name-cat.*'nobody', which is none"),
-        (COLUMNS | {"x-sum": "name"}, "name feeds two of them.*ops.Rename"),
+        (COLUMNS | {"x-sum": "name"}, "name feeds two inputs.*ops.Rename"),
         (COLUMNS | {"x-sum": "absent"}, "takes 'absent', which the workflow does not make"),
         (COLUMNS | {"x-sum": "a-b"}, "'a-b'.*ops.Rename"),
     ],

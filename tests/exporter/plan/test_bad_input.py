@@ -182,7 +182,7 @@ def test_arguments_of_the_past_are_explained(arguments, export):
 
 
 def test_a_label_that_is_no_column(export):
-    with pytest.raises(ExportError, match="Label 'stars' is no column of the workflow"):
+    with pytest.raises(ExportError, match="Label 'stars' is not a column of the workflow"):
         export(labels=["stars"])
 
 
@@ -240,6 +240,6 @@ def test_a_repository_that_cannot_be_written(export, tmp_path):
 def test_a_version_that_exists_is_left_alone(export, tmp_path):
     export()
     before = tree(tmp_path)
-    with pytest.raises(ExportError, match=r"Version 1 is there already: .*Export the next version"):
+    with pytest.raises(ExportError, match=r"Version 1 exists already: .*Export the next version"):
         export()
     assert tree(tmp_path) == before

@@ -105,7 +105,7 @@ def test_a_server_has_asked_before_it_is_ready(export, tmp_path):
             {},
             r"Expected golden_rows that a client can send.*Missing: genres",
         ),
-        (rows().head(0), {}, "Expected golden_rows to hold a row"),
+        (rows().head(0), {}, "Expected golden_rows with at least one row"),
         (rows().with_columns(price=pl.lit("x")), {}, "Column 'price'"),
         (7, {}, "Received: 7"),
         ("no/such.parquet", {}, "no/such.parquet"),
@@ -137,6 +137,6 @@ def test_what_is_left_of_a_removed_version_is_named(export, tmp_path):
     for folder in report.paths.values():
         shutil.rmtree(folder)
     before = tree(tmp_path)
-    with pytest.raises(ExportError, match=r"Version 1 is there already: .*movies_nvt/warmup/1"):
+    with pytest.raises(ExportError, match=r"Version 1 exists already: .*movies_nvt/warmup/1"):
         export()
     assert tree(tmp_path) == before

@@ -175,9 +175,9 @@ def test_the_text_names_both_sides():
         ([EnsembleStep("none", 1, {"a": "a"}, {"a": "b"})], "no such model"),
         ([EnsembleStep("one", 2, {"a": "a"}, {"a": "b"})], "version 1 is exported"),
         ([EnsembleStep("one", 1, {}, {"a": "b"})], "maps the inputs none of one"),
-        ([EnsembleStep("one", 1, {"a": "zz"}, {"a": "b"})], "Nobody makes 'zz'"),
+        ([EnsembleStep("one", 1, {"a": "zz"}, {"a": "b"})], "Nothing makes 'zz'"),
         ([EnsembleStep("one", 1, {"a": "a"}, {"a": "b"})] * 2, "made twice"),
-        ([EnsembleStep("one", 1, {"a": "a"}, {"a": "unused"})], "Nobody makes 'b'"),
+        ([EnsembleStep("one", 1, {"a": "a"}, {"a": "unused"})], "Nothing makes 'b'"),
     ],
 )
 def test_steps_that_do_not_fit(steps, reason):

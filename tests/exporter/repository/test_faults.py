@@ -86,7 +86,7 @@ def expect_next_export_to_settle(export, repository):
     status, words = in_child(lambda: export(path=repository, version=2))
     if status == REFUSED:
         # The one before was killed or failed when all was published.
-        assert "Version 2 is there already" in words
+        assert "Version 2 exists already" in words
     assert pinned(repository) == 2
     assert verify(repository, "movies")
     assert strangers(repository) == set()

@@ -94,7 +94,7 @@ def test_two_exports_at_once_wait_for_each_other(export, tmp_path):
                 export()
                 status = DONE
             except ExportError as error:
-                status = REFUSED if "Version 1 is there already" in str(error) else CRASHED
+                status = REFUSED if "Version 1 exists already" in str(error) else CRASHED
             finally:
                 os._exit(status)
         children.append(child)
