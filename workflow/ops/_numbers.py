@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature
+from workflow.operator.feature import Feature, Features
 from workflow.operator.operator import Operator
-from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.schema import ColumnSchema, Schema, Tags
 
 
 def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) -> None:
@@ -34,3 +34,14 @@ def finite_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFr
         values = values.explode(name, empty_as_null=True)
     value = pl.col(name).cast(pl.Float64)
     return values.select(value.filter(value.is_finite()))
+
+
+def scaled(
+    columns: Features, offsets: Sequence[float], scales: Sequence[float], dtype: str
+) -> Features:
+    """(value - offset) / scale, computed in float64, of columns in their order."""
+    made: Features = {}
+    for (name, feature), offset, scale in zip(columns.items(), offsets, scales, strict=True):
+        value = ((feature.expression.cast("float64") - offset) / scale).cast(dtype)
+        made[name] = Feature.of(name, value, feature.schema, tags=(Tags.CONTINUOUS,))
+    return made

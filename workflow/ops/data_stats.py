@@ -19,6 +19,8 @@ from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema, time_name
 
+from ._moments import merged_moments, moments, variance
+
 RANGE, MOMENTS = "range.", "moments."
 
 
@@ -108,7 +110,9 @@ class DataStats(Operator):
             values = frame.select(value=pl.col(column.name))
             if column.is_list:
                 values = values.explode("value", empty_as_null=False)
-            partials[column.name] = _moments(values) if _is_real(column) else _counts(values)
+            facts = [pl.len().cast(pl.Int64).alias("rows")]
+            facts += moments(pl.col("value").fill_nan(None))
+            partials[column.name] = values.select(facts) if _is_real(column) else _counts(values)
         return partials
 
     def groups_on_host(self, columns: Schema) -> bool:
@@ -123,7 +127,7 @@ class DataStats(Operator):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments and the counts of all parts together."""
         return {
-            name: _merged(parts)
+            name: parts.select(pl.col("rows").sum(), *merged_moments())
             if _is_real(columns[name])
             else parts.group_by("value").agg(pl.col("count").sum())
             for name, parts in partials.items()
@@ -170,44 +174,8 @@ def _plain(ends: Column, moments: Column) -> bool:
     return numbers and not ends.is_list and not moments.is_list
 
 
-def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
-    value = pl.col("value").fill_nan(None)
-    real = value.cast(pl.Float64)
-    count = value.count().cast(pl.Float64)
-    return values.select(
-        rows=pl.len().cast(pl.Int64),
-        values=count,
-        min=value.min(),
-        max=value.max(),
-        mean=real.mean(),
-        squares=real.var(ddof=0) * count,
-    )
-
-
-def _merged(parts: pl.LazyFrame) -> pl.LazyFrame:
-    count, mean = pl.col("values"), pl.col("mean")
-    whole = (count * mean).sum() / count.sum()
-    spread = pl.col("squares").fill_null(0) + (count * (mean - whole) ** 2).fill_null(0)
-    return parts.select(
-        rows=pl.col("rows").sum(),
-        values=count.sum(),
-        min=pl.col("min").min(),
-        max=pl.col("max").max(),
-        mean=whole,
-        squares=spread.sum(),
-    )
-
-
 def _of_moments(table: pl.DataFrame) -> pl.DataFrame:
-    count = pl.col("values")
-    # The mean of equal values may be rounded, and then the values deviate from it.
-    same = (pl.col("min") == pl.col("max")) & pl.col("min").is_finite()
-    deviation = pl.when(same).then(0.0).otherwise((pl.col("squares") / (count - 1)).sqrt())
-    return table.with_columns(
-        mean=pl.when(count > 0).then(pl.col("mean")),
-        std=pl.when(count > 1).then(deviation),
-        cardinality=pl.lit(None, pl.Float64),
-    )
+    return table.with_columns(std=variance().sqrt(), cardinality=pl.lit(None, pl.Float64))
 
 
 def _counts(values: pl.LazyFrame) -> pl.LazyFrame:

@@ -20,6 +20,7 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
+from ._moments import merged_moments, moments, variance
 from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
@@ -113,14 +114,16 @@ class JoinGroupby(Operator):
                 f"{name!r}, {column}.",
             )
         wanted = [pl.len().cast(pl.Int64).alias("rows")]
-        wanted += [e for n in range(len(described)) for e in _moments(n)]
-        finite = [
+        for n in range(len(described)):
+            finite = pl.col(_described(n))
+            wanted += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
+        values = [
             _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
             for n, name in enumerate(described)
         ]
         return {
             f"{GROUP}{n}": frame.select(*dict.fromkeys([*group, *described]))
-            .with_columns(finite)
+            .with_columns(values)
             .group_by(tables.key_columns(group))
             .agg(wanted)
             for n, group in enumerate(groups)
@@ -133,7 +136,8 @@ class JoinGroupby(Operator):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
         described = range(len(self.dependency_names()))
-        merged = [pl.col("rows").sum(), *(e for n in described for e in _merged(n))]
+        merged = [pl.col("rows").sum(), *(pl.col(f"{n}.sum").sum() for n in described)]
+        merged += [moment for n in described for moment in merged_moments(f"{n}.")]
         return {
             f"{GROUP}{n}": tables.merge_groups(partials[f"{GROUP}{n}"], group, merged)
             for n, group in enumerate(self.groups(columns))
@@ -205,56 +209,15 @@ def _finite(column: pl.Expr, kind: str) -> pl.Expr:
     return pl.when(column.is_finite()).then(column) if kind == "float" else column
 
 
-def _moments(number: int) -> list[pl.Expr]:
-    """Moments of one column in each group, in a mergeable form."""
-    finite = pl.col(_described(number))
-    value = finite.cast(pl.Float64)
-    count = value.count().cast(pl.Float64)
-    moments = {
-        "values": count,
-        "sum": value.sum(),
-        "mean": value.mean(),
-        "squares": value.var(ddof=0) * count,
-        "min": finite.min(),
-        "max": finite.max(),
-    }
-    return [e.alias(f"{number}.{key}") for key, e in moments.items()]
-
-
-def _merged(number: int) -> list[pl.Expr]:
-    column = {
-        k: pl.col(f"{number}.{k}") for k in ("values", "sum", "mean", "squares", "min", "max")
-    }
-    count = column["values"]
-    # Null, not 0 / 0, if no part has a value: it may be merged again.
-    mean = pl.when(count.sum() > 0).then((count * column["mean"]).sum() / count.sum())
-    moments = {
-        "values": count.sum(),
-        "sum": column["sum"].sum(),
-        "mean": mean,
-        "squares": (
-            column["squares"].fill_null(0) + (count * (column["mean"] - mean) ** 2).fill_null(0)
-        ).sum(),
-        "min": column["min"].min(),
-        "max": column["max"].max(),
-    }
-    return [e.alias(f"{number}.{key}") for key, e in moments.items()]
-
-
 def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat == "count":
         return table["rows"].clip(0, np.iinfo(np.int32).max).cast(pl.Int32)
     if stat in ("min", "max"):
         return table[f"{number}.{stat}"]
-    count = pl.col(f"{number}.values")
-    # The mean of equal values may be rounded, and then the values deviate from it.
-    differ = pl.col(f"{number}.min") != pl.col(f"{number}.max")
-    squares = pl.when(differ).then(pl.col(f"{number}.squares")).otherwise(0.0)
-    variance = pl.when(count > 1).then(squares / (count - 1))
     values = {
         "sum": pl.col(f"{number}.sum"),
-        "mean": pl.when(count > 0).then(pl.col(f"{number}.mean")),
-        "var": variance,
-        "std": variance.sqrt(),
+        "mean": pl.col(f"{number}.mean"),
+        "var": variance(f"{number}."),
+        "std": variance(f"{number}.").sqrt(),
     }
     return table.select(values[stat].cast(pl.Float32)).to_series()

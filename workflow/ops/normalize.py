@@ -11,13 +11,14 @@ import numpy as np
 import polars as pl
 
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.feature import Features, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.operator.settings import FloatDType
 from workflow.schema.column import Column
-from workflow.schema.schema import Schema, Tags
+from workflow.schema.schema import Schema
 
-from ._numbers import expect_numbers, finite_values
+from ._moments import merged_moments, moments, variance
+from ._numbers import expect_numbers, finite_values, scaled
 from ._state import expect_numbers_of_columns
 
 
@@ -64,22 +65,22 @@ class Normalize(Operator):
         """Count, mean, sum of squared differences, least and greatest value of each column."""
         expect_numbers(self, columns)
         return {
-            column.name: _moments(frame, column.name, is_list=column.is_list)
-            for column in columns.columns
+            name: finite_values(frame, name, is_list=c.is_list).select(moments(pl.col(name)))
+            for name, c in columns.items()
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The moments of all parts together."""
-        return {name: _merge(parts) for name, parts in partials.items()}
+        return {name: parts.select(merged_moments()) for name, parts in partials.items()}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """Mean and standard deviation of each column, in the order of the columns."""
         means, deviations = [], []
         for name in columns:
-            count, mean, squares, low, high = partials[name].row(0)
-            if low == high:  # The mean of ten times 0.1 is rounded, and 0.1 would deviate from it.
-                mean, squares = low, 0.0
-            deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
+            facts = partials[name].select("values", "mean", variance(), "min", "max")
+            count, mean, squares, low, high = facts.row(0)
+            mean = low if low == high else mean  # that of ten times 0.1 is rounded
+            deviation = (squares or 0.0) ** 0.5
             require(
                 count == 0 or math.isfinite(mean + deviation),
                 f"The values of column {name!r} are too large to normalize. Clip them first.",
@@ -91,37 +92,4 @@ class Normalize(Operator):
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""
         means, deviations = expect_numbers_of_columns(state, ["mean", "std"], columns)
-        scaled: Features = {}
-        for (name, feature), mean, deviation in zip(
-            columns.items(), means, deviations, strict=True
-        ):
-            value = (feature.expression.cast("float64") - mean) / deviation
-            scaled[name] = Feature.of(
-                name, value.cast(self.out_dtype), feature.schema, tags=(Tags.CONTINUOUS,)
-            )
-        return scaled
-
-
-def _moments(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
-    value = pl.col(name)
-    count = value.count().cast(pl.Float64)
-    return finite_values(frame, name, is_list=is_list).select(
-        count=count,
-        mean=value.mean(),
-        squares=value.var(ddof=0) * count,
-        low=value.min(),
-        high=value.max(),
-    )
-
-
-def _merge(parts: pl.LazyFrame) -> pl.LazyFrame:
-    count = pl.col("count")
-    mean = (count * pl.col("mean")).sum() / count.sum()
-    spread = (pl.col("squares").fill_null(0) + count * (pl.col("mean") - mean) ** 2).sum()
-    return parts.filter(count > 0).select(
-        count=count.sum(),
-        mean=mean,
-        squares=spread,
-        low=pl.col("low").min(),
-        high=pl.col("high").max(),
-    )
+        return scaled(columns, means, deviations, self.out_dtype)

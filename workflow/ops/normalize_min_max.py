@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.feature import Features, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.operator.settings import FloatDType
 from workflow.schema.column import Column
-from workflow.schema.schema import Schema, Tags
+from workflow.schema.schema import Schema
 
-from ._numbers import expect_numbers, finite_values
+from ._numbers import expect_numbers, finite_values, scaled
 from ._state import expect_numbers_of_columns
 
 
@@ -93,10 +93,4 @@ class NormalizeMinMax(Operator):
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""
         lows, ranges = expect_numbers_of_columns(state, ["min", "range"], columns)
-        scaled: Features = {}
-        for (name, feature), low, span in zip(columns.items(), lows, ranges, strict=True):
-            value = (feature.expression.cast("float64") - low) / span
-            scaled[name] = Feature.of(
-                name, value.cast(self.out_dtype), feature.schema, tags=(Tags.CONTINUOUS,)
-            )
-        return scaled
+        return scaled(columns, lows, ranges, self.out_dtype)
