@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features
+from workflow.operator.feature import Feature, Features, Partials
 from workflow.operator.operator import Operator
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 
@@ -29,11 +30,32 @@ def expect_numbers(operator: Operator, columns: Mapping[str, Feature] | Schema) 
 
 def finite_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
     """The finite values of a column as float64, with the elements of lists in sequence."""
-    values = frame.select(name)
-    if is_list:  # An empty list becomes null, as in cuDF, and nulls are not finite.
-        values = values.explode(name, empty_as_null=True)
     value = pl.col(name).cast(pl.Float64)
-    return values.select(value.filter(value.is_finite()))
+    return flat_values(frame, name, is_list=is_list).select(value.filter(value.is_finite()))
+
+
+def flat_values(frame: pl.LazyFrame, name: str, *, is_list: bool) -> pl.LazyFrame:
+    """The values of a column, with the elements of lists in sequence and null for an empty list."""
+    values = frame.select(name)
+    # An empty list becomes null, as in cuDF, and nulls are neither finite nor least nor greatest.
+    return values.explode(name, empty_as_null=True) if is_list else values
+
+
+def ends(values: pl.LazyFrame, name: str) -> pl.LazyFrame:
+    """The least and the greatest value of a column, null of none."""
+    return values.select(min=pl.col(name).min(), max=pl.col(name).max())
+
+
+def merged_ends(partials: Partials) -> Partials:
+    """The least and the greatest values of all parts."""
+    together = (pl.col("min").min(), pl.col("max").max())
+    return {name: parts.select(together) for name, parts in partials.items()}
+
+
+def numbered(name: str, ids: Expression, like: ColumnSchema, count: int) -> Feature:
+    """A column of `count` ids from 0, int32."""
+    facts = {"cardinality": count, "domain": {"min": 0, "max": count - 1}}
+    return Feature.of(name, ids.cast("int32"), like, tags=(Tags.CATEGORICAL,), properties=facts)
 
 
 def scaled(

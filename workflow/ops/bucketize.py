@@ -11,13 +11,12 @@ import numpy as np
 import polars as pl
 
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, State
+from workflow.operator.feature import Features, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
-from workflow.schema.schema import Tags
 
 from ._functions import of_name
-from ._numbers import expect_numbers
+from ._numbers import expect_numbers, numbered
 
 Boundaries = Sequence[float] | Mapping[str, Sequence[float]]
 
@@ -75,17 +74,7 @@ class Bucketize(Operator):
         for name, feature in columns.items():
             boundaries = self._of_column(name, columns)
             bucket = feature.expression.bucketize(Column(np.array(boundaries)))
-            facts = {
-                "cardinality": len(boundaries) + 1,
-                "domain": {"min": 0, "max": len(boundaries)},
-            }
-            made[name] = Feature.of(
-                name,
-                bucket.cast("int32"),
-                feature.schema,
-                tags=(Tags.CATEGORICAL,),
-                properties=facts,
-            )
+            made[name] = numbered(name, bucket, feature.schema, len(boundaries) + 1)
         return made
 
     def _of_column(self, name: str, columns: Features) -> list[float]:

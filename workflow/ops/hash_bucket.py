@@ -10,7 +10,9 @@ import polars as pl
 from workflow.operator.checks import expect_known, require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
-from workflow.schema.schema import Schema, Tags
+from workflow.schema.schema import Schema
+
+from ._numbers import numbered
 
 LARGEST = 2**31 - 1
 
@@ -68,13 +70,7 @@ class HashBucket(Operator):
             expect_hashable("HashBucket", feature)
             buckets = buckets_of(self.num_buckets, name)
             bucket = feature.expression.hash_bucket(buckets).fill_null(0)
-            made[name] = Feature.of(
-                name,
-                bucket.cast("int32"),
-                feature.schema,
-                tags=(Tags.CATEGORICAL,),
-                properties=facts(buckets),
-            )
+            made[name] = numbered(name, bucket, feature.schema, buckets)
         return made
 
 
@@ -116,8 +112,3 @@ def expect_hashable(operator: str, feature: Feature) -> None:
         f"{feature.schema.name!r}, {feature.schema}. Cast whole numbers with "
         "LambdaOp(lambda c: c.cast('int64')), or use Bucketize first.",
     )
-
-
-def facts(buckets: int) -> dict[str, object]:
-    """The properties of a column of ids."""
-    return {"cardinality": buckets, "domain": {"min": 0, "max": buckets - 1}}

@@ -11,10 +11,11 @@ from typing import ClassVar
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
-from workflow.schema.schema import Schema, Tags
+from workflow.schema.schema import Schema
 from workflow.schema.tags import computed_of
 
-from .hash_bucket import buckets_of, expect_buckets, expect_hashable, facts
+from ._numbers import numbered
+from .hash_bucket import buckets_of, expect_buckets, expect_hashable
 
 # The contribution of null; hashes of values are not negative.
 _NULL = -1
@@ -106,6 +107,5 @@ class HashedCross(Operator):
         buckets = buckets_of(self.num_buckets, name)
         hashes = [f.expression.hash(place).fill_null(_NULL) for place, f in enumerate(features)]
         # The sum may overflow. Each position has its own hash, so that the order matters.
-        bucket = (reduce(add, hashes) % buckets).cast("int32")
         like = computed_of(*(feature.schema for feature in features))
-        return Feature.of(name, bucket, like, tags=(Tags.CATEGORICAL,), properties=facts(buckets))
+        return numbered(name, reduce(add, hashes) % buckets, like, buckets)

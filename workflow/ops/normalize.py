@@ -78,9 +78,9 @@ class Normalize(Operator):
         means, deviations = [], []
         for name in columns:
             facts = partials[name].select("values", "mean", variance(), "min", "max")
-            count, mean, squares, low, high = facts.row(0)
-            mean = low if low == high else mean  # that of ten times 0.1 is rounded
-            deviation = (squares or 0.0) ** 0.5
+            count, mean, spread, low, high = facts.row(0)
+            mean = low if low == high else mean  # The mean of ten times 0.1 is rounded.
+            deviation = (spread or 0.0) ** 0.5
             require(
                 count == 0 or math.isfinite(mean + deviation),
                 f"The values of column {name!r} are too large to normalize. Clip them first.",

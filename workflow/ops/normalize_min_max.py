@@ -17,7 +17,7 @@ from workflow.operator.settings import FloatDType
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 
-from ._numbers import expect_numbers, finite_values, scaled
+from ._numbers import ends, expect_numbers, finite_values, merged_ends, scaled
 from ._state import expect_numbers_of_columns
 
 
@@ -63,18 +63,13 @@ class NormalizeMinMax(Operator):
         """The smallest and the largest value of each column."""
         expect_numbers(self, columns)
         return {
-            name: finite_values(frame, name, is_list=column.is_list).select(
-                low=pl.col(name).min(), high=pl.col(name).max()
-            )
+            name: ends(finite_values(frame, name, is_list=column.is_list), name)
             for name, column in columns.items()
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The smallest and the largest of all parts."""
-        return {
-            name: parts.select(pl.col("low").min(), pl.col("high").max())
-            for name, parts in partials.items()
-        }
+        return merged_ends(partials)
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The smallest value of each column and the size of its range, in the columns' order."""

@@ -18,6 +18,8 @@ from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
 
+from ._numbers import ends, flat_values, merged_ends
+
 
 @dataclass(frozen=True)
 class ReduceDtypeSize(Operator):
@@ -67,21 +69,14 @@ class ReduceDtypeSize(Operator):
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """The least and the greatest value of each column of integers."""
-        ends = {}
-        for column in _integers(columns):
-            values = frame.select(column.name)
-            if column.is_list:  # An empty list becomes null, as in cuDF; neither counts.
-                values = values.explode(column.name, empty_as_null=True)
-            value = pl.col(column.name)
-            ends[column.name] = values.select(min=value.min(), max=value.max())
-        return ends
+        return {
+            c.name: ends(flat_values(frame, c.name, is_list=c.is_list), c.name)
+            for c in _integers(columns)
+        }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The least and the greatest value of all parts."""
-        return {
-            name: parts.select(pl.col("min").min(), pl.col("max").max())
-            for name, parts in partials.items()
-        }
+        return merged_ends(partials)
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """Both values of each column; none if it has no values, or no integers."""

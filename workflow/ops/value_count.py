@@ -15,6 +15,8 @@ from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 
+from ._numbers import ends, merged_ends
+
 
 @dataclass(frozen=True)
 class ValueCount(Operator):
@@ -51,16 +53,11 @@ class ValueCount(Operator):
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """The shortest and the longest row of each column."""
-        return {
-            name: frame.select(min=pl.col(name).min(), max=pl.col(name).max()) for name in columns
-        }
+        return {name: ends(frame, name) for name in columns}
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The shortest and the longest row of all parts."""
-        return {
-            name: parts.select(pl.col("min").min(), pl.col("max").max())
-            for name, parts in partials.items()
-        }
+        return merged_ends(partials)
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """Both lengths of each column."""
