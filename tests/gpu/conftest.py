@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +20,10 @@ def device():
 @pytest.fixture(scope="session")
 def engine(device):
     return "cpu" if device == "cpu" else "gpu"
+
+
+@pytest.fixture(scope="session")
+def environment():
+    """Environment of programs beside these tests, which import what the tests do."""
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -18,10 +18,12 @@ from training import TrainingError, compile_model, models, optimizers, train
 
 ON_CPU = os.environ.get("TEST_DEVICE") == "cpu"
 GPUS = tf.config.list_physical_devices("GPU")[:2]
-if not ON_CPU and len(GPUS) < 2:
-    pytest.skip("needs two NVIDIA GPUs", allow_module_level=True)
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(150)]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(150),
+    pytest.mark.skipif(not ON_CPU and len(GPUS) < 2, reason="needs two NVIDIA GPUs"),
+]
 
 ROWS, BATCH, IDS = 100_000, 4096, 1000
 

@@ -9,6 +9,10 @@ import pytest
 import tensorflow as tf
 
 from loader import LoaderError
+from loader.errors import DamagedError
+from loader.files.parquet_files import RowGroup, Skipped
+from loader.order.plan import split_row_groups
+from loader.read.damaged import SkippingReader
 from workflow.data.checksums import add_checksums
 
 COLUMNS = {"cat_names": ["userId"], "cont_names": []}
@@ -220,3 +224,22 @@ def test_pages_that_decode_to_other_values_are_replaced_too(make, users, folder,
             got = users(loader)
         # Files of 400, 350 and 250 rows: rows 500 to 599 are gone, 600 to 699 come twice.
         assert got == [*range(500), *range(600, 700), *range(600, 1000)]
+
+
+def test_what_was_read_before_a_damaged_row_group_is_not_kept():
+    """An error's traceback and cause would hold it: of a GPU its memory."""
+
+    class Reader:
+        def read(self, pieces):
+            if any(piece.row_group == 1 for piece in pieces):
+                raise DamagedError("damaged", ("a.parquet", 1)) from ValueError()
+            return sum(piece.rows for piece in pieces)
+
+    row_groups = [RowGroup("a.parquet", n, 10 * n, 10, 80) for n in range(3)]
+    skipped = Skipped()
+    reader = SkippingReader(Reader(), row_groups, skipped)
+    assert reader.read(split_row_groups(row_groups, 100)) == 30
+    (reason,) = skipped.reasons.values()
+    assert str(reason) == "damaged"
+    assert reason.__traceback__ is None
+    assert reason.__cause__ is None

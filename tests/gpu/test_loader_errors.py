@@ -1,0 +1,101 @@
+"""Errors of a GPU and of cuDF: too little memory, one that is busy, lost or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kernels
+import pytest
+from damage_pages import break_pages
+
+from loader import LoaderError
+from loader.errors import DamagedError
+from loader.files.parquet_files import Skipped
+from loader.gpu.cuda import gpu_lives, is_busy, prepare_memory, tell_gpu_errors, use_device
+from loader.read.damaged import SkippingReader
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(os.environ.get("TEST_DEVICE") == "cpu", reason="needs an NVIDIA GPU"),
+]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A decoder, row groups 0 and 1 of a.parquet and of b.parquet, and their pieces."""
+    prepare_memory(0)
+    return kernels.open_files(tmp_path)
+
+
+def test_a_damaged_row_group_is_found_and_skipped(opened):
+    decoder, row_groups, pieces = opened
+    break_pages(Path(pieces[2].path), 0)
+    with pytest.raises(DamagedError, match=r"b\.parquet, row group 0"):
+        decoder.read(pieces)
+    skipped = Skipped()
+    assert SkippingReader(decoder, row_groups, skipped).read(pieces).num_rows() == 40
+    assert list(skipped.reasons) == [(pieces[2].path, 0)]
+
+
+def test_a_lost_gpu_is_told_and_not_skipped(tmp_path, environment):
+    program = [sys.executable, kernels.__file__, tmp_path]
+    done = subprocess.run(
+        program, env=environment, check=False, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    of_read, of_next = json.loads(done.stdout)
+    a, b = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    assert of_read.startswith("LoaderError: ")
+    assert f"in {a}, row groups 0, 1; {b}, row groups 0, 1. " in of_read
+    assert "only in a new process" in of_read
+    assert of_next.startswith("LoaderError: Expected GPU 0 to work.")
+    assert "lost it" in of_next
+    assert "only in a new process" in of_next
+
+
+def test_too_little_memory(opened):
+    import rmm
+
+    decoder, _, pieces = opened
+    before = rmm.mr.get_current_device_resource()
+    limited = rmm.mr.LimitingResourceAdaptor(before, allocation_limit=256)
+    rmm.mr.set_current_device_resource(limited)
+    try:
+        with pytest.raises(
+            LoaderError, match=r"(?s)GPU memory for 40 rows.*Lower buffer_size"
+        ) as caught:
+            decoder.read(pieces)
+    finally:
+        rmm.mr.set_current_device_resource(before)
+    assert not isinstance(caught.value, DamagedError)
+    assert decoder.read(pieces).num_rows() == 40
+
+
+def test_a_gpu_at_work_is_busy_and_takes_another_loader(opened):
+    decoder, *_ = opened
+    assert not is_busy(decoder.stream)
+    _, handle = decoder.stream.__cuda_stream__()
+    kernels.launch(b"spin", handle)
+    kernels.launch(b"spin")  # on the stream that a new loader asks
+    assert is_busy(decoder.stream)
+    assert prepare_memory(0) > 0
+    assert gpu_lives()  # waits
+    assert not is_busy(decoder.stream)
+
+
+def test_no_such_gpu():
+    with pytest.raises(LoaderError, match=r"a GPU with the number 99\. Received: cudaErrorInvalid"):
+        use_device(99)
+
+
+def test_an_error_of_a_living_gpu_names_the_rows(opened):
+    *_, pieces = opened
+    told = r"a\.parquet, row group 0\. Received: overflow"
+    with pytest.raises(LoaderError, match=told) as caught, tell_gpu_errors(pieces[:1]):
+        raise OverflowError("overflow")
+    assert "new process" not in str(caught.value)

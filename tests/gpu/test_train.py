@@ -1,0 +1,159 @@
+"""`train` and its optimizers on a GPU, fed by the GPU's loader."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import partial
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+
+from loader import KerasSequenceLoader, LoaderCheckpoint
+from training import TrainingError, models, optimizers, train
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(150)]
+
+ROWS, BATCH, IDS = 400_000, 8192, 1000
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory, device):
+    """Makes loaders of an id, a list, a number and a label; 1 row of 1,000 has null in `holes`."""
+    random = np.random.default_rng(0)
+    user = random.integers(0, IDS, ROWS)
+    tags = np.split(random.integers(0, 50, 2 * ROWS).astype("int32"), range(2, 2 * ROWS, 2))
+    age = random.normal(size=ROWS).astype("float32")
+    frame = pl.DataFrame(
+        {
+            "user": user.astype("int32"),
+            "tags": tags,
+            "age": age,
+            "holes": pl.Series(age).set(pl.Series(np.arange(ROWS) % 1000 == 0), None),
+            "label": (user % 2 + age > 0.5).astype("int8"),
+        }
+    )
+    path = tmp_path_factory.mktemp("train") / "rows.parquet"
+    frame.write_parquet(path, row_group_size=50_000)
+
+    def load(number="age"):
+        names = {"cat_names": ["user", "tags"], "cont_names": [number], "seed": 0}
+        loader = KerasSequenceLoader(path, BATCH, ["label"], **names)
+        assert loader.device == device
+        return loader
+
+    return load
+
+
+def make_model(number="age"):
+    keras.utils.set_random_seed(0)
+    tables, dtypes = ({"user": (IDS, 16)}, {"tags": (50, 8)}), {"tags": ("int32", "int32")}
+    return models.mlp(tables, [number], hidden=(64, 32), dropout=0.1, id_dtypes=dtypes)
+
+
+def devices():
+    return "/cpu:0", tf.test.gpu_device_name() or "/cpu:0"
+
+
+def test_all_options_at_once(load, tmp_path):
+    report = train(
+        make_model(), load(), load(), epochs=2, precision="bfloat16",
+        class_weight={1: 2.0}, tensorboard=tmp_path / "logs", verbose=True, validate_ids=True,
+        patience=2, checkpoint=tmp_path / "all", metrics=["auc", "accuracy"],
+        optimizer=keras.optimizers.Adam(0.01),
+    )  # fmt: skip
+    assert report.samples == 2 * ROWS
+    assert report.val_auc >= 0.95
+
+
+def test_a_run_that_is_given_up_ends_as_one_that_was_not(load, tmp_path):
+    """But for the order of sums: by far less than what one step changes."""
+
+    def fit(name, stop=math.inf):
+        class Stop(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+                if int(self.model.optimizer.iterations) >= stop:
+                    raise InterruptedError
+
+        model, data = make_model(), load()
+        options = {
+            "checkpoint": LoaderCheckpoint(data, tmp_path / name, save_freq=10),
+            # What Adam makes of a gradient of zero and one of nearly zero is not nearly the same.
+            "optimizer": optimizers.SGD(0.1),
+            # Not a divisor of an epoch's steps.
+            "steps_per_execution": 8,
+        }
+        with suppress(InterruptedError):
+            train(model, data, epochs=2, callbacks=[Stop()], **options)
+        return int(model.optimizer.iterations), model.get_weights()
+
+    def difference(one, other):
+        return max(abs(a - b).max() for a, b in zip(one, other, strict=True))
+
+    steps, whole = fit("whole")
+    stopped, _ = fit("stopped", 67)
+    assert stopped < steps
+    resumed, weights = fit("stopped")
+    _, short = fit("short", steps - 1)
+    assert resumed == steps
+    assert difference(weights, whole) <= difference(short, whole) / 10
+
+
+def test_a_null_float_is_found_and_named(load):
+    with pytest.raises(TrainingError, match="column 'holes'"):
+        train(make_model("holes"), load("holes"))
+
+
+def test_ids_out_of_range_give_the_same_on_both_devices():
+    model = make_model()
+    ids = tf.constant([[0], [IDS - 1], [IDS], [-1], [2**31 - 1], [-(2**31)]])
+    empty = tf.zeros((0, 1), tf.int32), tf.zeros((6, 1), tf.int32)
+    answers = []
+    for place in devices():
+        with tf.device(place):
+            answers.append(model({"user": ids, "tags": empty, "age": tf.zeros((6, 1))}).numpy())
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-3)
+    assert len(set(answers[0][2:, 0])) == 1
+
+
+@pytest.mark.parametrize(
+    "make_optimizer",
+    [
+        partial(optimizers.SGD, 0.01),
+        partial(optimizers.SGD, 0.01, momentum=0.9),
+        partial(optimizers.SGD, 0.01, clipnorm=1.0),
+        partial(optimizers.Adagrad, 0.1),
+        partial(optimizers.Adam, 0.1),
+        partial(optimizers.Adam, 0.1, amsgrad=True),
+    ],
+    ids=["sgd", "momentum", "clipnorm", "adagrad", "adam", "amsgrad"],
+)
+def test_rows_of_a_table_change_the_same_on_both_devices(make_optimizer):
+    """Rows that come again and again in a step, too."""
+    random = np.random.default_rng(0)
+    steps = [
+        (random.zipf(1.3, 20_000) % IDS, random.normal(size=(20_000, 8)).astype("float32"))
+        for _ in range(3)
+    ]
+
+    def table(place):
+        optimizer = make_optimizer()
+        with tf.device(place):
+            variable = keras.Variable(np.ones((IDS, 8), "float32"))
+            optimizer.build([variable])
+
+            @tf.function
+            def step(rows, values):
+                slices = tf.IndexedSlices(values, rows, tf.constant((IDS, 8)))
+                optimizer.apply([slices], [variable])
+
+            for rows, values in steps:
+                step(tf.constant(rows), tf.constant(values))
+            return variable.numpy()
+
+    expected, received = map(table, devices())
+    assert not np.array_equal(expected, np.ones_like(expected))
+    np.testing.assert_allclose(received, expected, rtol=2e-4, atol=2e-5)

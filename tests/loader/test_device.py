@@ -1,0 +1,30 @@
+"""A GPU has one number, whoever asks for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from loader.device import gpu_number, gpus_of_tensorflow
+from loader.errors import LoaderError
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "number", "name"),
+    [("012", None, 0, "/gpu:0"), ("12", None, 1, "/gpu:0"), ("12", "gpu:2", 2, "/gpu:1")],
+)
+def test_cudf_and_tensorflow_mean_the_same_gpu(monkeypatch, visible, device, number, name):
+    """`configure_tensorflow(device=1)` makes GPU 1 the first that TensorFlow has."""
+    gpus = [SimpleNamespace(number=each) for each in "012"]
+    found = [gpu for gpu in gpus if gpu.number in visible]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)  # noqa: ARG005
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: found)  # noqa: ARG005
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())  # noqa: ARG005
+    assert gpu_number(device) == number
+    assert gpus_of_tensorflow()[number] == name
+    if "0" not in visible:
+        with pytest.raises(LoaderError, match=r"among \[1, 2\]\. Received: 0"):
+            gpu_number(0)
