@@ -290,7 +290,7 @@ def _how_to_serve(report: ExportReport) -> str:
         "# and ask it, in Python\nfrom serving import EnsembleClient\n"
         f'EnsembleClient("127.0.0.1:8001", "{name}").predict(rows)'
     )
-    return f"<h2>How to serve it</h2><pre>{safe(text)}</pre>"
+    return f"<h2>How to serve it</h2><pre>{safe(text, lines=True)}</pre>"
 
 
 def _size(count: int) -> str:

@@ -25,7 +25,7 @@ def to_html(diagram: Diagram) -> str:
     summary = safe(f"{last.title}: {len(last.items)} {diagram.noun}")
     outputs = f'{_STYLE}<details class="outputs"><summary>{summary}</summary>{rows}</details>'
     if len(diagram.boxes) > _MOST_BOXES:
-        picture = f"<pre>{safe(to_text(diagram))}</pre>"
+        picture = f"<pre>{safe(to_text(diagram), lines=True)}</pre>"
     else:
         picture = f'<div style="overflow-x: auto">{to_svg(diagram)}</div>'
     return f"<div>{picture}{outputs if last.items else ''}</div>"

@@ -12,14 +12,18 @@ from html import escape
 from .diagram import printable
 
 
-def safe(text: str) -> str:
+def safe(text: str, *, lines: bool = False) -> str:
     """Text for XML, which does not hold most control characters even when they are escaped.
+
+    Args:
+        text: any.
+        lines: whether its ends of lines stay; otherwise they are written out.
 
     Example:
         >>> safe("a < b")
         'a &lt; b'
     """
-    return "\n".join(escape(printable(line)) for line in text.split("\n"))
+    return "\n".join(escape(printable(part)) for part in (text.split("\n") if lines else [text]))
 
 
 def image(width: float, height: float, label: str, content: str, attributes: str = "") -> str:

@@ -79,7 +79,7 @@ class _Block:
             f'text-anchor="middle">{safe(text)}</text>'
             for n, (text, style) in enumerate(self.lines)
         )
-        title = f"<title>{safe(self.tooltip)}</title>" if self.tooltip else ""
+        title = f"<title>{safe(self.tooltip, lines=True)}</title>" if self.tooltip else ""
         return (
             f'<g class="{self.kind}" transform="translate({x:.1f} {y:.1f})">{title}{box}{texts}</g>'
         )

@@ -17,6 +17,7 @@ from workflow.picture import Arrow, Box, Diagram, Item
 from workflow.picture.diagram import width_of
 from workflow.picture.html import to_html
 from workflow.picture.layout import layout
+from workflow.picture.markup import image, safe, table
 from workflow.picture.svg import to_svg
 from workflow.picture.text import to_text
 
@@ -161,6 +162,15 @@ def test_names_are_text_and_nothing_else(name):
     page = known | {"div", "details", "summary", "table", "tr", "td"}
     assert Elements(to_html(diagram)).found == page
     to_html(diagram).encode()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_images_and_tables_hold_names_as_text(name):
+    drawn = ET.fromstring(image(9, 9, name, f"<text>{safe(name)}</text>"))  # noqa: S314
+    assert [e.tag.removeprefix(SVG) for e in drawn.iter()] == ["svg", "text"]
+    assert drawn.attrib["aria-label"] == drawn[0].text
+    tags = [e.tag for e in ET.fromstring(table([[name]], [name], marked=[0])).iter()]  # noqa: S314
+    assert tags == ["div", "table", "tr", "th", "tr", "td"]
 
 
 def test_a_notebook_shows_a_huge_graph_as_text():
