@@ -15,7 +15,6 @@ from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.resolution import Resolution
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import State
-from workflow.operator.operator import Operator
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
@@ -155,24 +154,18 @@ def _resolve_ready(
             _expect_integers(bound)
             learning[number] = node, bound
         else:
-            if isinstance(node, OperatorNode) and _is_choosy(node.operator):
+            if isinstance(node, OperatorNode) and node.operator.takes_ids:
                 _expect_integers(node.bind(resolution.inputs(node)))
             resolution.resolve(node, states.get(number, {}))
     return learning
 
 
-def _is_choosy(operator: Operator) -> bool:
-    return type(operator).needs_integers is not Operator.needs_integers
-
-
 def _expect_integers(bound: Bound) -> None:
     """Refuse float columns of the data for an operator that requires integers."""
-    if bound.rows.origin is not None:
+    if bound.rows.origin is not None or not bound.operator.takes_ids:
         return
-    wanted = bound.operator.needs_integers(schema_of(bound.columns))
-    columns = [
-        feature for name in wanted if (feature := bound.columns[name]).schema.info.kind == "float"
-    ]
+    own = (bound.columns[name] for name in bound.operator.own_columns(bound.columns))
+    columns = [feature for feature in own if feature.schema.info.kind == "float"]
     sources = [f.expression.parameters["name"] for f in columns if f.expression.verb == "source"]
     if sources:
         raise NeedsIntegersError(bound.operator.label, sources)

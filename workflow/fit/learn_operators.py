@@ -81,6 +81,8 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     names = by_operator(parts[0])
     for number, (_, bound) in learning.items():
         # A merged count may be wider than one that was not merged.
+        if not names[number]:
+            continue  # It learns from tables of its own.
         above = {
             n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
             for n in names[number]

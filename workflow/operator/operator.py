@@ -69,6 +69,8 @@ class Operator(ABC, metaclass=OperatorMeta):
     - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`, which its methods
     get by `self.groups(columns)`. Groups pass through earlier operators that do not take them, as
     long as the columns keep their names.
+    - `takes_ids`: its own columns must not contain fractions. Pandas converts integers beside a
+    missing one to floats; `fit` converts such a column of the data back to integers.
     - `depends_on`: the name of the field with further columns that it reads: names, or nodes of the
     graph. These are among the `columns` of every method, and `self.dependency_names()` has their
     names. If the operator learns, `lower` may not get them: `remove_inputs` removes a target that
@@ -91,6 +93,7 @@ class Operator(ABC, metaclass=OperatorMeta):
 
     learns: ClassVar[bool] = False
     takes_groups: ClassVar[bool] = False
+    takes_ids: ClassVar[bool] = False
     depends_on: ClassVar[str | None] = None
     completed_by: ClassVar[tuple[str, ...]] = ()
     has_vocabularies: ClassVar[bool] = False
@@ -154,14 +157,6 @@ class Operator(ABC, metaclass=OperatorMeta):
         """The columns for `partial`: the input columns, or columns computed from them row by row."""
         return columns
 
-    def needs_integers(self, columns: Schema) -> Iterable[str]:  # noqa: ARG002
-        """The input columns that must not contain fractions, such as ids.
-
-        Pandas converts integers beside a missing one to floats. If such a column comes unchanged
-        from the data, `fit` converts it back to integers.
-        """
-        return ()
-
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether the CPU counts or groups rows that the GPU has computed.
 
@@ -181,7 +176,10 @@ class Operator(ABC, metaclass=OperatorMeta):
         raise NotImplementedError
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
-        """Combine the concatenated tables of several parts, as if `partial` had seen one part."""
+        """Combine the concatenated tables of several parts, as if `partial` had seen one part.
+
+        Not called if `partial` returns no table.
+        """
         raise NotImplementedError
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002

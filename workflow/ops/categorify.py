@@ -92,6 +92,7 @@ class Categorify(Operator):
     learns: ClassVar[bool] = True
     has_vocabularies: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
         self._expect_numbers()
@@ -177,10 +178,6 @@ class Categorify(Operator):
                 state |= vocabulary.learnt(chosen(partials[name], least, self._most(name)))
         ids = {v.name: Ids(self._buckets(v.name), v.size(state)) for v in vocabularies}
         return {**state, **places(ids)} if self.single_table else state
-
-    def needs_integers(self, columns: Schema) -> Iterable[str]:
-        """The columns of the groups."""
-        return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""

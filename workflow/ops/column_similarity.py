@@ -99,10 +99,6 @@ class ColumnSimilarity(Operator):
         self._pairs(columns)
         return {}
 
-    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing to merge."""
-        return partials
-
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
         """The tables, one row for each feature of an id."""
         state = _state("left", _table("left_features", self.left_features))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import polars as pl
 
@@ -41,6 +42,8 @@ class HashBucket(Operator):
 
     num_buckets: int | Mapping[str, int]
 
+    takes_ids: ClassVar[bool] = True
+
     def _check_settings(self) -> None:
         expect_buckets(self, self.num_buckets)
 
@@ -56,10 +59,6 @@ class HashBucket(Operator):
             Example(cls(100), texts),
             Example(cls(100), lists),
         ]
-
-    def needs_integers(self, columns: Schema) -> Iterable[str]:
-        """All."""
-        return columns
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The ids."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -11,7 +11,6 @@ from typing import ClassVar
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
-from workflow.schema.schema import Schema
 from workflow.schema.tags import computed_of
 
 from ._numbers import numbered
@@ -50,6 +49,7 @@ class HashedCross(Operator):
     num_buckets: int | Mapping[str, int]
 
     takes_groups: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
         expect_buckets(self, self.num_buckets)
@@ -68,10 +68,6 @@ class HashedCross(Operator):
                 left=[["user", "flag"], ["flag", "user"]],
             ),
         ]
-
-    def needs_integers(self, columns: Schema) -> Iterable[str]:
-        """The columns of the groups."""
-        return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """One column of ids for each group."""

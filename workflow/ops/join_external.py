@@ -143,10 +143,6 @@ class JoinExternal(Operator):
         )
         return keys
 
-    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing to merge."""
-        return partials
-
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002 - partials
         """The table's columns as `column.<name>`, in the order of the rows that the keys find."""
         source, keys = Source.of(self.df_ext), self._keys[1]

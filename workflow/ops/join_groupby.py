@@ -59,6 +59,7 @@ class JoinGroupby(Operator):
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
     depends_on: ClassVar[str | None] = "cont_cols"
 
     def _check_settings(self) -> None:
@@ -163,10 +164,6 @@ class JoinGroupby(Operator):
         for number in range(len(self.dependency_names())):
             made |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
         return made
-
-    def needs_integers(self, columns: Schema) -> Iterable[str]:
-        """The columns of the groups."""
-        return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:
         """The statistics of each row's group."""

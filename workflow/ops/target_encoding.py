@@ -74,6 +74,7 @@ class TargetEncoding(OutOfFoldOperator):
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
     depends_on: ClassVar[str | None] = "target"
 
     def _check_settings(self) -> None:
@@ -186,10 +187,6 @@ class TargetEncoding(OutOfFoldOperator):
             f"The target {name!r} holds infinite or too large values. Clip them first.",
         )
         return mean
-
-    def needs_integers(self, columns: Schema) -> Iterable[str]:
-        """The columns of the groups."""
-        return self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:
         """The encodings, from the tables of all rows."""
