@@ -1,4 +1,4 @@
-"""Serve an exported model with a real Triton server, and ask it for predictions."""
+"""Serve an exported model with a real Triton server, and request predictions from it."""
 
 from serving.async_client import AsyncEnsembleClient
 from serving.client import EnsembleClient

@@ -1,4 +1,4 @@
-"""Requests that only the server's owner may make: which models are loaded."""
+"""Requests that only the server's owner may make: loading and unloading of models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Administration:
         self._headers = {ADMIN_HEADER: admin_key}
 
     def server_name(self, timeout: float) -> str:
-        """The name that the server was started with; tells ours from another on the same port.
+        """The name that the server was started with; distinguishes ours from others on the port.
 
         Raises:
             ProbeError: no answer.

@@ -1,4 +1,4 @@
-"""Asking a served model for predictions from asyncio."""
+"""Predictions of a served model from asyncio."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class _Open(NamedTuple):
 
 
 class AsyncEnsembleClient:
-    """`EnsembleClient` for asyncio: many requests under way in one thread.
+    """`EnsembleClient` for asyncio: many concurrent requests in one thread.
 
-    It connects when it is entered, and belongs to the event loop that it was entered in.
+    It connects on entry, and belongs to the event loop in which it was entered.
 
     Args:
         url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
-            "http://127.0.0.1:8000" for HTTP, which takes the package aiohttp, "grpcs://" or
+            "http://127.0.0.1:8000" for HTTP, which requires the package aiohttp, "grpcs://" or
             "https://" for the same over TLS.
         model_name: the model.
-        model_version: its version; "" lets the server choose, which is the latest.
-        timeout: seconds for each request, its retries included.
+        model_version: its version; "" lets the server choose, which takes the latest.
+        timeout: seconds for each request, including its retries.
         headers: sent with every request.
         tls: the certificates, for "grpcs://" and "https://".
-        retries: how often a request is sent again that the server did not take, 0 to 4.
-        shared_memory: whether tensors go to the server in shared memory, as for `EnsembleClient`.
+        retries: how often a request that the server did not accept is sent again, 0 to 4.
+        shared_memory: whether tensors go to the server in shared memory, as in `EnsembleClient`.
 
     Raises:
-        ClientError: settings that make no sense; and when it is entered, as `EnsembleClient`.
+        ClientError: invalid settings; on entry, as `EnsembleClient`.
 
     Example:
         >>> async def score(rows):
@@ -108,7 +108,7 @@ class AsyncEnsembleClient:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - the connection's own
     ) -> dict[str, Array]:
-        """Send tensors as they are, and return the output tensors as they come.
+        """Send tensors unchanged, and return the output tensors unchanged.
 
         Raises:
             ClientError: as `EnsembleClient.raw`.
@@ -120,7 +120,7 @@ class AsyncEnsembleClient:
             return await self._infer(encoded, timeout)
 
     async def close(self) -> None:
-        """Close the connection and free shared memory. Closing it twice does nothing."""
+        """Close the connection and free shared memory. Further calls do nothing."""
         if self._open is not None:
             connection, _, memory = self._open
             self._open = None
@@ -168,7 +168,7 @@ class AsyncEnsembleClient:
 
 
 def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpConnection]:
-    """Function that connects to an address.
+    """The class that connects to an address.
 
     Raises:
         ClientError: aiohttp is not installed.
@@ -176,7 +176,7 @@ def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpC
     if not address.scheme.startswith("http"):
         return AsyncGrpcConnection
     try:
-        # Of those who ask over gRPC nobody shall wait for aiohttp.
+        # Clients over gRPC should not wait for the import of aiohttp.
         from serving.connection.http_async import AsyncHttpConnection  # noqa: PLC0415
     except ImportError as error:
         raise ClientError(

@@ -1,4 +1,4 @@
-"""Asking a served model for predictions, from a table and as a table."""
+"""Predictions of a served model, from a frame and as a frame."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from workflow.schema.column import Array
 
 
 class EnsembleClient:
-    """A connection to one model on a Triton server. Threads may share it.
+    """A connection to one model on a Triton server. Thread-safe.
 
     Args:
         url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
             "http://127.0.0.1:8000" for HTTP, "grpcs://" or "https://" for the same over TLS.
         model_name: the model.
-        model_version: its version; "" lets the server choose, which is the latest.
-        timeout: seconds for each request, its retries included.
+        model_version: its version; "" lets the server choose, which takes the latest.
+        timeout: seconds for each request, including its retries.
         headers: sent with every request, for example {"authorization": "Bearer ..."}.
         tls: the certificates, for "grpcs://" and "https://".
-        retries: how often a request is sent again, after growing pauses, that the server did not
-            take: it could not be reached, or said that it is not available. An inference changes
-            nothing, so that a second one does no harm. 0 to 4; 0 sends each request once.
+        retries: how often a request that the server did not accept is sent again, after growing
+            pauses: the server could not be reached, or was not available. An inference has no side
+            effects, so repeating it is safe. 0 to 4; 0 sends each request once.
         shared_memory: whether tensors go to the server in shared memory, which pays from some
             thousands of rows on. The server must be on this machine, and allow it:
             `TritonServer.admin_headers` are the headers for a server of ours.
@@ -40,7 +40,7 @@ class EnsembleClient:
         ServerUnavailableError: no connection.
         UnknownModelError: no such model, or no such version of it.
         DeadlineExceededError: no answer in time.
-        ClientError: settings that make no sense, or a model whose config is not ours to read.
+        ClientError: invalid settings, or a model whose config the client cannot read.
 
     Example:
         >>> with EnsembleClient("127.0.0.1:8001", "movielens") as client:  # doctest: +SKIP
@@ -85,29 +85,29 @@ class EnsembleClient:
     def predict(self, data: Any, *, timeout: float | None = None) -> Any:
         """Predict for every row of a table.
 
-        Values are converted only where nothing is lost; otherwise the error names the column. In
-        pandas NaN, NA and None are null, in Polars null, in lists None. Dates and times become
-        microseconds since 1970-01-01 where the model takes those. Columns that the model does
-        not take are left out. A table with more rows than the model takes at once is sent in
-        parts, one after another, and so is one whose padded lists would mostly be filler.
+        Values are converted only without loss; otherwise the error names the column. In pandas NaN,
+        NA and None are null, in Polars null, in lists None. Dates and times become microseconds
+        since 1970-01-01 if the model takes those. Columns that the model does not take are ignored.
+        A table with more rows than the model takes at once is sent in several requests, one after
+        another, and so is one whose padded lists would consist mostly of padding.
 
         Args:
-            data: a Polars frame, a pandas frame, or a dict of arrays (N,), (N, 1), of lists, or
-                of lists of lists for list columns. No rows are no request.
+            data: a Polars frame, a pandas frame, or a dict of arrays (N,), (N, 1), of lists, or of
+                lists of lists for list columns. Without rows no request is sent.
             timeout: seconds for each request; by default the client's.
 
         Returns:
-            The same kind of table with a column for each of the model's outputs: a Polars frame,
-            a pandas frame with the index of `data`, or a dict of arrays (N, k), where a null is
-            its code on the wire.
+            The same kind of table with a column for each of the model's outputs: a Polars frame, a
+            pandas frame with the index of `data`, or a dict of arrays (N, k), with null codes for
+            nulls.
 
         Raises:
-            ColumnError: columns are missing, or are not of one length.
-            DtypeError: a column holds what the model does not take.
+            ColumnError: columns are missing, or have different lengths.
+            DtypeError: a column holds values that the model does not take.
             InvalidRequestError: the server refused.
             ServerUnavailableError: no connection, or a busy server, after the retries.
             DeadlineExceededError: no answer in time.
-            ClientError: anything else that the server says.
+            ClientError: any other error of the server.
         """
         row = self._contract.row.of(data) if self._memory is None else None
         if row is not None:
@@ -120,7 +120,7 @@ class EnsembleClient:
     def raw(
         self, tensors: Mapping[str, Array], *, timeout: float | None = None
     ) -> dict[str, Array]:
-        """Send tensors as they are, and return the output tensors as they come.
+        """Send tensors unchanged, and return the output tensors unchanged.
 
         Args:
             tensors: by input name; strings as an object array of `bytes` or `str`.
@@ -149,7 +149,7 @@ class EnsembleClient:
         return other
 
     def close(self) -> None:
-        """Close the connection and free shared memory. Closing it twice does nothing."""
+        """Close the connection and free shared memory. Further calls do nothing."""
         if self._memory is not None:
             self._memory.close()
         self._connection.close()
@@ -180,7 +180,7 @@ def expect_retries(retries: int) -> None:
     """Check a number of retries.
 
     Raises:
-        ClientError: it makes no sense.
+        ClientError: an invalid number.
     """
     if type(retries) is not int or not 0 <= retries <= MOST_RETRIES:
         raise ClientError(

@@ -15,20 +15,20 @@ from workflow.wire.format import WireColumn, decode, encode
 
 
 def compare_prediction(name: str, offline: Array, served: Array, tolerance: float) -> OutputParity:
-    """Compare the answers of a network, of the shape (N, ...).
+    """Compare the answers of a network, of shape (N, ...).
 
-    Floats are equal where |served - offline| <= tolerance * max(1, |offline|), for no float can
-    be nearer to a large value than the dtype allows. NaN equals NaN, and an infinity itself.
-    Integers and strings must be identical.
+    Floats are equal if |served - offline| <= tolerance * max(1, |offline|), since the precision of
+    a float is relative to its size. NaN equals NaN, and an infinity equals itself. Integers and
+    strings must be identical.
 
     Args:
         name: the output.
-        offline: what the network answers here; strings as `bytes` or `str`.
-        served: what the server answers.
+        offline: the network's answer in this process; strings as `bytes` or `str`.
+        served: the server's answer.
         tolerance: as above.
 
     Raises:
-        ClientError: the shapes are not the same.
+        ClientError: the shapes differ.
 
     Example:
         >>> compare_prediction("y", np.array([2000.0]), np.array([2000.01]), 1e-5).mismatches
@@ -41,12 +41,12 @@ def compare_prediction(name: str, offline: Array, served: Array, tolerance: floa
 
 
 def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -> OutputParity:
-    """Compare a column of the preprocessing step, lists row by row; a null list is an empty one.
+    """Compare a column of the preprocessing step, lists row by row; null equals an empty list.
 
     Args:
-        column: how it is served.
-        offline: the column as `Workflow.transform` makes it.
-        served: the column as the client gives it.
+        column: its wire form.
+        offline: the column from `Workflow.transform`.
+        served: the column from the client.
 
     Raises:
         ClientError: the server answered with another number of rows.
@@ -73,7 +73,7 @@ def _expect_shape(name: str, offline: tuple[int, ...], served: tuple[int, ...]) 
 
 
 def _as_served(column: WireColumn, offline: pl.Series) -> Column:
-    """Lists of a fixed width are cut or filled up to it; numbers that travel as floats are those."""
+    """Cut or pad lists to their fixed width; convert numbers that travel as floats."""
     made = to_column(offline)
     if column.layout == "fixed":
         dtype = "string" if made.array.dtype == object else made.array.dtype.name
@@ -85,7 +85,7 @@ def _as_served(column: WireColumn, offline: pl.Series) -> Column:
 
 
 def _values_and_nulls(column: Column) -> tuple[Array, Array]:
-    """The values, and which of them are null. A null float is NaN, as which it travels."""
+    """The values, and a mask of nulls. A null float is NaN, as on the wire."""
     nulls = np.zeros(len(column.array), bool) if column.valid is None else ~column.valid
     if column.array.dtype.kind != "f":
         return column.array, nulls
@@ -97,7 +97,7 @@ def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, flo
     if offline.dtype == object:
         return _as_bytes(offline) != _as_bytes(served), 0.0
     if offline.dtype.kind in "iub" and served.dtype.kind in "iub":
-        # Unsigned, so that the difference of no two integers overflows.
+        # Unsigned, so that no difference of integers overflows.
         larger, smaller = np.maximum(offline, served), np.minimum(offline, served)
         gaps = larger.astype(np.uint64) - smaller.astype(np.uint64)
         return gaps != 0, float(gaps.max(initial=0))
@@ -105,7 +105,7 @@ def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, flo
     same = (here == there) | (np.isnan(here) & np.isnan(there))
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(there - here) / np.maximum(1.0, np.abs(here))
-    # What is NaN here was compared with one, or with an infinity.
+    # NaN here comes from a comparison with NaN or an infinity.
     gaps = np.where(same, 0.0, np.where(np.isnan(gaps), np.inf, gaps))
     return gaps > tolerance, float(gaps.max(initial=0.0))
 
@@ -119,7 +119,7 @@ def _as_bytes(texts: Array) -> Array:
 
 
 def _summary(name: str, kind: str, differs: Array, largest: float) -> OutputParity:
-    """Parity of an output: how many rows differ, and the first of them."""
+    """Parity of an output: the number of rows that differ, and the first of them."""
     wrong = np.flatnonzero(differs)
     first = int(wrong[0]) if len(wrong) else None
     return OutputParity(name, kind, len(differs), len(wrong), largest, first)

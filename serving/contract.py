@@ -1,4 +1,4 @@
-"""Inputs and outputs of a model, as its config on the server says."""
+"""Inputs and outputs of a model, according to its config on the server."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ class Contract:
     Attributes:
         inputs: the columns to send.
         outputs: the columns that come back.
-        label_columns: columns that training had and serving must not be sent.
-        generation: which export the model is of; "" for a model that another tool exported.
-        widths: the second dimension of each output tensor; 1 where the config leaves it open.
-        preprocessing: the model that makes the features, where the model is an ensemble of ours.
-        max_batch_size: the rows of a request at most; 0 for any number.
-        output_suffix: what the names of the output tensors have behind those of the columns.
+        label_columns: columns of the training data that must not be sent.
+        generation: the generation of the model's export; "" for a model from another tool.
+        widths: the second dimension of each output tensor; 1 if the config leaves it open.
+        preprocessing: the model that computes the features, if the model is an ensemble of ours.
+        max_batch_size: the most rows of a request; 0 for no limit.
+        output_suffix: the suffix of the output tensors' names after those of the columns.
         packing: the packed output tensors by name.
-        row_limit: the rows that the preprocessing takes at most, where a limit was set; else 0.
-        network_columns: the network's own name for each input that is served under another, and
-            that one.
+        row_limit: the most rows that the preprocessing takes, if a limit was set; else 0.
+        network_columns: the network's own name for each renamed input, and the new name.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -57,7 +56,7 @@ class Contract:
 
     @cached_property
     def plain_groups(self) -> tuple[Group, ...]:
-        """The inputs that are looked at together."""
+        """The inputs that are encoded together."""
         return groups_of(column for column in self.inputs if not column.time)
 
     @cached_property
@@ -72,11 +71,11 @@ class Contract:
 
     @property
     def max_rows(self) -> int:
-        """The rows of a request at most, for whatever reason; 0 for any number."""
+        """The most rows of a request, for whatever reason; 0 for no limit."""
         return min(filter(None, (self.max_batch_size, self.row_limit)), default=0)
 
     def opened(self, tensors: dict[str, Array]) -> dict[str, Array]:
-        """The output tensors by the names that the columns give them."""
+        """The output tensors by their columns' names."""
         if self.output_suffix:
             tensors = {name.removesuffix(self.output_suffix): t for name, t in tensors.items()}
         return unpack(tensors, self.packing) if self.packing else tensors
@@ -91,7 +90,7 @@ class Contract:
 
 
 def read_contract(config: Any) -> Contract:
-    """Read a model's config: our exporter's parameters, else names and dtypes alone.
+    """Read a model's config: our exporter's parameters, else only names and dtypes.
 
     Args:
         config: a `ModelConfig` message.
@@ -145,7 +144,7 @@ def _described(text: str) -> list[WireColumn]:
 
 
 def _columns(model: str, tensors: Iterable[Any]) -> list[WireColumn]:
-    """Columns by the rule of names: `x__values` with `x__nnzs` is a list, the rest is scalar."""
+    """Columns by naming convention: `x__values` with `x__nnzs` is a list, others are scalars."""
     dtypes = {tensor.name: _dtype(model, tensor) for tensor in tensors}
     columns = []
     for name, dtype in dtypes.items():

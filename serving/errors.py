@@ -11,9 +11,9 @@ class ClientError(Exception):
     """A request that was not sent, or that the server refused.
 
     Attributes:
-        code: the gRPC status that the server answered with, for example "INVALID_ARGUMENT" or
-            "UNAVAILABLE"; "INVALID_INPUT" when the data was refused before it was sent.
-        message: what was expected, what was received, and how to mend it.
+        code: the gRPC status of the server's answer, for example "INVALID_ARGUMENT" or
+            "UNAVAILABLE"; "INVALID_INPUT" if the data was refused before it was sent.
+        message: what was expected, what was received, and how to fix it.
 
     Example:
         >>> str(ClientError("INVALID_INPUT", "Expected the column userId."))
@@ -34,7 +34,7 @@ class ColumnError(ClientError):
 
 
 class DtypeError(ClientError):
-    """A column whose values are not what the model takes; nothing was sent."""
+    """A column whose values the model does not take; nothing was sent."""
 
 
 class InvalidRequestError(ClientError):
@@ -46,11 +46,11 @@ class UnknownModelError(ClientError):
 
 
 class ServerUnavailableError(ClientError):
-    """No server at the address, or one that takes no requests now. Asking again may help."""
+    """No server at the address, or one that takes no requests now. A retry may help."""
 
 
 class DeadlineExceededError(ClientError):
-    """No answer within the time-out; the server may have worked on the request all the same."""
+    """No answer within the time-out; the server may have processed the request nevertheless."""
 
 
 _KINDS = {
@@ -69,19 +69,19 @@ _ADVICE = {
         "HTTP, whose address begins with http://, on port 8000."
     ),
     "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy.",
-    "UNAUTHENTICATED": "Pass what the server asks for in `headers`.",
+    "UNAUTHENTICATED": "Pass the credentials that the server requires in `headers`.",
 }
-# What a server says that runs, and has too much to do.
+# Messages of a server that runs, but is overloaded.
 _BUSY = {
     "Exceeds maximum queue size": "max_queue_size",
     "Request timeout expired": "queue_timeout_us",
 }
-# What a server says that runs, and has unloaded a version, or is still loading it.
+# Message of a server that runs, but has unloaded a version, or is still loading it.
 _NOT_READY = "is not at ready state"
 
 
 def refusal(code: str, message: str, url: str) -> ClientError:
-    """The error for what a server, or the way to it, answered; to be raised by the caller.
+    """The error for an answer of a server, or a failure to reach it; the caller raises it.
 
     Args:
         code: a gRPC status.
@@ -99,7 +99,7 @@ def refusal(code: str, message: str, url: str) -> ClientError:
 
 
 def _advice(code: str, text: str, url: str) -> str:
-    """Advice on an error; "" where the text says so itself."""
+    """Advice on an error; "" if the text contains it."""
     for said, option in _BUSY.items():
         if code == "UNAVAILABLE" and said in text:
             return (
@@ -108,7 +108,7 @@ def _advice(code: str, text: str, url: str) -> str:
             )
     if code == "UNAVAILABLE" and _NOT_READY in text:
         return (
-            f"The server at {url} runs, and has not loaded this version, or not yet. An ensemble "
+            f"The server at {url} runs, but has not loaded this version, or not yet. An ensemble "
             "is served in its newest version alone; leave out `model_version` to ask for that."
         )
     return _ADVICE.get(code, "").format(url=url)

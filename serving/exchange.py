@@ -1,4 +1,4 @@
-"""From a table to requests, and from their answers back to the kind of table that it was."""
+"""Conversion of a table to requests, and of their answers to a table of the same kind."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from workflow.schema.dtypes import SchemaError
 from workflow.wire.format import WireColumn, encode_request
 from workflow.wire.request_rules import stacked, widens
 
-# Elements that filling up may add to a request in any case; 8 MB of int64.
+# Padding that a request may have in any case; 8 MB of int64.
 _SPARE = 1 << 20
 
 
 def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
-    """The tensors of as many requests as the table needs; none where it has no rows.
+    """The tensors of as many requests as the table needs; none without rows.
 
-    A request has not more rows than the model takes, and no list so much longer than the others
-    that padding them to its length would take most of the memory.
+    A request has at most as many rows as the model takes, and no list so much longer than the
+    others that padding would take most of the memory.
 
     Args:
-        contract: what the model takes, and how many rows at once.
+        contract: the model's inputs, and its limit of rows.
         data: a table of any kind.
 
     Raises:
@@ -51,15 +51,15 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
 
 
 def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]]) -> Any:
-    """One table of all answers, of the kind that `data` is.
+    """Combine all answers in one table, of the same kind as `data`.
 
     Args:
-        contract: what the model gives.
-        data: what was asked for.
+        contract: the model's outputs.
+        data: the table that was sent.
         answers: the output tensors of each request.
 
     Raises:
-        ClientError: a column of a frame cannot hold what the server answered.
+        ClientError: a column of a frame cannot hold the server's answer.
     """
     tensors = _joined(contract.outputs, [contract.opened(answer) for answer in answers])
     if not answers:
@@ -71,13 +71,13 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
             return to_pandas(contract.outputs, tensors, data.index)
     except SchemaError as error:
         raise ClientError(
-            "INTERNAL", f"{error} Ask with a dict, which is answered with arrays as they come."
+            "INTERNAL", f"{error} Send a dict, which is answered with arrays, unconverted."
         ) from error
     return to_arrays(contract.outputs, tensors)
 
 
 def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Column]]:
-    """The plain columns as tensors, and the others; all have the same number of rows."""
+    """The plain columns as tensors, and the others; all with the same number of rows."""
     expect_table(data)
     few = contract.few_values.of(data)
     plain = plain_tensors(contract.plain_groups, few or data)
@@ -85,7 +85,7 @@ def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Co
         return plain, {}
     rows = {len(tensor) for tensor in plain.values()}
     others = [column for column in contract.inputs if column.name not in plain]
-    # An error is to be told of the table as it is; one of several lengths names all columns.
+    # An error should be about the whole table; one about different lengths names all columns.
     with suppress(ClientError):
         columns = to_columns(others, data, few)
         if len(rows | {column.rows for column in columns.values()}) <= 1:
@@ -96,7 +96,7 @@ def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Co
 def _parts(
     contract: Contract, columns: Mapping[str, Column], rows: int
 ) -> Iterator[tuple[int, int]]:
-    """The rows of each request: as many as the model takes, but for those of too uneven lists."""
+    """The rows of each request: as many as the model takes, or fewer if lists are too uneven."""
     step = contract.max_rows or max(rows, 1)
     padded = [columns[c.name] for c in contract.inputs if c.layout == "padded" and not c.width]
     lengths = [column.lengths for column in padded if column.lengths is not None]
@@ -106,7 +106,7 @@ def _parts(
 
 
 def _even_parts(lengths: Sequence[Array], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Rows cut apart where padded lists would mostly be filler: one long list widens all rows."""
+    """Split rows if padded lists would be mostly padding: one long list widens all rows."""
     totals = [int(own.sum()) for own in lengths]
     if _widens(end - start, [int(own.max()) for own in lengths], sum(totals)):
         longest, elements = [0] * len(lengths), 0
@@ -150,7 +150,7 @@ def _rows(column: Column, start: int, end: int) -> Column:
 
 
 def _joined(columns: Sequence[WireColumn], answers: Sequence[dict[str, Array]]) -> dict[str, Array]:
-    """The tensors of all answers, one below the other."""
+    """The tensors of all answers, concatenated."""
     if len(answers) <= 1:
         return dict(*answers)
     names = [name for column in columns for name in column.tensors]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What a client has no business with: shared memory has been the way into Triton, and who may
-# load a model may run code.
+# Closed to clients: shared memory has been a way to attack Triton, and whoever may load a model may
+# run code.
 RESTRICTED = "shared-memory,model-repository,trace,logging"
 ADMIN_HEADER = "admin-key"
 # gRPC's name for the same header.
@@ -14,23 +14,24 @@ GRPC_ADMIN_HEADER = f"triton-grpc-protocol-{ADMIN_HEADER}"
 
 @dataclass(frozen=True)
 class ServerFlags:
-    """Models that a server serves, and where it listens.
+    """The models that a server serves, and the addresses on which it listens.
 
     Attributes:
         model_repository: the folder with the models.
         http_port: port of HTTP, for health and administration.
         grpc_port: port of gRPC, for the client.
-        address: where to listen; in a container "0.0.0.0", with the ports published on loopback.
+        address: the address to listen on; in a container "0.0.0.0", with the ports published on
+            loopback.
         models: the names of the models to load; an ensemble brings its steps.
-        admin_key: what a request must carry in the header `admin-key` to load and unload models,
-            use shared memory, trace or change the log.
+        admin_key: the value of the header `admin-key` that a request needs to load and unload
+            models, use shared memory, trace or change the log.
         backend_directory: the folder with the backends; None for the server's own.
-        shm_prefix: the start of the names of the server's shared memory; None for Triton's default.
-        server_id: the name by which the server answers to `/v2`.
-        cache_bytes: the memory for answers of models whose config asks for a response cache; 0 for
-            none.
+        shm_prefix: prefix of the names of the server's shared memory; None for Triton's default.
+        server_id: the name that the server reports at `/v2`.
+        cache_bytes: the memory for cached answers of models whose config enables the response
+            cache; 0 for none.
         cache_directory: the folder with the caches; None for the server's own.
-        exit_timeout: seconds that requests under way are given when the server is told to stop.
+        exit_timeout: seconds that running requests have to finish when the server is stopped.
     """
 
     model_repository: str

@@ -1,4 +1,4 @@
-"""Finding a tritonserver, and giving it the backends and the environment that it needs."""
+"""Search for a tritonserver, and preparation of its backends and environment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from serving.errors import ServerError
 
 BACKENDS = Path(triton_models.backends.__file__).parent
 PACKAGES = BACKENDS.parent.parent
-# By default glibc gives memory back to the system after a request and asks for it again at the next
+# By default glibc returns memory to the system after a request and requests it again for the next
 # one, page by page: a seventh of the processor time of small requests, and more of large ones.
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
-# Asked of the interpreter that the server's python models will run in, which may be another one.
+# Run by the interpreter for the server's Python models, which may be another one.
 QUESTION = """
 import importlib.metadata, json, sys, sysconfig
 try:
@@ -49,13 +49,13 @@ class Installation:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that the server's python models run in.
+    """The Python interpreter that runs the server's Python models.
 
     Attributes:
-        path: the program, called `python` or otherwise.
+        path: the program, under any name.
         version: for example "3.11".
         numpy: numpy's version there, or None.
-        libraries: folders that may hold its shared library.
+        libraries: folders that may contain its shared library.
     """
 
     path: Path
@@ -83,7 +83,7 @@ def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Ins
         raise ServerError(
             "Expected a tritonserver: as the argument, in the environment variable TRITONSERVER, "
             "on PATH, or in the package nvidia-pytriton. Received: none of these. "
-            "Install the extra [serve], or give the path of an installed Triton."
+            "Install the extra [serve], or pass the path of an installed Triton."
         )
     return Installation(wheel / "bin" / "tritonserver", wheel)
 
@@ -92,14 +92,14 @@ def cache_directory(installation: Installation) -> Path:
     """The folder with the server's response caches.
 
     Raises:
-        ServerError: the one that keeps answers in memory is not there.
+        ServerError: the in-memory cache is missing.
     """
     folder = installation.binary.parent.parent / "caches"
     library = folder / "local" / "libtritoncache_local.so"
     if not library.is_file():
         raise ServerError(
             f"Expected the response cache of {installation.binary} in {library}. Received: no such "
-            "file. Start the server without response_cache_bytes, or install a Triton that has it."
+            "file. Start the server without response_cache_bytes, or install a Triton with this cache."
         )
     return folder
 
@@ -114,7 +114,7 @@ def _wheel() -> Path | None:
 
 
 def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter:
-    """Learn what the interpreter of the server's python models is; by default this one.
+    """Query the interpreter for the server's Python models; by default this one.
 
     Raises:
         ServerError: it cannot be run.
@@ -132,26 +132,26 @@ def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter
 def prepare(
     installation: Installation, python: str | os.PathLike[str] | None, backends: Path
 ) -> dict[str, str]:
-    """Lay out the backend folder; the environment for the server.
+    """Fill the backend folder, and return the environment for the server.
 
     Args:
         installation: the server.
-        python: the interpreter for python models. Only the wheel always needs one, and takes this
-            process's by default; an installed server has its own.
+        python: the interpreter for Python models. Only the wheel needs one, by default this
+            process's; an installed server has its own.
         backends: an empty folder to fill.
 
     Raises:
-        ServerError: the interpreter cannot serve, which would show as wrong numbers otherwise.
+        ServerError: the interpreter is not suitable; some would silently compute wrong numbers.
     """
     environment = {**os.environ}
-    # Messages that matter drown in TensorFlow's chatter; PYTHONHOME is for another interpreter.
+    # TensorFlow's messages would hide important ones; PYTHONHOME belongs to another interpreter.
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     for name, size in MALLOC.items():
         environment.setdefault(name, str(size))
     environment.pop("PYTHONHOME", None)
     if installation.wheel is not None or python is not None:
         interpreter = ask_interpreter(python)
-        # The server's processes run the `python3` that PATH names first.
+        # The server's processes run the first `python3` on PATH.
         folder = interpreter.path.parent
         environment["PATH"] = os.pathsep.join([str(folder), environment.get("PATH", os.defpath)])
         if installation.wheel is not None:
@@ -187,7 +187,7 @@ def _check_interpreter(interpreter: Interpreter) -> None:
             f"Expected numpy below 2 in {interpreter.path}. Received: {interpreter.numpy or 'none'}. "
             "The embedded server's python process reads memory wrongly under numpy 2: tensors "
             "would arrive as other numbers, without an error. Install 'numpy<2' there (the extras "
-            "[cpu,serve] do), or give python= another interpreter."
+            "[cpu,serve] do), or pass python= with another interpreter."
         )
     if not (interpreter.path.parent / "python3").exists():
         raise ServerError(
@@ -201,7 +201,7 @@ def _wheel_libraries(wheel: Path) -> Path:
 
 
 def _copy_wheel_backend(wheel: Path, interpreter: Interpreter, backends: Path) -> None:
-    """Copies, not links: Triton refuses a library that lies outside its backend folder."""
+    """Copies, not links: Triton refuses a library outside its backend folder."""
     stub = wheel / "python_backend_stubs" / interpreter.version / "triton_python_backend_stub"
     if not stub.is_file():
         known = sorted(path.name for path in stub.parent.parent.iterdir())
@@ -214,7 +214,7 @@ def _copy_wheel_backend(wheel: Path, interpreter: Interpreter, backends: Path) -
 
 
 def _check_stub(stub: Path, environment: dict[str, str]) -> None:
-    """Run the stub without arguments: it ends at once, but must find its libraries."""
+    """Run the stub without arguments: it exits at once, but has to find its libraries."""
     answer = subprocess.run(  # noqa: S603
         [stub], env=environment, capture_output=True, check=False, timeout=60
     )

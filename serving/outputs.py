@@ -1,4 +1,4 @@
-"""From a model's output tensors to the kind of table that the caller sent."""
+"""Conversion of a model's output tensors to the caller's kind of table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workflow.wire.format import WireColumn, decode
 
 
 def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors of the columns, as they came; bytes become `str` where they are UTF-8.
+    """The columns' tensors, unchanged except that UTF-8 bytes become `str`.
 
     Returns:
-        Arrays of the shape (N, k); a list column is its two halves.
+        Arrays of shape (N, k); a list column has two.
     """
     arrays = {}
     for column in columns:
@@ -32,7 +32,7 @@ def to_arrays(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> di
 
 
 def _text(value: Any) -> Any:
-    """A string as `str`; bytes that are no UTF-8, such as the code for null, stay what they are."""
+    """A string as `str`; bytes that are not UTF-8, such as the null code, are unchanged."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
@@ -52,7 +52,7 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
     columns = tuple(columns)
     plain = {c.name: m for c in columns if (m := _plain_matrix(c, tensors)) is not None}
     if len(columns) == len(plain) == 1 and (matrix := plain[columns[0].name]).shape[1] == 1:
-        # A copy, since the memory of the answer cannot be written.
+        # A copy, since the memory of the answer is read-only.
         return pd.DataFrame(matrix, index, _labels(columns[0].name), copy=True)
     data: dict[str, Any] = {}
     for column in columns:
@@ -63,7 +63,7 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
         if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
             data[column.name] = pd.Series(series.to_list(), index, dtype=object)
         elif series.null_count():
-            # pandas' nullable dtypes have Polars' names; without them integers became floats.
+            # pandas' nullable dtypes have Polars' names; without them integers would become floats.
             data[column.name] = pd.Series(series.to_list(), index, dtype=str(series.dtype))
         else:
             data[column.name] = pd.Series(series.to_numpy(), index)
@@ -72,14 +72,14 @@ def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index
 
 @cache
 def _labels(name: str) -> Any:
-    """A pandas index of one name, which takes longer to make than the frame."""
+    """A pandas index of one name, cached because making it takes longer than making the frame."""
     import pandas as pd  # noqa: PLC0415 - as above
 
     return pd.Index([name])
 
 
 def _plain_matrix(column: WireColumn, tensors: Mapping[str, Array]) -> Array | None:
-    """The tensor (N, k) of numbers among which no null can be, as most models answer; or None."""
+    """The tensor (N, k) of numbers without nulls, as most models answer; or None."""
     tensor = tensors[column.values_name]
     plain = column.layout == "scalar" and not column.nullable and tensor.dtype != object
     return tensor if plain and tensor.ndim == 2 and tensor.shape[1] else None

@@ -1,4 +1,4 @@
-"""The proof that a server answers what the offline pipeline answers, row by row."""
+"""The proof that a server's answers equal those of the offline pipeline, row by row."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check_parity(
 ) -> ParityReport:
     """Send rows to the server, and compare its answers with `workflow.transform` and `model`.
 
-    The preprocessing step is asked on its own as well, so that every feature is compared, not
-    only what the network makes of it.
+    The preprocessing step also gets separate requests, so that every feature is compared, not only
+    the network's predictions.
 
     Args:
         client: connected to the ensemble.
@@ -43,14 +43,14 @@ def check_parity(
         model: the network that was exported: a Keras model, or the path of a `.keras` file or of
             the folder of a SavedModel.
         rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
-        tolerance: predictions are equal where |served - offline| <= tolerance * max(1, |offline|):
-            an absolute difference up to 1, and a relative one above. Integers and strings must be
+        tolerance: predictions are equal if |served - offline| <= tolerance * max(1, |offline|): an
+            absolute difference up to 1, and a relative one above. Integers and strings must be
             identical; float features are compared in the same way with 1e-6. NaN equals NaN.
         batch_size: the rows of one request.
 
     Raises:
-        ClientError: there are no rows or a column is missing, `model` is none or cannot be read,
-            `tolerance` or `batch_size` makes no sense, or the server refused a request.
+        ClientError: there are no rows or a column is missing, `model` is invalid or cannot be read,
+            `tolerance` or `batch_size` is invalid, or the server refused a request.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
@@ -82,7 +82,7 @@ def check_parity(
 
 
 def _expect_settings(tolerance: float, batch_size: int) -> None:
-    """Refuse a tolerance within which everything is equal, and requests of no rows."""
+    """Refuse a tolerance within which everything is equal, and requests without rows."""
     if not 0 <= tolerance < math.inf:
         raise ClientError(
             "PARITY", f"Expected a finite tolerance, 0 or more. Received: {tolerance!r}."
@@ -94,9 +94,9 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
 
 
 def _network(model: Any) -> Any:
-    """A network that answers here: the model itself, or the one that lies at a path."""
+    """A network that runs in this process: the model itself, or the one at a path."""
     if isinstance(model, str | os.PathLike):
-        # Who checks by a path has exported from one. TensorFlow is imported for it alone.
+        # A path is used after an export from a path. TensorFlow is imported for it only.
         from exporter.errors import ExportError  # noqa: PLC0415
         from exporter.network.network import load_network  # noqa: PLC0415
 
@@ -125,7 +125,7 @@ def _features_of(model: Any, workflow: Workflow, served: Mapping[str, str]) -> l
 def _compare_features(
     client: EnsembleClient, frame: pl.DataFrame, offline: pl.DataFrame, batches: list[slice]
 ) -> list[OutputParity]:
-    """The columns of the step that makes them, which is asked by itself."""
+    """The columns of the preprocessing step, from separate requests."""
     name = client.contract.preprocessing
     step = client.for_model(name)
     served = pl.concat([step.predict(frame[part]) for part in batches])
@@ -153,7 +153,7 @@ def _slices(rows: int, size: int) -> Iterator[slice]:
 
 
 def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """The offline features. A label's column, which only training has, is null here."""
+    """The offline features. A label's column, which only training data has, is null here."""
     have = frozenset(frame.columns)
     missing = [name for name in workflow.input_schema.names if name not in have]
     full = frame.with_columns(pl.lit(None).alias(name) for name in missing)
@@ -163,7 +163,7 @@ def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> 
 def _call(
     model: Any, columns: Mapping[str, Column], names: list[str], served: Mapping[str, str]
 ) -> dict[str, Array]:
-    """The network's answer, by the names that it has on the server."""
+    """The network's answer, by the names on the server."""
     tensors: dict[str, Array] = {}
     widths = {served.get(t.name, t.name): t.shape[1] for t in model.inputs}
     for name, column in columns.items():
@@ -176,7 +176,7 @@ def _call(
             tensors[name + VALUES] = column.array.reshape(-1, 1)
             tensors[name + NNZS] = column.lengths.reshape(-1, 1)
     tensors |= {name: tensors[column] for name, column in served.items()}
-    # A sequential model that was never called has no `input`; then it takes one tensor.
+    # A sequential model that was never called has no `input`; it takes one tensor.
     structure = getattr(model, "input", model.inputs[0])
     answer = model.predict_on_batch(_fill(structure, tensors))
     if isinstance(answer, Mapping):
@@ -186,7 +186,7 @@ def _call(
 
 
 def _fill(structure: Any, tensors: Mapping[str, Array]) -> Any:
-    """The model's input structure with arrays in the place of its inputs."""
+    """The model's input structure with arrays in place of its inputs."""
     if isinstance(structure, Mapping):
         return {key: _fill(value, tensors) for key, value in structure.items()}
     if isinstance(structure, list | tuple):

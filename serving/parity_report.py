@@ -1,4 +1,4 @@
-"""The findings of a parity check, as text and as HTML."""
+"""The results of a parity check, as text and as HTML."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 from workflow.picture.markup import safe, table
 
-# The largest difference of a float feature that counts as equal: some ulp of float32.
+# The greatest difference of a float feature that counts as equal: some ulp of float32.
 FEATURE_TOLERANCE = 1e-6
 RULE = f"of floats: |served - offline| / max(1, |offline|), of features up to {FEATURE_TOLERANCE:g}"
 
 
 @dataclass(frozen=True)
 class OutputParity:
-    """Comparison of one column of the server's with the same column offline.
+    """Comparison of one column from the server with the same column offline.
 
     Attributes:
-        name: the column.
+        name: the column's name.
         kind: "feature" of the preprocessing step, or "prediction" of the ensemble.
-        rows: the rows compared.
-        mismatches: rows that differ by more than the tolerance; integers and strings must be
-            identical.
-        max_difference: the largest difference, which is the one that is judged: of floats
-            |served - offline| / max(1, |offline|), of integers |served - offline|, of strings 0.
-            Infinite where only one side is null, NaN or infinite, or a list has another length.
-        first_mismatch: the number of the first row that differs, or None.
+        rows: the number of rows compared.
+        mismatches: the number of rows that differ by more than the tolerance; integers and strings
+            must be identical.
+        max_difference: the greatest difference: for floats |served - offline| / max(1, |offline|),
+            for integers |served - offline|, for strings 0. Infinite if only one side is null, NaN
+            or infinite, or if a list has another length.
+        first_mismatch: the index of the first row that differs, or None.
     """
 
     name: str
@@ -41,9 +41,9 @@ class ParityReport:
 
     Attributes:
         model: the ensemble's name.
-        generation: the export that the server has.
-        rows: the rows compared.
-        tolerance: the largest `OutputParity.max_difference` of a float prediction that counts as
+        generation: the generation of the export that the server has.
+        rows: the number of rows compared.
+        tolerance: the greatest `OutputParity.max_difference` of a float prediction that counts as
             equal.
         outputs: one entry for each feature and each prediction.
     """
@@ -56,7 +56,7 @@ class ParityReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every row of every output is equal, and there was a row to compare."""
+        """Whether every row of every output is equal, and at least one row was compared."""
         return self.rows > 0 and all(output.mismatches == 0 for output in self.outputs)
 
     def __bool__(self) -> bool:
@@ -79,7 +79,7 @@ class ParityReport:
         return "\n".join([*lines, f"  {RULE}"])
 
     def to_html(self) -> str:
-        """The report as an HTML fragment, styles included."""
+        """The report as an HTML fragment, including styles."""
         color = "#2a9d4a" if self.passed else "#e5484d"
         verdict = "passed" if self.passed else "failed"
         head = ("output", "kind", "rows", "mismatches", "max difference")

@@ -26,29 +26,29 @@ def write_perf_analyzer_input(
     *,
     validation_data: bool = True,
 ) -> int:
-    """Write a JSON file for perf_analyzer's `--input-data`: each row as a request of its own.
+    """Write a JSON file for perf_analyzer's `--input-data`: each row as a separate request.
 
-    The answers that the server gives now are written as those that are expected, the file's
-    `validation_data`; perf_analyzer fails when it gets others, by a single bit. So they are for
-    `--concurrency-range 1`: a server that joins requests may add up floats in another order, and
-    the last bit of an answer depends on the rows beside it. Write a file for more requests at once
+    The server's present answers are written as the expected ones, the file's `validation_data`;
+    perf_analyzer fails on any other answer, even by a single bit. So they are for
+    `--concurrency-range 1`: a server that joins requests may sum floats in another order, and the
+    last bit of an answer depends on the rows beside it. For more concurrent requests write a file
     with `validation_data=False`; perf_analyzer compares all outputs or none.
 
-    It can compare only outputs of a known shape, so they are left out where the model takes
-    requests alone (`max_batch_size` 0), which makes the rows a dimension of its tensors, and where
-    it answers with lists.
+    It can compare only outputs of a known shape, so expected answers are omitted if the model does
+    not join requests (`max_batch_size` 0), since the rows are then a dimension of its tensors, and
+    if it answers with lists.
 
-    Values are written as numbers and texts. A tensor with what JSON cannot hold, such as NaN or
+    Values are written as numbers and texts. A tensor with values that JSON lacks, such as NaN or
     the code for a null string, is written in base64.
 
     Args:
         client: connected to the model.
         data: a table of any kind that `EnsembleClient.predict` takes.
         path: the file.
-        validation_data: whether to write the expected answers. The rows are sent for that.
+        validation_data: whether to write the expected answers, for which the rows are sent.
 
     Returns:
-        how many requests were written.
+        The number of requests written.
 
     Raises:
         ClientError: the data does not fit or has no rows, or the server refused.
@@ -62,7 +62,7 @@ def write_perf_analyzer_input(
     requests = to_requests(replace(client.contract, row_limit=1), data)
     if not requests:
         raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")
-    # The rows are a dimension of Triton's own where it joins requests.
+    # The rows are a separate dimension in Triton if it joins requests.
     skipped = 1 if client.contract.max_batch_size else 0
     document = {"data": [_described(tensors, skipped) for tensors in requests]}
     if (

@@ -19,7 +19,7 @@ from serving.supervisor import Job
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
 LAST_LINES = 30
-# What the server logs of a model when it begins to load it, and when it has.
+# Log messages of the server when it begins to load a model, and when it has loaded it.
 _BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully loaded '(\S+)'")
 
 
@@ -31,13 +31,13 @@ class ServerProcess:
         python: the interpreter for python models, or None for the default.
         repository: the model repository.
         models: the models to load.
-        ports: of HTTP and of gRPC; None takes a free one.
-        log_file: where the log goes; None takes a new temporary file.
-        cache_bytes: the memory for answers that are kept; 0 for none.
+        ports: the ports of HTTP and of gRPC; None for a free one.
+        log_file: the file for the log; None for a new temporary file.
+        cache_bytes: the memory for cached answers; 0 for none.
 
     Raises:
-        ServerError: a port is taken, the interpreter is not fit, the server has no cache,
-            or the log cannot be written.
+        ServerError: a port is taken, the interpreter is not suitable, the server has no cache, or
+            the log cannot be written.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ServerProcess:
         return self._supervisor.poll() is None
 
     def stop(self) -> None:
-        """End the server and all that it started; it is given time to answer what it has begun."""
+        """Stop the server and all processes that it started; running requests may finish first."""
         self._supervisor.terminate()
         try:
             self._supervisor.wait(STOP_TIMEOUT + 10)
@@ -109,11 +109,11 @@ class ServerProcess:
             self._supervisor.wait()
 
     def lost_a_port(self) -> bool:
-        """Whether the log says that another process took a port first."""
+        """Whether the log reports that another process took a port first."""
         return "already in use" in self.log_path.read_text(errors="replace")
 
     def too_slow(self, seconds: float, reason: str) -> ServerError:
-        """The error of a start that took longer than `startup_timeout`."""
+        """The error for a start that took longer than `startup_timeout`."""
         loaded, loading = loading_models(self.log_path.read_text(errors="replace"))
         return self.failure(
             f"tritonserver did not answer within {seconds:g} seconds (startup_timeout): {reason}. "
@@ -123,7 +123,7 @@ class ServerProcess:
         )
 
     def failure(self, text: str) -> ServerError:
-        """An error with the log's last lines, without the tables that Triton draws."""
+        """An error with the log's last lines, without Triton's tables."""
         lines = [
             line
             for line in self.log_path.read_text(errors="replace").splitlines()
@@ -134,7 +134,7 @@ class ServerProcess:
 
 
 def loading_models(log: str) -> tuple[list[str], list[str]]:
-    """The models that a server has loaded, and those that it has begun to load, by its log.
+    """The models that a server has loaded, and those that it is loading, according to its log.
 
     Example:
         >>> loading_models('I 7 "loading: network:1"')

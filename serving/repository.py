@@ -1,4 +1,4 @@
-"""Reading a model repository's configs."""
+"""Reading of a model repository's configs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from serving.errors import ServerError
 
 
 def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
-    """The models that a server is to load.
+    """The models that a server should load.
 
     Args:
         repository: the model repository.
-        models: names; None means every model that clients ask, which are ensembles and those that
-            an export of ours made whole, or every model when there is none of them.
+        models: names; None for every model that clients use, which are ensembles and fused models
+            of our exporter, or for every model if there are none of these.
 
     Raises:
-        ServerError: the repository holds no model, or not the named ones.
+        ServerError: the repository has no model, or not the named ones.
     """
     if not repository.is_dir():
         raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")

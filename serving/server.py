@@ -1,4 +1,4 @@
-"""A real Triton server as a context manager, for demos, tests and proofs of a model."""
+"""A real Triton server as a context manager, for demos, tests and parity checks."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from triton_models.healthcheck import ProbeError, probe
 
 
 class TritonServer:
-    """Starts tritonserver on loopback, and stops it with everything that it started.
+    """Starts tritonserver on loopback, and stops it with all processes that it started.
 
-    The server answers on free ports, loads only the named models, and is ready when each of them
-    has answered a real one-row request. It never outlives this process, even a killed one.
+    The server uses free ports, loads only the named models, and is ready when each of them has
+    answered a real one-row request. It never outlives this process, even if that is killed.
 
     Args:
         model_repository: the folder with the models.
         models: names to load; None loads every ensemble with its steps and every fused model, or,
-            where there is none of them, every model.
-        tritonserver: the program; else the environment variable TRITONSERVER, PATH, and the
-            server inside the package nvidia-pytriton are tried in this order.
-        python: the interpreter for models that run in Python; by default this one.
+            if there are none of these, every model.
+        tritonserver: the program; by default the environment variable TRITONSERVER, PATH, and the
+            server in the package nvidia-pytriton are tried in this order.
+        python: the interpreter for Python models; by default this one.
         startup_timeout: seconds until every model must have answered.
-        log_file: where the server's log goes, anew at each start; by default a new temporary
+        log_file: file for the server's log, overwritten at each start; by default a new temporary
             file. It is kept.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
-        response_cache_bytes: the memory in which the server keeps answers of models that were
-            exported with `ServingOptions(response_cache=True)`; 0 for none.
+        response_cache_bytes: the memory for cached answers of models that were exported with
+            `ServingOptions(response_cache=True)`; 0 for none.
 
     Raises:
-        ServerError: a number of bytes that makes no sense.
+        ServerError: an invalid number of bytes.
 
     Example:
         >>> with TritonServer("models") as server:  # doctest: +SKIP
@@ -73,7 +73,7 @@ class TritonServer:
         self._log_file = None if log_file is None else Path(log_file).absolute()
         self._ports = (http_port, grpc_port)
         self._cache_bytes = response_cache_bytes
-        # The last process: it stays after a stop, so that its log can be found.
+        # The most recent process, kept after a stop so that its log can be found.
         self._process: ServerProcess | None = None
         self._stopped = True
         self._models: list[str] = []
@@ -95,21 +95,21 @@ class TritonServer:
 
     @property
     def log_path(self) -> Path:
-        """The server's log; it stays after the server has gone."""
+        """The server's log, which is kept after the server has stopped."""
         return self._started().log_path
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that were asked for, and are loaded; steps of ensembles not counted."""
+        """The requested models that are loaded, without the steps of ensembles."""
         return tuple(self._models)
 
     def start(self) -> None:
         """Start the server, and return when every model has answered.
 
-        A server that was stopped may be started again.
+        A server that was stopped can be started again.
 
         Raises:
-            ServerError: it runs already, there is no tritonserver, a port is taken, a model
+            ServerError: it is running already, there is no tritonserver, a port is taken, a model
                 cannot be loaded or does not answer in time. The text ends with the log.
         """
         if not self._stopped:
@@ -133,14 +133,14 @@ class TritonServer:
                 return self._await_ready(self._process, deadline)
             except BaseException:
                 self.stop()
-                # Between the choice of a free port and the server's bind another may take it.
+                # Another process may take a free port before the server binds it.
                 if not (attempts_left and self._process.lost_a_port()):
                     raise
         return None
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
         administration = self._administration()
-        reason = "it was not asked yet"
+        reason = "no request was sent yet"
         while reason != process.flags.server_id:
             if not process.is_running():
                 raise process.failure("tritonserver ended during its start")
@@ -148,7 +148,8 @@ class TritonServer:
                 raise process.too_slow(self._startup_timeout, reason)
             time.sleep(0.05)
             try:
-                # It answers when all models are loaded. Its name tells it from another server.
+                # It answers when all models are loaded. Its name distinguishes it from another
+                # server.
                 reason = administration.server_name(timeout=5)
             except ProbeError as error:
                 reason = str(error)
@@ -161,9 +162,9 @@ class TritonServer:
                 raise process.failure(f"The model {model} does not answer: {error}") from error
 
     def stop(self) -> None:
-        """Stop the server: requests under way are answered, then all its processes end.
+        """Stop the server: running requests are answered, then all its processes end.
 
-        Stopping a server that does not run does nothing.
+        Does nothing if the server is not running.
         """
         if not self._stopped:
             self._started().stop()
@@ -188,7 +189,7 @@ class TritonServer:
         """Load a model, or load it again from changed files, and wait until it answers.
 
         Raises:
-            ServerError: the model cannot be loaded; a version that served before still serves.
+            ServerError: the model cannot be loaded; an earlier version continues to serve.
         """
         process = self._running()
         try:
@@ -200,7 +201,7 @@ class TritonServer:
             self._models.append(model)
 
     def unload(self, model: str) -> None:
-        """Unload a model; of an ensemble, the steps that no other model needs too.
+        """Unload a model; for an ensemble, also the steps that no other model needs.
 
         Raises:
             ServerError: the server refused.

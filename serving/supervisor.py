@@ -1,9 +1,8 @@
-"""Keeps a server from outliving its owner. A script of its own, started by `serving.server`.
+"""A script that keeps a server from outliving its owner, started by `serving.server`.
 
-It starts the server, waits for the first of: the server's end, SIGTERM, the owner's death; then
-it stops the server and every process that the server left, and removes the server's shared memory
-and temporary files. It stays alive when the owner is killed, which no code in the owner does.
-Standard library only.
+It starts the server and waits for the first of: the server's exit, SIGTERM, the owner's death. Then
+it stops the server and all remaining processes of it, and removes the server's shared memory and
+temporary files. It survives a killed owner, unlike any code in the owner. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import IO, cast
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux's folder for it
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Job:
         environment: the server's whole environment.
         directory: the server's working directory.
         remove: a folder to remove at the end.
-        shm_prefix: how the names of the server's shared memory start.
+        shm_prefix: prefix of the names of the server's shared memory.
         owner: the process for which the server runs.
         grace: seconds between SIGTERM and SIGKILL.
     """
@@ -48,10 +47,10 @@ class Job:
     grace: float
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a supervisor, with a session of its own, so that Ctrl-C does not reach it.
+        """Start a supervisor in a new session, so that Ctrl-C does not reach it.
 
-        It reads the job from a pipe: every user of the machine can read a command line, and the
-        environment may hold secrets and be longer than an argument can be.
+        It reads the job from a pipe: command lines are visible to every user of the machine, and
+        the environment may contain secrets and be longer than an argument may be.
 
         Args:
             log: an open file for the output of the server and of the supervisor.
@@ -59,7 +58,7 @@ class Job:
         Raises:
             OSError: the supervisor cannot be started.
         """
-        # The prefix is not read there. It tells a supervisor from others in a list of processes.
+        # The supervisor ignores the prefix, which identifies it in a list of processes.
         command = [sys.executable, "-I", "-S", __file__, self.shm_prefix]
         supervisor = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
@@ -75,9 +74,9 @@ class Job:
 
 
 def run(job: Job) -> int:
-    """Run a job to its end. Returns the server's exit status, 128 + n when a signal n ended it."""
+    """Run a job to its end. Returns the server's exit status, 128 + n if signal n ended it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # What the server leaves behind becomes our child, so that we can wait for its end.
+    # Orphans of the server become our children, so that we can wait for their exit.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
 

@@ -1,1 +1,1 @@
-"""Inside the server: what Triton loads, and what tells whether it works."""
+"""Code inside the server: what Triton loads, and a check that it works."""

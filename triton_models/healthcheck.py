@@ -1,7 +1,7 @@
-"""Ask a Triton server for one real answer, since "ready" does not mean that a model answers.
+"""Request one real answer from a Triton server, since "ready" does not mean that a model answers.
 
-A python model whose process has died is still reported as ready; only an inference tells. This
-file needs the standard library alone, so that it runs inside a stock Triton image:
+A Python model whose process has died is still reported as ready; only an inference detects it. This
+file needs only the standard library, so that it runs inside a stock Triton image:
 
     python3 healthcheck.py --url http://127.0.0.1:8000 movielens
 """
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 VALUES, NNZS = "__values", "__nnzs"
-# The server is near by: a proxy of the environment is for the world outside.
+# The server is local, so a proxy in the environment does not apply.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ProbeError(Exception):
-    """The model did not answer; the text is one line that says why."""
+    """The model did not answer; the text is one line with the reason."""
 
 
 def probe(url: str, model: str, timeout: float = 10.0) -> None:
@@ -63,10 +63,10 @@ def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The inputs of a request with one row, for Triton's HTTP protocol.
 
     Numbers are 0, strings are empty, and a list column (`x__values` and `x__nnzs`) is an empty
-    list. Dimensions of any size are 1.
+    list. Dynamic dimensions are 1.
 
     Args:
-        config: the model's config, as the server gives it in JSON.
+        config: the model's config, from the server's JSON.
     """
     names = {tensor["name"] for tensor in config["input"]}
     batch = [1] if int(config.get("max_batch_size", 0)) > 0 else []
@@ -95,13 +95,13 @@ def fetch(
     timeout: float,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """The JSON that a server answers with; an empty answer is `{}`.
+    """Fetch JSON from a server; an empty answer is `{}`.
 
     Args:
         url: the address.
-        body: what to POST; None for a GET.
+        body: the body of a POST; None for a GET.
         timeout: seconds.
-        headers: HTTP headers to send along.
+        headers: additional HTTP headers.
 
     Raises:
         ProbeError: no connection, an HTTP error, or an answer that is not JSON.
@@ -119,15 +119,15 @@ def fetch(
 
 
 def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) -> None:
-    """End a process once a number of checks in a row have failed, after one that succeeded.
+    """End a process after a number of failed checks in a row that follow a successful one.
 
-    A container's first process is the server; when it ends, a restart policy starts it anew. A
+    A container's first process is the server; when it ends, a restart policy starts it again. A
     server that is still starting is left alone.
 
     Args:
-        failures: how many failures in a row are too many.
+        failures: the number of failures in a row.
         healthy: the result of this check.
-        state: a file that keeps the count from one check to the next.
+        state: a file that keeps the count between checks.
         process: the process to end.
     """
     if not healthy and not state.exists():
@@ -140,7 +140,7 @@ def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Probe the named models. Returns 0 when all of them answer, else 1 with the reason printed."""
+    """Probe the named models. Returns 0 if all of them answer, else 1 with the reason printed."""
     parser = argparse.ArgumentParser(description="Check a Triton server by a one-row inference.")
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--url", default="http://127.0.0.1:8000")

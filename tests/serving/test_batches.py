@@ -199,7 +199,7 @@ def test_an_answer_that_is_no_text():
     assert arrays["word"].tolist() == [["ü"], [b"\xff"]]
     frame = pl.DataFrame(asked)
     for table in (frame, frame.to_pandas()):
-        with pytest.raises(ClientError, match=r"'name' holds bytes.*not UTF-8\. Ask with a dict"):
+        with pytest.raises(ClientError, match=r"'name' holds bytes.*not UTF-8\. Send a dict"):
             to_table(contract, table, [{"name": broken, "word": null}])
     answer = to_table(contract, frame, [{"name": null[:1].repeat(2, 0), "word": null}])
     assert answer["word"].to_list() == ["ü", None]

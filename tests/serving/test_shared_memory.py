@@ -30,7 +30,9 @@ def test_headers_are_asked_for_under_asyncio(url):
         async with AsyncEnsembleClient(url, "movies", shared_memory=True) as client:
             await client.predict(FRAME)
 
-    with pytest.raises(ClientError, match=r"restricted.*Pass what the server asks for") as error:
+    with pytest.raises(
+        ClientError, match=r"restricted.*Pass the credentials that the server requires"
+    ) as error:
         asyncio.run(ask())
     assert error.value.code == "UNAUTHENTICATED"
     assert not regions()
@@ -39,7 +41,7 @@ def test_headers_are_asked_for_under_asyncio(url):
 def test_headers_travel_and_are_asked_for(url):
     with EnsembleClient(url, "movies", shared_memory=True, headers={"a": "b"}) as client:
         with pytest.raises(
-            ClientError, match=r"restricted.*Pass what the server asks for"
+            ClientError, match=r"restricted.*Pass the credentials that the server requires"
         ) as error:
             client.predict(FRAME)
         assert error.value.code == "UNAUTHENTICATED"

@@ -1,8 +1,9 @@
 """Triton backends written in Python.
 
-Triton reads a backend from one folder, so `tensorflow/model.py` and `onnxruntime/model.py` each
-go into a folder of the server's backend directory together with the files that they share.
-`SHARED_FILES` names them, relative to the folder of our packages; each needs only those before it.
+Triton reads a backend from one folder, so `tensorflow/model.py` and `onnxruntime/model.py` are each
+copied into a folder of the server's backend directory together with the files that they share.
+`SHARED_FILES` names these, relative to the folder of our packages; each depends only on those
+before it.
 """
 
 SHARED_FILES = (

@@ -1,8 +1,8 @@
 """Answer the requests of one `execute` with one call of the model.
 
-A model call costs about as much for one row as for fifty, so requests that arrive together are
-concatenated, and the answer is cut apart again. Runs inside the server: numpy and the standard
-library only, Python 3.10.
+A model call costs about as much for one row as for fifty, so simultaneous requests are
+concatenated, and the answer is split again. Runs inside the server: numpy and the standard library
+only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING or __package__:
         stacked,
         widens,
     )
-else:  # In the server it lies beside this file, outside any package.
+else:  # In the server it is beside this file, outside any package.
     from request_rules import NNZS, VALUES, is_list_values, lengths_fit, stacked, widens
 
 Tensors = dict[str, npt.NDArray[Any]]
@@ -37,7 +37,7 @@ class RequestError(ValueError):
 def attempt(function: Callable[..., T], *arguments: Any) -> T | Exception:
     """Call a function; the result, or the exception that it raised.
 
-    Whatever fails on one request must not take the others, or the server, down.
+    An error in one request must not affect the others, or the server.
 
     Example:
         >>> attempt(int, "7"), attempt(int, "seven")
@@ -54,19 +54,18 @@ def answer(
 ) -> list[Tensors | Exception]:
     """Answer every request, in order, with as few calls as possible.
 
-    Requests whose tensors agree in dtype and in every dimension but the first share a call. When
-    a shared call fails, each of its requests is called alone, so that only the bad one fails.
+    Requests whose tensors agree in dtype and in every dimension except the first share a call. If a
+    shared call fails, each of its requests is called alone, so that only the faulty one fails.
 
     Args:
         requests: the input tensors of each request. A list column is a pair `x__values`
             [nnz, ...] and `x__nnzs` [N, 1]; any other tensor is [N, ...].
         call: the model.
-        ragged: the names of tensors that may differ in their widths. Those of shape [N, width]
-            are filled up to the widest in a shared call; those of shape [elements] are just
-            joined.
+        ragged: the names of tensors that may differ in width. Tensors of shape [N, width] are
+            padded to the widest in a shared call; tensors of shape [elements] are concatenated.
 
     Returns:
-        For each request its output tensors, or the exception that it caused.
+        The output tensors of each request, or the exception that it caused.
 
     Example:
         >>> one, two = {"x": np.ones((1, 1))}, {"x": np.ones((2, 1))}
@@ -77,7 +76,7 @@ def answer(
     groups: dict[Any, list[int]] = {}
     counts: list[int | None] = []
     for index, request in enumerate(requests):
-        # A request that came alone has nothing to be joined with.
+        # A single request needs no joining.
         counts.append(row_count(request, ragged) if len(requests) > 1 else None)
         wrong = attempt(check_row_lengths, request)
         if wrong is not None:
@@ -94,7 +93,7 @@ def answer(
 
 
 def check_row_lengths(request: Tensors) -> None:
-    """Refuse row lengths that do not belong to their values.
+    """Refuse row lengths that do not match their values.
 
     In a shared call such a request would shift the lists of all the others.
 
@@ -116,10 +115,10 @@ def check_row_lengths(request: Tensors) -> None:
 
 
 def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
-    """The number of rows on which all tensors agree, or None when they do not.
+    """The number of rows if all tensors agree in it, else None.
 
-    The values of a list column have rows of their own and are left out, and so are ragged tensors
-    of one dimension.
+    Ignores the values of list columns, which have another number of rows, and one-dimensional
+    ragged tensors.
     """
     count = None
     for name, tensor in tensors.items():
@@ -133,7 +132,7 @@ def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
     """Properties that requests must have in common to share a call."""
-    # The hash of a dtype takes longer than all the rest.
+    # Hashing the dtype would take longer than everything else.
     return tuple(
         [
             (name, tensor.dtype.char, tensor.ndim if name in ragged else tensor.shape[1:])
@@ -143,10 +142,10 @@ def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
 
 
 def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Tensors one below the other, filled up where they are narrower.
+    """Concatenate tensors, padding narrower ones.
 
     Raises:
-        RequestError: there would be far more to fill up than there is.
+        RequestError: most of the result would be padding.
     """
     shapes = {tensor.shape[1:] for tensor in tensors}
     if len(shapes) > 1:
@@ -161,16 +160,16 @@ def _answer_group(group: list[Tensors], rows: list[int], call: Call) -> list[Ten
         try:
             joint = {name: _join([request[name] for request in group]) for name in group[0]}
             return list(_split(call(joint), rows))
-        except Exception:  # noqa: BLE001, S110 - the culprit shows, and is reported, when called alone
+        except Exception:  # noqa: BLE001, S110 - the faulty request is reported when called alone
             pass
     return [attempt(call, request) for request in group]
 
 
 def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
-    """Cut the outputs of a shared call into those of its requests.
+    """Split the outputs of a shared call among its requests.
 
     Raises:
-        RequestError: the model is not row by row, its outputs have other rows than its inputs.
+        RequestError: the model does not work row by row: its outputs have another number of rows.
     """
     if row_count(outputs) != sum(rows):
         raise RequestError(f"Expected outputs of {sum(rows)} rows.")

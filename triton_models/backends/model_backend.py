@@ -1,4 +1,4 @@
-"""Common parts of the backends: reading requests, answering them, and refusing a wrong config.
+"""Common parts of the backends: reading requests, answering them, and checking the config.
 
 Runs inside the server: numpy and the standard library only, Python 3.10.
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from triton_models.backends.joint_calls import RequestError, Tensors, answer, attempt, row_count
     from workflow.schema.dtypes import DTYPES
     from workflow.wire.request_rules import LimitError, expect_within, parse_limits
-else:  # In the server these files lie beside model.py, outside any package.
+else:  # In the server these files are beside model.py, outside any package.
     from dtypes import DTYPES
     from joint_calls import RequestError, Tensors, answer, attempt, row_count
     from request_rules import LimitError, expect_within, parse_limits
 
-# Triton's names of dtypes by those of TensorFlow, and by those of ONNX.
+# Triton's names of dtypes by TensorFlow's names, and by ONNX's.
 DATATYPES = {dtype.name: dtype.triton_config for dtype in DTYPES.values()} | {
     "float16": "TYPE_FP16"
 }
@@ -34,11 +34,11 @@ DATATYPES |= {dtype.onnx.lower(): dtype.triton_config for dtype in DTYPES.values
 
 @dataclass(frozen=True)
 class TensorType:
-    """An input or output as the model declares it.
+    """An input or output as declared by the model.
 
     Attributes:
         datatype: as in config.pbtxt, for example "TYPE_INT64".
-        shape: all dimensions, -1 where any size goes; None when even the rank is open.
+        shape: all dimensions, -1 for a dynamic one; None if even the rank is unknown.
     """
 
     datatype: str
@@ -53,8 +53,8 @@ class ModelBackend:
     """A model of one runtime. A subclass loads the model and calls it.
 
     Attributes:
-        flattens: whether a ragged input is handed on as the elements of all rows, as the native
-            onnxruntime backend does; else it is [N, width].
+        flattens: whether a ragged input is passed as the elements of all rows, as in the native
+            onnxruntime backend; else it is [N, width].
         inputs: the model's inputs by name.
         outputs: the model's outputs by name.
     """
@@ -68,7 +68,7 @@ class ModelBackend:
 
         Args:
             path: the version folder.
-            config: the model's config, as Triton writes it in JSON.
+            config: the model's config, as parsed from Triton's JSON.
             device: the GPU to use, None for the CPU.
         """
         raise NotImplementedError
@@ -82,11 +82,11 @@ class ModelBackend:
         return isinstance(error, MemoryError)
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the model and hold the config to it. Called by Triton once per instance.
+        """Load the model and validate the config against it. Called by Triton once per instance.
 
         Raises:
-            ConfigError: the config names other inputs, outputs, dtypes or shapes than the model,
-                or limits that make no sense.
+            ConfigError: the config names other inputs, outputs, dtypes or shapes than the model, or
+                invalid limits.
         """
         config = json.loads(args["model_config"])
         on_gpu = args["model_instance_kind"] == "GPU"
@@ -98,7 +98,7 @@ class ModelBackend:
         self.limits = _limits(config)
         self.widths = made_widths(config) if self.flattens else {}
         self.name = args["model_name"]
-        # What is loaded stays: the garbage collector need not visit it in the midst of requests.
+        # Loaded objects stay: the garbage collector need not visit them during requests.
         gc.freeze()
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
@@ -127,7 +127,7 @@ class ModelBackend:
         return tensors
 
     def _call(self, tensors: Tensors) -> Tensors:
-        """Run the model once; the rows of its outputs can be sent as they lie."""
+        """Run the model once, and make the rows of its outputs contiguous."""
         return {name: np.ascontiguousarray(made) for name, made in self.call(tensors).items()}
 
     def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
@@ -144,7 +144,7 @@ class ModelBackend:
         )
 
     def _refuse(self, error: Exception) -> Any:
-        """A fixed text for the client; the log alone learns more, under the same id."""
+        """A fixed text for the client; details go only to the log, with the same id."""
         error_id = uuid.uuid4().hex[:12]
         pb_utils.Logger.log_error(
             f"{self.name}: error {error_id}: {type(error).__name__}: {str(error)!r}"
@@ -165,7 +165,7 @@ class ModelBackend:
 
 
 def complete_config(backend: ModelBackend, auto: Any) -> Any:
-    """Fill a config's inputs and outputs from the model. For Triton's `auto_complete_config`.
+    """Fill a config's inputs and outputs from the model, for Triton's `auto_complete_config`.
 
     Args:
         backend: a new backend, not initialized.
@@ -187,15 +187,15 @@ def complete_config(backend: ModelBackend, auto: Any) -> Any:
 
 
 def ragged_inputs(config: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the inputs whose width may differ between requests that are joined."""
+    """The names of the inputs whose width may differ between joined requests."""
     return frozenset(t["name"] for t in config["input"] if t.get("allow_ragged_batch", False))
 
 
 def made_widths(config: Mapping[str, Any]) -> dict[str, str]:
-    """The inputs that the server makes of ragged ones: by the ragged input, the made one's name.
+    """The inputs that the server derives from ragged ones: the derived name by the ragged input.
 
     Raises:
-        ConfigError: an input made in another way than this backend knows.
+        ConfigError: an input derived in a way that this backend does not support.
     """
     widths = {}
     for made in config.get("batch_input", ()):
@@ -215,16 +215,16 @@ def check_config(
     *,
     flattens: bool = False,
 ) -> None:
-    """Hold a config to the model: names, dtypes and shapes. Outputs may be left out, inputs not.
+    """Validate a config against the model: names, dtypes and shapes. Outputs may be omitted.
 
     Args:
         config: the model's config.
         inputs: the model's inputs.
         outputs: the model's outputs.
-        flattens: as `ModelBackend.flattens`.
+        flattens: see `ModelBackend.flattens`.
 
     Raises:
-        ConfigError: naming both sides.
+        ConfigError: names both sides.
     """
     flat = ragged_inputs(config) if flattens else frozenset()
     declared = {tensor["name"] for tensor in config["input"]}
@@ -289,7 +289,7 @@ def thread_count(config: Mapping[str, Any], name: str, default: int) -> int:
     """A parameter of the config that is a number of threads.
 
     Raises:
-        ConfigError: when it is not a whole number of at least 0.
+        ConfigError: it is not a whole number of at least 0.
     """
     text = parameter(config, name, str(default))
     if not text.isdecimal():

@@ -2,9 +2,9 @@
 
 An export copies this file into the model's version folder, beside the program and the package
 `preprocess_runtime` that it imports. The requests of one `execute` are read one by one, computed
-together, since a program costs about as much for fifty rows as for one, and answered one by one.
-A request that is wrong is answered with a fixed text and INVALID_ARGUMENT, and its details go to
-the server's log; the others are answered as usual.
+together, since a program costs about as much for fifty rows as for one, and answered one by one. A
+faulty request is answered with a fixed text and INVALID_ARGUMENT, and its details go to the
+server's log; the others are answered normally.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ BEYOND = "The request is beyond a limit of the model: {}."
 
 
 class RequestError(ValueError):
-    """A request that the inputs' description does not allow; the text may go to the client."""
+    """A request that does not match the description of the inputs; clients may see the text."""
 
 
 class TritonPythonModel:
     """The interface that Triton's python backend calls."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the program that lies beside this file, and hold it to the config.
+        """Load the program beside this file, and validate it against the config.
 
         Raises:
-            RuntimeError: program and config do not belong together.
+            RuntimeError: program and config do not match.
         """
         parameters = json.loads(args["model_config"])["parameters"]
         text = {name: value["string_value"] for name, value in parameters.items()}
@@ -74,7 +74,7 @@ class TritonPythonModel:
             made = {column.name: column.dtype for column in schema.columns}
             if described != made:
                 raise RuntimeError(
-                    f"The config describes the {side} {described}, and the program has {made}."
+                    f"The config describes the {side} {described}, but the program has {made}."
                 )
         self._run = NumpyInterpreter(program)
         self._expected = [
@@ -88,10 +88,10 @@ class TritonPythonModel:
         self._groups = alike.groups_of(self._inputs)
         grouped = {name for _, names in self._groups for name in names}
         self._single = [column for column in self._inputs if column.name not in grouped]
-        # The values of a flat list have rows of their own.
+        # The values of a flat list have another number of rows.
         columns = [*self._inputs, *self._outputs]
         self._elements = {c.values_name for c in columns if c.layout == "flat"}
-        # What is loaded stays: the garbage collector need not visit it in the midst of requests.
+        # Loaded objects stay: the garbage collector need not visit them during requests.
         gc.freeze()
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -104,7 +104,7 @@ class TritonPythonModel:
         return answers
 
     def _attempt(self, function: Any, argument: Any) -> Any:
-        """The result of a function, or the response that says why there is none."""
+        """The result of a function, or the response for its error."""
         try:
             return function(argument)
         except LimitError as error:
@@ -117,7 +117,7 @@ class TritonPythonModel:
             return _refusal("The preprocessing failed.", pb_utils.TritonError.INTERNAL)
 
     def _read(self, request: Any) -> dict[str, Any]:
-        """The tensors of a request, refused if they are not as described or beyond a limit."""
+        """The tensors of a request; refuses tensors that do not match the config or exceed a limit."""
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         if not (self._is_plain and self._is_as_described(tensors)):
             self._expect_described(tensors)
@@ -126,13 +126,13 @@ class TritonPythonModel:
         return tensors
 
     def _is_as_described(self, tensors: dict[str, Any]) -> bool:
-        """Whether the tensors of single values are; they are compared all at once."""
+        """Whether all tensors of single values match the config, compared at once."""
         given = [tensors[name] for name, _, _ in self._expected]
         shapes = {tensor.shape for tensor in given}
         return shapes == {(*given[0].shape[:1], 1)} and [t.dtype for t in given] == self._dtypes
 
     def _expect_described(self, tensors: dict[str, Any]) -> None:
-        """Refuse a request that is not as described."""
+        """Refuse a request that does not match the config."""
         rows = -1
         for name, dtype, width in self._expected:
             tensor = tensors[name]
@@ -147,11 +147,11 @@ class TritonPythonModel:
             rows = len(tensor)
 
     def _answer_all(self, requests: list[dict[str, Any]]) -> list[Any]:
-        """The responses: of one computation if there are many, and one by one if that fails."""
+        """The responses: from one computation for all, or one by one if that fails."""
         if len(requests) > 1 and not self._elements:
             try:
                 made = self._compute(requests)
-            except Exception as error:  # noqa: BLE001 - the culprit shows when computed alone
+            except Exception as error:  # noqa: BLE001 - the faulty request fails when computed alone
                 pb_utils.Logger.log_verbose(f"computing one by one: {error}")
             else:
                 ends = np.cumsum([len(tensors[self._expected[-1][0]]) for tensors in requests])
@@ -159,7 +159,7 @@ class TritonPythonModel:
         return [self._attempt(lambda one: _respond(self._compute([one])), one) for one in requests]
 
     def _compute(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
-        """The output tensors of requests, one below the other."""
+        """The output tensors of requests, concatenated."""
         columns = {column.name: _decode(column, requests) for column in self._single}
         for group in self._groups:
             columns |= _decode_group(group, requests)
@@ -173,7 +173,7 @@ class TritonPythonModel:
 
 
 def _expect_even(column: Any, made: Any) -> None:
-    """Refuse a joint computation whose lists would mostly be filled up; each alone is answered."""
+    """Refuse a joint computation whose lists would be mostly padding; each is computed alone."""
     if widens(len(made.lengths), int(made.lengths.max(initial=0)), len(made.values)):
         raise RequestError(f"{column.name} has lists of too different lengths")
 
@@ -192,7 +192,7 @@ def _respond(tensors: dict[str, Any]) -> Any:
 
 
 def _decode(column: Any, requests: list[dict[str, Any]]) -> Any:
-    """A column of many requests, one below the other."""
+    """A column of many requests, concatenated."""
     try:
         if column.is_list or len(requests) == 1:
             return _concatenate([decode_request(column, tensors) for tensors in requests])
@@ -208,7 +208,7 @@ def _decode_group(group: Any, requests: list[dict[str, Any]]) -> Any:
     try:
         return alike.decode_group(group, requests)
     except NullError:
-        # One by one, since the error is to name the column.
+        # One by one, so that the error names the column.
         return {n: _decode(replace(group[0], name=n), requests) for n in group[1]}
 
 

@@ -1,6 +1,6 @@
-"""An onnxruntime backend for a Triton that lacks the native one, as the embedded server does.
+"""An onnxruntime backend for a Triton that lacks the native one, such as the embedded server.
 
-Serves `<model>/<version>/model.onnx` (with external data beside it) and obeys the native
+Serves `<model>/<version>/model.onnx` (with external data beside it) and supports the native
 backend's parameter intra_op_thread_count. Runs inside the server, on Python 3.10 and above with
 numpy and onnxruntime.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         thread_count,
     )
     from workflow.wire.request_rules import NULL_STRING, VALUES, widens
-else:  # In the server these files lie beside this one, outside any package.
+else:  # In the server these files are beside this one, outside any package.
     from joint_calls import RequestError, Tensors
     from model_backend import (
         DATATYPES,
@@ -44,21 +44,21 @@ else:  # In the server these files lie beside this one, outside any package.
 
 
 class TritonPythonModel(ModelBackend):
-    """An ONNX model in an inference session. The name is the one Triton looks for."""
+    """An ONNX model in an inference session. Triton requires this class name."""
 
     flattens = True
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
-        """Fill inputs and outputs from the graph where the config leaves them out."""
+        """Fill inputs and outputs from the graph if the config omits them."""
         return complete_config(TritonPythonModel(), auto_complete_model_config)
 
     def load(self, path: Path, config: Mapping[str, Any], device: int | None) -> None:
         """Open a session on the model's file.
 
         Raises:
-            ConfigError: no file of that name, an instance on a GPU, or a type that Triton does
-                not know.
+            ConfigError: the file is missing, an instance on a GPU, or a type that Triton does not
+                know.
         """
         file = path / (config.get("default_model_filename") or "model.onnx")
         if not file.is_file():
@@ -69,7 +69,7 @@ class TritonPythonModel(ModelBackend):
                 f"{config['name']!r} on GPU {device}. Use KIND_CPU, or a Triton with the native one."
             )
         options = onnxruntime.SessionOptions()
-        # Threads beyond the first spin while they wait, and halve the throughput of small models.
+        # Further threads would spin while they wait, and halve the throughput of small models.
         options.intra_op_num_threads = thread_count(config, "intra_op_thread_count", 1)
         self._session = onnxruntime.InferenceSession(
             str(file), options, providers=["CPUExecutionProvider"]
@@ -82,8 +82,8 @@ class TritonPythonModel(ModelBackend):
         """Run the session once.
 
         Raises:
-            UnicodeDecodeError: a string that is neither UTF-8 nor, where null may be, the code for it.
-            RequestError: a string that holds a NUL.
+            UnicodeDecodeError: a string that is neither UTF-8 nor an allowed null code.
+            RequestError: a string with a NUL.
         """
         feed = {
             name: _strings(tensor, nullable=name in self._nullable)
@@ -95,12 +95,12 @@ class TritonPythonModel(ModelBackend):
 
 
 def _strings(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
-    """Bytes as a session takes them, the code for null among them where null may be.
+    """Convert bytes to a form that a session takes, including the null code where allowed.
 
-    onnxruntime's Python face takes text, and of an object array of bytes it would take
-    `str(b"a")`, which is "b'a'", without a word. It takes bytes of one width as they are, but
-    reads each up to a NUL, past its end if there is none. Triton's own backend reads a string up to a
-    NUL too, so that one that holds a NUL is refused here. One long string would make all as wide.
+    onnxruntime's Python interface takes text, and would silently convert an object array of bytes
+    by `str(b"a")`, which is "b'a'". It takes bytes of one width unchanged, but reads each up to a
+    NUL, and past its end if there is none. Triton's own backend reads a string up to a NUL too, so
+    strings with a NUL are refused here. One long string would widen all others.
     """
     values = tensor.reshape(-1).tolist()
     if any(b"\0" in value for value in values):
@@ -117,7 +117,7 @@ def _strings(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
 
 
 def _as_constant(values: Sequence[bytes], shape: Sequence[int]) -> Any:
-    """Any bytes, by way of a model that has them as a constant: slow, and rarely needed."""
+    """Arbitrary bytes, as the output of a model with a constant: slow, and rarely needed."""
     from onnx import TensorProto, helper  # noqa: PLC0415 - see above
 
     constant = TensorProto(
@@ -138,7 +138,7 @@ def _as_constant(values: Sequence[bytes], shape: Sequence[int]) -> Any:
 
 
 def _nullable_inputs(config: Mapping[str, Any]) -> frozenset[str]:
-    """The tensors in which null may be sent, as the exporter wrote it into the config; else none."""
+    """The tensors that may contain nulls, according to the exporter's config; else none."""
     try:
         columns = json.loads(parameter(config, "inputs", "[]"))
         names = [column["name"] for column in columns if column["nullable"]]
@@ -153,7 +153,7 @@ def _types(tensors: Iterable[Any]) -> dict[str, TensorType]:
         match = re.fullmatch(r"tensor\((\w+)\)", tensor.type)
         if match is None or match[1] not in DATATYPES:
             raise ConfigError(f"Triton has no datatype for {tensor.name!r}: {tensor.type}.")
-        # A dimension is a number, or a name or None where any size goes.
+        # A dimension is a number, or a name or None if it is dynamic.
         shape = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape)
         types[tensor.name] = TensorType(DATATYPES[match[1]], shape)
     return types

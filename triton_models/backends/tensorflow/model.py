@@ -1,9 +1,9 @@
-"""The TensorFlow backend: serves SavedModels as NVIDIA's backend, gone since Triton 25.03, did.
+"""The TensorFlow backend: serves SavedModels like NVIDIA's backend, removed in Triton 25.03.
 
-Models stay as they are: `platform: "tensorflow_savedmodel"`, the model in
+Models need no change: `platform: "tensorflow_savedmodel"`, the model in
 `<model>/<version>/model.savedmodel`, and the parameters TF_SIGNATURE_DEF, TF_GRAPH_TAG,
-TF_NUM_INTRA_THREADS and TF_NUM_INTER_THREADS. Runs inside the server, on Python 3.10 and above
-with numpy and TensorFlow.
+TF_NUM_INTRA_THREADS and TF_NUM_INTER_THREADS. Runs inside the server, on Python 3.10 and above with
+numpy and TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Each instance is a process with a TensorFlow of its own. `import tensorflow` imports all of it, and
-# Keras, pandas and pyarrow: 130 MB more than the modules below, which run a session. So they are
-# imported from a package that is found, but not run.
+# Each instance is a process with its own TensorFlow. `import tensorflow` would also import Keras,
+# pandas and pyarrow: 130 MB more than the modules below, which can run a session. So these are
+# imported from a package that is located, but not executed.
 _found = find_spec("tensorflow")
 if _found is not None and "tensorflow" not in sys.modules:
     sys.modules["tensorflow"] = module_from_spec(_found)
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         parameter,
         thread_count,
     )
-else:  # In the server these files lie beside this one, outside any package.
+else:  # In the server these files are beside this one, outside any package.
     from joint_calls import Tensors
     from model_backend import (
         DATATYPES,
@@ -57,19 +57,19 @@ else:  # In the server these files lie beside this one, outside any package.
 
 
 class TritonPythonModel(ModelBackend):
-    """A SavedModel's signature in a session. The name is the one Triton looks for."""
+    """A SavedModel's signature in a session. Triton requires this class name."""
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
-        """Fill inputs and outputs from the signature where the config leaves them out."""
+        """Fill inputs and outputs from the signature if the config omits them."""
         return complete_config(TritonPythonModel(), auto_complete_model_config)
 
     def load(self, path: Path, config: Mapping[str, Any], device: int | None) -> None:
         """Load the SavedModel into a session and find its signature.
 
         Raises:
-            ConfigError: no SavedModel with that tag, no such signature, or a dtype that Triton
-                does not know.
+            ConfigError: no SavedModel with that tag, no such signature, or a dtype that Triton does
+                not know.
         """
         folder = path / (config.get("default_model_filename") or "model.savedmodel")
         tag = parameter(config, "TF_GRAPH_TAG", "serve")
@@ -85,18 +85,18 @@ class TritonPythonModel(ModelBackend):
         self._run = _callable(session, inputs.values(), outputs.values())
 
     def call(self, tensors: Tensors) -> Tensors:
-        """Call the signature once. Dtypes are as the config says; nothing is cast."""
+        """Call the signature once. Dtypes are as in the config; nothing is cast."""
         answered = self._run(*map(tensors.__getitem__, self.inputs))
         return dict(zip(self.outputs, answered, strict=True))
 
     def is_server_fault(self, error: Exception) -> bool:
-        """Out of memory and TensorFlow's own failures are not the request's fault."""
+        """Whether it is out of memory, or an internal failure of TensorFlow."""
         faults = (errors.ResourceExhaustedError, errors.InternalError)
         return isinstance(error, faults) or super().is_server_fault(error)
 
 
 def _session_config(config: Mapping[str, Any], device: int | None) -> Any:
-    """Threads, and the one GPU that an instance sees, or none."""
+    """The numbers of threads, and the only GPU that an instance sees, if any."""
     made = config_pb2.ConfigProto(
         intra_op_parallelism_threads=thread_count(config, "TF_NUM_INTRA_THREADS", 0),
         inter_op_parallelism_threads=thread_count(config, "TF_NUM_INTER_THREADS", 0),
@@ -111,7 +111,7 @@ def _session_config(config: Mapping[str, Any], device: int | None) -> Any:
 
 
 def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
-    """A session that holds a SavedModel, and the signatures by name.
+    """A session with a SavedModel, and the signatures by name.
 
     Raises:
         ConfigError: no SavedModel with that tag.
@@ -120,9 +120,9 @@ def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
     if _is_complete(session):
         return session, signatures
     session.close()
-    # Only TensorFlow 2 finds the values of Keras variables that were saved as such; what it
-    # loads and saves has plain ones. It does so on the CPU: a session's options do not bind it,
-    # and it would take all memory of the first GPU.
+    # Only TensorFlow 2 finds the values of Keras variables that were saved as such; a model that it
+    # loads and saves has plain variables. This runs on the CPU: a session's options do not apply to
+    # it, and it would take all memory of the first GPU.
     tf = _whole_tensorflow()
     tf.config.set_visible_devices([], "GPU")
     with tempfile.TemporaryDirectory() as anew:
@@ -132,14 +132,14 @@ def _open(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _whole_tensorflow() -> Any:
-    """TensorFlow as `import tensorflow` gives it."""
+    """TensorFlow as imported by `import tensorflow`."""
     if not hasattr(sys.modules["tensorflow"], "saved_model"):
         del sys.modules["tensorflow"]
     return import_module("tensorflow")
 
 
 def _load(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
-    # It calls this loader, the one that the C++ servers have, deprecated.
+    # TensorFlow logs that this loader, the one for C++ servers, is deprecated.
     tf_logging.get_logger().setLevel("ERROR")
     session = Session(graph=Graph(), config=config)
     try:
@@ -150,13 +150,13 @@ def _load(folder: Path, tag: str, config: Any) -> tuple[Any, dict[str, Any]]:
             f"Expected a SavedModel with the tag {tag!r} (parameter TF_GRAPH_TAG) in {folder}. "
             f"Received: {error}"
         ) from error
-    # TensorFlow's own, which initialise tables, begin so.
+    # TensorFlow's own signatures, which initialise tables, have this prefix.
     mine = {n: s for n, s in loaded.signature_def.items() if not n.startswith("__saved_model")}
     return session, mine
 
 
 def _is_complete(session: Any) -> bool:
-    """Whether all of a session's variables have values."""
+    """Whether all variables of a session have values."""
     with session.graph.as_default():
         known = [
             var_is_initialized_op(operation.outputs[0])
@@ -171,8 +171,8 @@ def _callable(
 ) -> Callable[..., list[Any]]:
     """A function from arrays to arrays, which keeps its session alive.
 
-    It is what `Session.run` comes to after its Python, and runs in the thread that calls it, where
-    the graph is on one device: to wake another takes longer than a small network.
+    `Session.run` without its Python code. It runs in the calling thread if the graph is on one
+    device, since waking another thread takes longer than a small network.
     """
     options = config_pb2.CallableOptions(
         feed=[tensor.name for tensor in inputs], fetch=[tensor.name for tensor in outputs]
