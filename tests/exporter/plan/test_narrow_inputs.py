@@ -199,7 +199,9 @@ def test_computed_values_that_a_cast_would_change_are_refused(f, assigned):
     workflow = Workflow(["age"] >> ops.LambdaOp(f)).fit({"age": [31, 7]})
     if assigned:
         workflow.output_dtypes["age"] = "int32"
-    message = r"'age' is computed as int64, .* to \d+ of what .*Received: int32.*c\.cast\('int32'\)"
+    message = (
+        r"'age' is computed as int64, .* to \d+ from data .*Received: int32.*c\.cast\('int32'\)"
+    )
     with pytest.raises(ExportError, match=message):
         features_of(workflow, age="int32")
     del workflow.output_dtypes["age"]
@@ -228,7 +230,7 @@ def test_numbers_of_a_joined_table_are_held_to_what_the_table_has():
     workflow = Workflow(joined["year"] >> ops.FillMissing(0)).fit(DATA)
     features = features_of(workflow, year="int16")
     assert answers(features, user=[9, 1]) == {"year": [2024, 0]}
-    with pytest.raises(ExportError, match=r"'year' .* from 0 to 2024 of what.*Received: int8"):
+    with pytest.raises(ExportError, match=r"'year' .* from 0 to 2024 from data.*Received: int8"):
         features_of(workflow, year="int8")
 
 

@@ -76,7 +76,7 @@ def test_where_nothing_is_set_the_report_says_so(export):
         ({"keep_versions": 0}, "Expected keep_versions as a whole number from 1"),
         ({"max_rows": 0}, "Expected max_rows"),
         ({"max_string_bytes": "9"}, "Expected max_string_bytes"),
-        ({"max_queue_size": 5}, "max_queue_size works where.*Set max_batch_size as well"),
+        ({"max_queue_size": 5}, "max_queue_size has an effect only if.*Set max_batch_size as well"),
         ({"queue_timeout_us": 5}, "Set max_batch_size as well"),
         ({"max_batch_size": 64, "max_rows": 65}, "Expected max_rows up to .* 64.*Received: 65"),
         (
