@@ -51,6 +51,16 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
         )
 
 
+def tables_of(groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The groups by the names of their tables, which are prefixes in a state.
+
+    Example:
+        >>> tables_of((("userId", "genre"), ("userId",)))
+        {'group0': ('userId', 'genre'), 'group1': ('userId',)}
+    """
+    return {f"group{number}": group for number, group in enumerate(groups)}
+
+
 def key_names(group: Sequence[str]) -> list[str]:
     """Names of a group's columns in its tables, whatever their original names are."""
     return [f"key{number}" for number in range(len(group))]
@@ -201,14 +211,14 @@ def merge_groups(
     return parts.group_by(key_names(group)).agg(*merged)
 
 
-def restrict_groups(state: State, groups: Groups, names: Iterable[str], prefix: str) -> State:
+def restrict_groups(state: State, groups: Groups, names: Iterable[str]) -> State:
     """The state of the groups that remain complete.
 
     Groups are numbered in the state, so the remaining ones get new numbers.
     """
     left = set(names)
-    kept = [n for n, group in enumerate(groups) if left.issuperset(group)]
-    places = {f"{prefix}{old}": f"{prefix}{new}" for new, old in enumerate(kept)}
+    kept = [name for name, group in tables_of(groups).items() if left.issuperset(group)]
+    places = dict(zip(kept, tables_of(groups), strict=False))
     remaining: dict[str, Column] = {}
     for name, column in state.items():
         table = name.removeprefix(TIME)

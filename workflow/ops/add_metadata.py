@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -21,15 +20,38 @@ _Value = _Plain | Sequence[_Plain] | Mapping[str, _Plain]
 
 @dataclass(frozen=True)
 class _Metadata(Operator, abstract=True):
-    """An operator that changes the schema alone: values pass through."""
+    """An operator that changes the schema alone: values pass through.
 
-    @abstractmethod
-    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The tags and the properties to add."""
+    What it adds are its `tags` and its `properties`, of which it has one or both.
+    """
+
+    def _check_settings(self) -> None:
+        if "tags" in self.settings():
+            given = self._tags
+            object.__setattr__(self, "tags", one_or_several(given))
+            require(
+                all(self._tags),
+                f"{self.label} needs tags of a letter or more. Received: {given!r}.",
+            )
+        for name, value in self._properties.items():
+            require(
+                _is_fact(name, value),
+                f"{self.label} needs `cardinality` and `embedding_size` as whole numbers from 1, and "
+                f'`domain` and `value_count` as {{"min": ..., "max": ...}} of whole numbers. '
+                f"Received: {value!r} for {name!r}.",
+            )
+
+    @property
+    def _tags(self) -> Any:
+        return getattr(self, "tags", ())
+
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        return getattr(self, "properties", {})
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The same expressions, with an extended schema."""
-        tags, properties = self.added()
+        tags, properties = self._tags, self._properties
         return {
             name: Feature(
                 feature.expression,
@@ -60,10 +82,6 @@ class AddMetadata(_Metadata):
     tags: str | Sequence[str] | AbstractSet[str] = ()
     properties: Mapping[str, _Value] = field(default_factory=dict)
 
-    def _check_settings(self) -> None:
-        object.__setattr__(self, "tags", _tags(self, self.tags))
-        _expect_facts(self, self.properties)
-
     @classmethod
     def examples(cls) -> list[Example]:
         """Tags, properties, both and none, of columns of every kind."""
@@ -79,10 +97,6 @@ class AddMetadata(_Metadata):
             Example(cls(), rows),
         ]
 
-    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The tags and the properties."""
-        return list(self.tags), self.properties
-
 
 @dataclass(frozen=True)
 class AddTags(_Metadata):
@@ -97,9 +111,6 @@ class AddTags(_Metadata):
 
     tags: str | Sequence[str] | AbstractSet[str]
 
-    def _check_settings(self) -> None:
-        object.__setattr__(self, "tags", _tags(self, self.tags))
-
     @classmethod
     def examples(cls) -> list[Example]:
         """One tag and several."""
@@ -107,10 +118,6 @@ class AddTags(_Metadata):
             Example(cls("continuous"), {"price": [1.5, None]}),
             Example(cls([Tags.ITEM_ID, "own"]), {"item": ["a", None]}),
         ]
-
-    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The tags."""
-        return list(self.tags), {}
 
 
 @dataclass(frozen=True)
@@ -126,33 +133,22 @@ class AddProperties(_Metadata):
 
     properties: Mapping[str, _Value]
 
-    def _check_settings(self) -> None:
-        _expect_facts(self, self.properties)
-
     @classmethod
     def examples(cls) -> list[Example]:
         """A fact that an embedding needs."""
         return [Example(cls({"cardinality": 5000}), {"user": [7, None]})]
-
-    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The properties."""
-        return (), self.properties
 
 
 @dataclass(frozen=True)
 class _Tagging(_Metadata, abstract=True):
     """An operator that adds one fixed tag."""
 
-    tag: ClassVar[Tags]
+    tags: ClassVar[Sequence[str]]
 
     @classmethod
     def examples(cls) -> list[Example]:
         """A column to tag."""
         return [Example(cls(), {"column": [7, None]})]
-
-    def added(self) -> tuple[Sequence[str], Mapping[str, Any]]:
-        """The tag."""
-        return (self.tag.value,), {}
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,7 @@ class TagAsUserID(_Tagging):
         >>> user = ["userId"] >> TagAsUserID()
     """
 
-    tag: ClassVar[Tags] = Tags.USER_ID
+    tags: ClassVar[Sequence[str]] = (Tags.USER_ID.value,)
 
 
 @dataclass(frozen=True)
@@ -174,7 +170,7 @@ class TagAsItemID(_Tagging):
         >>> item = ["movieId"] >> TagAsItemID()
     """
 
-    tag: ClassVar[Tags] = Tags.ITEM_ID
+    tags: ClassVar[Sequence[str]] = (Tags.ITEM_ID.value,)
 
 
 @dataclass(frozen=True)
@@ -185,7 +181,7 @@ class TagAsUserFeatures(_Tagging):
         >>> user = ["age", "country"] >> TagAsUserFeatures()
     """
 
-    tag: ClassVar[Tags] = Tags.USER
+    tags: ClassVar[Sequence[str]] = (Tags.USER.value,)
 
 
 @dataclass(frozen=True)
@@ -196,23 +192,7 @@ class TagAsItemFeatures(_Tagging):
         >>> item = ["genres", "year"] >> TagAsItemFeatures()
     """
 
-    tag: ClassVar[Tags] = Tags.ITEM
-
-
-def _tags(operator: Operator, tags: Any) -> list[str]:
-    named = one_or_several(tags)
-    require(all(named), f"{operator.label} needs tags of a letter or more. Received: {tags!r}.")
-    return named
-
-
-def _expect_facts(operator: Operator, properties: Mapping[str, Any]) -> None:
-    for name, value in properties.items():
-        require(
-            _is_fact(name, value),
-            f"{operator.label} needs `cardinality` and `embedding_size` as whole numbers from 1, and "
-            f'`domain` and `value_count` as {{"min": ..., "max": ...}} of whole numbers. '
-            f"Received: {value!r} for {name!r}.",
-        )
+    tags: ClassVar[Sequence[str]] = (Tags.ITEM.value,)
 
 
 def _is_fact(name: str, value: Any) -> bool:

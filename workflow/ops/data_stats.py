@@ -138,7 +138,8 @@ class DataStats(Operator):
         state: dict[str, Column] = {}
         for name, table in partials.items():
             real = _is_real(columns[name])
-            facts = _of_moments(table) if real else _of_counts(table)
+            deviation = {"std": variance().sqrt(), "cardinality": pl.lit(None, pl.Float64)}
+            facts = table.with_columns(**deviation) if real else _of_counts(table)
             ends = pl.concat([facts["min"], facts["max"]]).drop_nulls()
             state[f"{RANGE}{name}"] = to_column(ends)
             numbers = [facts[key].cast(pl.Float64) for key in _MOMENTS]
@@ -172,10 +173,6 @@ def _is_real(column: ColumnSchema) -> bool:
 def _plain(ends: Column, moments: Column) -> bool:
     numbers = ends.array.dtype.kind in "iufb" and moments.array.dtype == np.float64
     return numbers and not ends.is_list and not moments.is_list
-
-
-def _of_moments(table: pl.DataFrame) -> pl.DataFrame:
-    return table.with_columns(std=variance().sqrt(), cardinality=pl.lit(None, pl.Float64))
 
 
 def _counts(values: pl.LazyFrame) -> pl.LazyFrame:

@@ -24,7 +24,6 @@ from ._moments import merged_moments, moments, variance
 from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
-GROUP = "group"
 
 
 @dataclass(frozen=True)
@@ -123,11 +122,11 @@ class JoinGroupby(Operator):
             for n, name in enumerate(described)
         ]
         return {
-            f"{GROUP}{n}": frame.select(*dict.fromkeys([*group, *described]))
+            prefix: frame.select(*dict.fromkeys([*group, *described]))
             .with_columns(values)
             .group_by(tables.key_columns(group))
             .agg(wanted)
-            for n, group in enumerate(groups)
+            for prefix, group in tables.tables_of(groups).items()
         }
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
@@ -140,15 +139,14 @@ class JoinGroupby(Operator):
         merged = [pl.col("rows").sum(), *(pl.col(f"{n}.sum").sum() for n in described)]
         merged += [moment for n in described for moment in merged_moments(f"{n}.")]
         return {
-            f"{GROUP}{n}": tables.merge_groups(partials[f"{GROUP}{n}"], group, merged)
-            for n, group in enumerate(self.groups(columns))
+            prefix: tables.merge_groups(partials[prefix], group, merged)
+            for prefix, group in tables.tables_of(self.groups(columns)).items()
         }
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The table of each group."""
         state: dict[str, Column] = {}
-        for n, group in enumerate(self.groups(columns)):
-            prefix = f"{GROUP}{n}"
+        for prefix, group in tables.tables_of(self.groups(columns)).items():
             keys, table = tables.keys_state(prefix, group, partials[prefix])
             state |= keys
             for key, (stat, number) in self._tables().items():
@@ -170,10 +168,9 @@ class JoinGroupby(Operator):
         groups, described = self.groups(columns), self.dependency_names()
         tables.expect_keys("JoinGroupby", groups, columns)
         wanted = self._tables()
-        tables.check_tables(state, {f"{GROUP}{n}": g for n, g in enumerate(groups)}, list(wanted))
+        tables.check_tables(state, tables.tables_of(groups), list(wanted))
         made: Features = {}
-        for n, group in enumerate(groups):
-            prefix = f"{GROUP}{n}"
+        for prefix, group in tables.tables_of(groups).items():
             size = state[f"{prefix}.{next(iter(wanted))}"].rows
             row = tables.find_row(prefix, group, columns, state, size)
             # Clients do not send cont_cols, so their schemas may be unknown here.
@@ -194,7 +191,7 @@ class JoinGroupby(Operator):
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables of the remaining groups."""
-        return tables.restrict_groups(state, self.groups(columns), names, GROUP)
+        return tables.restrict_groups(state, self.groups(columns), names)
 
 
 def _described(number: int) -> str:

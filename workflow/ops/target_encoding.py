@@ -23,8 +23,6 @@ from workflow.schema.tags import computed_of
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
 
-GROUP = "group"
-
 
 @dataclass(frozen=True)
 class TargetEncoding(OutOfFoldOperator):
@@ -120,8 +118,8 @@ class TargetEncoding(OutOfFoldOperator):
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Sum and count of each target, by group."""
         self._expect(columns)
-        groups = self.groups(columns)
-        return {f"{GROUP}{n}": self._sums(frame, group, []) for n, group in enumerate(groups)}
+        groups = tables.tables_of(self.groups(columns))
+        return {prefix: self._sums(frame, group, []) for prefix, group in groups.items()}
 
     def _sums(
         self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]
@@ -153,19 +151,17 @@ class TargetEncoding(OutOfFoldOperator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The sums of all parts together."""
-        groups = self.groups(columns)
         return {
-            f"{GROUP}{n}": tables.merge_groups(
-                partials[f"{GROUP}{n}"], group, [pl.exclude(tables.key_names(group)).sum()]
+            prefix: tables.merge_groups(
+                partials[prefix], group, [pl.exclude(tables.key_names(group)).sum()]
             )
-            for n, group in enumerate(groups)
+            for prefix, group in tables.tables_of(self.groups(columns)).items()
         }
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The table of each group, and the mean of each target."""
         state: dict[str, Column] = {}
-        for n, group in enumerate(self.groups(columns)):
-            prefix = f"{GROUP}{n}"
+        for prefix, group in tables.tables_of(self.groups(columns)).items():
             keys, table = tables.keys_state(prefix, group, partials[prefix])
             state |= keys
             means = [self._mean(table, t) for t in range(len(self.dependency_names()))]
@@ -193,8 +189,7 @@ class TargetEncoding(OutOfFoldOperator):
         groups, targets = self._checked(columns, state)
         names = iter(self._names(groups, targets))
         made: Features = {}
-        for n, group in enumerate(groups):
-            prefix = f"{GROUP}{n}"
+        for prefix, group in tables.tables_of(groups).items():
             row = tables.find_row(prefix, group, columns, state, state[f"{prefix}.target0"].rows)
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
                 value = row.gather(state[f"{prefix}.target{t}"]).fill_null(mean)
@@ -207,8 +202,8 @@ class TargetEncoding(OutOfFoldOperator):
     def _checked(self, columns: Features, state: State) -> tuple[Groups, Sequence[str]]:
         groups, targets = self.groups(columns), self.dependency_names()
         tables.expect_keys("TargetEncoding", groups, columns)
-        means = {f"{GROUP}{n}.means" for n in range(len(groups))}
-        prefixes = {f"{GROUP}{n}": group for n, group in enumerate(groups)}
+        prefixes = tables.tables_of(groups)
+        means = {f"{prefix}.means" for prefix in prefixes}
         rest = {name: column for name, column in state.items() if name not in means}
         tables.check_tables(rest, prefixes, [f"target{t}" for t in range(len(targets))])
         numbers = [c for n, c in state.items() if n in means or ".target" in n]
@@ -238,14 +233,14 @@ class TargetEncoding(OutOfFoldOperator):
         """The tables of the remaining groups; given names belong to all groups."""
         if self.out_col is not None:
             return None
-        return tables.restrict_groups(state, self.groups(columns), names, GROUP)
+        return tables.restrict_groups(state, self.groups(columns), names)
 
     def fold_partial(
         self, frame: pl.LazyFrame, columns: Schema, fold: str
     ) -> dict[str, pl.LazyFrame]:
         """Sum and count of each target, by group and fold."""
-        groups = self.groups(columns)
-        return {f"{GROUP}{n}": self._sums(frame, group, [fold]) for n, group in enumerate(groups)}
+        groups = tables.tables_of(self.groups(columns))
+        return {prefix: self._sums(frame, group, [fold]) for prefix, group in groups.items()}
 
     def lower_out_of_fold(
         self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
@@ -255,8 +250,7 @@ class TargetEncoding(OutOfFoldOperator):
         if self.kfold == 1:
             return made
         names = iter(made.items())
-        for n, group in enumerate(self.groups(columns)):
-            prefix = f"{GROUP}{n}"
+        for prefix, group in tables.tables_of(self.groups(columns)).items():
             rows = state[f"{prefix}.target0"].rows
             row = tables.find_row(prefix, group, columns, state, rows)
             cell = row * self.kfold + fold.expression
