@@ -67,21 +67,22 @@ def medians(calls: Mapping[str, Call], seconds: float, turn: int) -> dict[str, T
     }
 
 
-def make_inputs(tensors: Mapping[str, Any]) -> list[tritonclient.InferInput]:
-    """Tensors as tritonclient takes them."""
+def make_inputs(tensors: Mapping[str, Any], protocol: Any = tritonclient) -> list[Any]:
+    """Tensors as tritonclient takes them, for gRPC or for HTTP."""
     inputs = []
     for name, tensor in tensors.items():
-        made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
+        made = protocol.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
         inputs.append(made.set_data_from_numpy(tensor))
     return inputs
 
 
-def ask(
-    client: tritonclient.InferenceServerClient, model: str, inputs: list[tritonclient.InferInput]
-) -> list[Any]:
+def ask(client: Any, model: str, inputs: list[Any]) -> list[Any]:
     """A call of tritonclient's, outputs read."""
     result = client.infer(model, inputs)
-    return [result.as_numpy(output.name) for output in result.get_response().outputs]
+    response = result.get_response()
+    if isinstance(response, dict):
+        return [result.as_numpy(output["name"]) for output in response["outputs"]]
+    return [result.as_numpy(output.name) for output in response.outputs]
 
 
 def by_hand(
@@ -111,6 +112,8 @@ def by_hand(
 
 def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
     """Every way of asking one pipeline."""
+    from tritonclient import http  # noqa: PLC0415 - of an extra
+
     from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
     pipeline = SERVED[name](SIZES[-1])
@@ -122,6 +125,7 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
         with (
             TritonServer(folder, startup_timeout=300) as server,
             tritonclient.InferenceServerClient(server.grpc_url) as plain,
+            http.InferenceServerClient(server.http_url.removeprefix("http://")) as plain_http,
             EnsembleClient(server.grpc_url, name) as client,
             EnsembleClient(server.http_url, name) as over_http,
             EnsembleClient(
@@ -139,6 +143,12 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
                 }
                 calls: dict[str, Call] = {
                     FLOOR: partial(ask, plain, name, make_inputs(feed)),
+                    f"{FLOOR}, HTTP": partial(ask, plain_http, name, make_inputs(feed, http)),
+                    f"{BY_HAND}tensors, HTTP": partial(
+                        lambda tensors: ask(plain_http, name, make_inputs(tensors, http)),
+                        feed,
+                    ),
+                    "tensors, HTTP": partial(over_http.raw, feed),
                     **by_hand(plain, name, tables, list(feed)),
                     "tensors": partial(client.raw, feed),
                     **{kind: partial(client.predict, table) for kind, table in tables.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -11,7 +11,7 @@ from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions
-from serving.connection.tensors import Feed, encode_tensors
+from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
@@ -93,14 +93,9 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.predict`.
         """
-        contract, memory = self.contract, self._entered().memory
-        row = contract.row.of(data) if memory is None else None
-        if row is not None:
-            answers = [await self._infer(row, timeout)]
-        else:
-            requests = to_requests(contract, data)
-            answers = [await self.raw(request, timeout=timeout) for request in requests]
-        return to_table(contract, data, answers)
+        requests = to_requests(self.contract, data)
+        answers = [await self.raw(request, timeout=timeout) for request in requests]
+        return to_table(self.contract, data, answers)
 
     async def raw(
         self,
@@ -130,7 +125,7 @@ class AsyncEnsembleClient:
             finally:
                 await connection.close()
 
-    async def _infer(self, tensors: Feed, timeout: float | None) -> dict[str, Array]:  # noqa: ASYNC109
+    async def _infer(self, tensors: Sequence[Encoded], timeout: float | None) -> dict[str, Array]:  # noqa: ASYNC109
         return await self._entered().connection.infer(
             self.model_name, self.model_version, tensors, self._seconds(timeout)
         )

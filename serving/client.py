@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
 from serving.connection.shared_memory import Regions
-from serving.connection.tensors import Feed, encode_tensors
+from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
@@ -109,12 +109,8 @@ class EnsembleClient:
             DeadlineExceededError: no answer in time.
             ClientError: any other error of the server.
         """
-        row = self._contract.row.of(data) if self._memory is None else None
-        if row is not None:
-            answers = [self._infer(row, timeout)]
-        else:
-            requests = to_requests(self._contract, data)
-            answers = [self.raw(request, timeout=timeout) for request in requests]
+        requests = to_requests(self._contract, data)
+        answers = [self.raw(request, timeout=timeout) for request in requests]
         return to_table(self._contract, data, answers)
 
     def raw(
@@ -154,7 +150,7 @@ class EnsembleClient:
             self._memory.close()
         self._connection.close()
 
-    def _infer(self, tensors: Feed, timeout: float | None) -> dict[str, Array]:
+    def _infer(self, tensors: Sequence[Encoded], timeout: float | None) -> dict[str, Array]:
         return self._connection.infer(
             self.model_name, self.model_version, tensors, self._seconds(timeout)
         )

@@ -12,11 +12,9 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ClientError
-from serving.inputs.few import FewValues
-from serving.inputs.row import RowReader
+from serving.inputs.encoder import Encoder
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES, dtype_of
-from workflow.wire.alike import Group, groups_of
 from workflow.wire.format import WireColumn, parse_columns
 from workflow.wire.packed_tensor import Packing, parse_packing, unpack
 from workflow.wire.request_rules import NNZS, VALUES
@@ -55,19 +53,9 @@ class Contract:
     network_columns: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def plain_groups(self) -> tuple[Group, ...]:
-        """The inputs that are encoded together."""
-        return groups_of(column for column in self.inputs if not column.time)
-
-    @cached_property
-    def row(self) -> RowReader:
-        """Encoder of tables of one row."""
-        return RowReader(self.inputs)
-
-    @cached_property
-    def few_values(self) -> FewValues:
-        """Encoder of small frames."""
-        return FewValues(self.inputs)
+    def encoder(self) -> Encoder:
+        """Encoder of tables."""
+        return Encoder(self.inputs)
 
     @property
     def max_rows(self) -> int:

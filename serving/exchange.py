@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import polars as pl
 
 from serving.contract import Contract
 from serving.errors import ClientError, DtypeError
-from serving.inputs.plain import plain_tensors
-from serving.inputs.table import expect_table, is_pandas, to_columns
+from serving.inputs.encoder import Encoded
+from serving.inputs.table import is_pandas
 from serving.outputs import to_arrays, to_pandas, to_polars
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import SchemaError
@@ -35,19 +34,13 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     Raises:
         ClientError: the data does not fit.
     """
-    plain, columns = _read(contract, data)
-    counts = {len(tensor) for tensor in plain.values()} | {c.rows for c in columns.values()}
-    parts = list(_parts(contract, columns, max(counts, default=0)))
+    encoded = contract.encoder.encode(data)
+    if not encoded.lists and 0 < encoded.rows <= (contract.max_rows or encoded.rows):
+        return [dict(encoded.scalars)]
+    parts = list(_parts(contract, encoded.lists, encoded.rows))
     if len(parts) == 1:
-        return [_encode(contract, plain, columns)]
-    return [
-        _encode(
-            contract,
-            {name: tensor[start:end] for name, tensor in plain.items()},
-            {name: _rows(column, start, end) for name, column in columns.items()},
-        )
-        for start, end in parts
-    ]
+        return [_request(contract, encoded)]
+    return [_request(contract, encoded.part(start, end)) for start, end in parts]
 
 
 def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]]) -> Any:
@@ -74,23 +67,6 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
             "INTERNAL", f"{error} Send a dict, which is answered with arrays, unconverted."
         ) from error
     return to_arrays(contract.outputs, tensors)
-
-
-def _read(contract: Contract, data: Any) -> tuple[dict[str, Array], dict[str, Column]]:
-    """The plain columns as tensors, and the others; all with the same number of rows."""
-    expect_table(data)
-    few = contract.few_values.of(data)
-    plain = plain_tensors(contract.plain_groups, few or data)
-    if len(plain) == len(contract.inputs):
-        return plain, {}
-    rows = {len(tensor) for tensor in plain.values()}
-    others = [column for column in contract.inputs if column.name not in plain]
-    # An error should be about the whole table; one about different lengths names all columns.
-    with suppress(ClientError):
-        columns = to_columns(others, data, few)
-        if len(rows | {column.rows for column in columns.values()}) <= 1:
-            return plain, columns
-    return {}, to_columns(contract.inputs, data)
 
 
 def _parts(
@@ -123,30 +99,15 @@ def _widens(rows: int, longest: Sequence[int], elements: int) -> bool:
     return rows > 1 and widens(rows, sum(longest), elements, _SPARE)
 
 
-def _encode(
-    contract: Contract, plain: Mapping[str, Array], columns: Mapping[str, Column]
-) -> dict[str, Array]:
-    tensors: dict[str, Array] = {}
+def _request(contract: Contract, encoded: Encoded) -> dict[str, Array]:
+    tensors = dict(encoded.scalars)
     try:
         for column in contract.inputs:
-            if column.name in plain:
-                tensors[column.name] = plain[column.name]
-            else:
-                tensors.update(encode_request(column, columns[column.name]))
-    except (SchemaError, UnicodeEncodeError) as error:
+            if column.is_list:
+                tensors |= encode_request(column, encoded.lists[column.name])
+    except SchemaError as error:
         raise DtypeError("INVALID_INPUT", str(error)) from error
     return tensors
-
-
-def _rows(column: Column, start: int, end: int) -> Column:
-    """Some rows of a column."""
-    if column.lengths is None:
-        inside, lengths = slice(start, end), None
-    else:
-        first, last = column.offsets()[[start, min(end, column.rows)]]
-        inside, lengths = slice(first, last), column.lengths[start:end]
-    valid = None if column.valid is None else column.valid[inside]
-    return Column(column.array[inside], valid, lengths)
 
 
 def _joined(columns: Sequence[WireColumn], answers: Sequence[dict[str, Array]]) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,8 +10,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
 from serving.connection.channel import metadata, open_channel, refused
-from serving.connection.messages import infer_method, infer_request, infer_response
-from serving.connection.tensors import Feed
+from serving.connection.messages import infer_request, infer_response
+from serving.connection.tensors import Encoded
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
@@ -33,13 +33,12 @@ class AsyncGrpcConnection:
         self._metadata = metadata(headers)
         self._channel = open_channel(grpc.aio, address, retries)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        self._infer = infer_method(self._channel)
 
     async def infer(
         self,
         model: str,
         version: str,
-        tensors: Feed,
+        tensors: Sequence[Encoded],
         timeout: float,  # noqa: ASYNC109 - gRPC's own deadline, known to the server
     ) -> dict[str, Array]:
         """The outputs of a model.
@@ -48,7 +47,7 @@ class AsyncGrpcConnection:
             ClientError: no answer, or a refusal.
         """
         request = infer_request(model, version, tensors)
-        return infer_response(await self._call(self._infer, request, timeout))
+        return infer_response(await self._call(self._stub.ModelInfer, request, timeout))
 
     async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
         """A model's `ModelConfig`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,8 +10,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from serving.connection.address import Address
 from serving.connection.channel import metadata, open_channel, refused
-from serving.connection.messages import infer_method, infer_request, infer_response
-from serving.connection.tensors import Feed
+from serving.connection.messages import infer_request, infer_response
+from serving.connection.tensors import Encoded
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
@@ -33,16 +33,17 @@ class GrpcConnection:
         self._metadata = metadata(headers)
         self._channel = open_channel(grpc, address, retries)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        self._infer = infer_method(self._channel)
 
-    def infer(self, model: str, version: str, tensors: Feed, timeout: float) -> dict[str, Array]:
+    def infer(
+        self, model: str, version: str, tensors: Sequence[Encoded], timeout: float
+    ) -> dict[str, Array]:
         """The outputs of a model.
 
         Raises:
             ClientError: no answer, or a refusal.
         """
         request = infer_request(model, version, tensors)
-        return infer_response(self._call(self._infer, request, timeout))
+        return infer_response(self._call(self._stub.ModelInfer, request, timeout))
 
     def config(self, model: str, version: str, timeout: float) -> Any:
         """A model's `ModelConfig`.

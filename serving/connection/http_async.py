@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -23,7 +23,7 @@ from serving.connection.http_messages import (
     tls_context,
     unregister_request,
 )
-from serving.connection.tensors import Feed
+from serving.connection.tensors import Encoded
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -55,7 +55,7 @@ class AsyncHttpConnection:
         self,
         model: str,
         version: str,
-        tensors: Feed,
+        tensors: Sequence[Encoded],
         timeout: float,  # noqa: ASYNC109 - as over gRPC
     ) -> dict[str, Array]:
         """The outputs of a model.

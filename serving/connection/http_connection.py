@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serving.connection.address import Address
@@ -23,7 +23,7 @@ from serving.connection.http_messages import (
     tls_context,
     unregister_request,
 )
-from serving.connection.tensors import Feed
+from serving.connection.tensors import Encoded
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -48,7 +48,9 @@ class HttpConnection:
         self._idle: deque[http.client.HTTPConnection] = deque()
         self._closed = False
 
-    def infer(self, model: str, version: str, tensors: Feed, timeout: float) -> dict[str, Array]:
+    def infer(
+        self, model: str, version: str, tensors: Sequence[Encoded], timeout: float
+    ) -> dict[str, Array]:
         """The outputs of a model.
 
         Raises:

@@ -10,11 +10,9 @@ import json
 import random
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from itertools import chain
-from struct import calcsize
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -23,7 +21,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serving.connection.address import Tls
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
-from serving.connection.tensors import Feed, Place, Row, RowLayout, from_bytes
+from serving.connection.tensors import Encoded, Place, from_bytes
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -73,14 +71,9 @@ class Answer(NamedTuple):
     content: bytes
 
 
-def infer_request(model: str, version: str, tensors: Feed) -> Request:
+def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Request:
     """A request for an inference."""
     inputs, contents = list[str](), list[bytes]()
-    if isinstance(tensors, Row):
-        texts = tensors.texts
-        inputs.extend(_row_inputs(tensors.layout, tuple(map(len, texts))))
-        contents += [tensors.layout.numbers.pack(*tensors.numbers), *texts]
-        tensors = tensors.lists
     for name, datatype, shape, data in tensors:
         inputs.append(_input(name, datatype, shape, data if isinstance(data, Place) else len(data)))
         if not isinstance(data, Place):
@@ -89,16 +82,6 @@ def infer_request(model: str, version: str, tensors: Feed) -> Request:
     headers = {HEADER_LENGTH: str(len(head)), "Content-Type": "application/octet-stream"}
     path = f"{_path(model, version)}/infer"
     return Request("POST", path, headers, b"".join([head, *contents]))
-
-
-@lru_cache(maxsize=1024)
-def _row_inputs(layout: RowLayout, lengths: tuple[int, ...]) -> tuple[str, ...]:
-    """The JSON of the scalars of a row, whose strings are so many bytes."""
-    sizes = chain((calcsize(f"<{number}") for number in layout.formats), lengths)
-    return tuple(
-        _input(name, dtype.triton, (1, 1), size)
-        for (name, dtype), size in zip(layout.dtypes.items(), sizes, strict=True)
-    )
 
 
 @lru_cache(maxsize=4096)

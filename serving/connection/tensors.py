@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain
 from struct import Struct
 from typing import Any, NamedTuple
@@ -14,20 +14,13 @@ from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 
 from serving.errors import DtypeError
 from workflow.schema.column import Array
-from workflow.schema.dtypes import DType
 
 # One lookup for each tensor of a request: Triton's own functions are a chain of comparisons.
-_datatype = cache(np_to_triton_dtype)
 _numpy_dtype = cache(triton_to_np_dtype)
 # What stands before the bytes of each string.
 _LENGTH = Struct("<I")
 # So many are made bytes of at once: on the way each takes a hundred bytes and more.
 _STRINGS = 1 << 12
-_FORMATS = {"bool": "?", "float32": "f", "float64": "d"} | {
-    f"{sign}int{8 * size}": code.upper() if sign else code
-    for size, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
-    for sign in ("", "u")
-}
 
 
 @dataclass(frozen=True)
@@ -53,59 +46,6 @@ class Encoded(NamedTuple):
     datatype: str
     shape: tuple[int, ...]
     data: bytes | Place
-
-
-@dataclass(frozen=True, eq=False)
-class RowLayout:
-    """The scalars of one row, each a tensor of the shape (1, 1).
-
-    What a request says of them is made once for each layout, and found by its identity.
-
-    Attributes:
-        dtypes: by input name, in the order in which they are sent; strings come last.
-    """
-
-    dtypes: Mapping[str, DType]
-
-    @cached_property
-    def formats(self) -> list[str]:
-        """The dtypes of the numbers in the language of `struct`."""
-        names = (dtype.name for dtype in self.dtypes.values())
-        return [_FORMATS[name] for name in names if name != "string"]
-
-    @cached_property
-    def numbers(self) -> Struct:
-        """Function that makes bytes of the numbers."""
-        return Struct("<" + "".join(self.formats))
-
-
-class Row(NamedTuple):
-    """One row ready to be sent.
-
-    Attributes:
-        layout: what the values are.
-        values: of each scalar one, which its dtype can hold; of strings their UTF-8.
-        lists: the tensors of the others.
-    """
-
-    layout: RowLayout
-    values: Sequence[Any]
-    lists: Sequence[Encoded] = ()
-
-    @property
-    def numbers(self) -> Sequence[Any]:
-        """The values that are no strings."""
-        return self.values[: len(self.layout.formats)]
-
-    @property
-    def texts(self) -> list[bytes]:
-        """The strings as they travel, each with its length before it."""
-        texts = self.values[len(self.layout.formats) :]
-        return [_LENGTH.pack(len(text)) + text for text in texts]
-
-
-# What a request is made of.
-Feed = Iterable[Encoded] | Row
 
 
 def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
@@ -135,7 +75,7 @@ def datatype_of(name: str, tensor: Array) -> str:
     Raises:
         DtypeError: Triton has none.
     """
-    datatype: str | None = _datatype(tensor.dtype)
+    datatype = _datatype(tensor.dtype.char)
     if datatype is None:
         raise DtypeError(
             "INVALID_INPUT",
@@ -144,11 +84,20 @@ def datatype_of(name: str, tensor: Array) -> str:
     return datatype
 
 
+@cache
+def _datatype(char: str) -> str | None:
+    # By the letter, since the hash of a dtype takes longer than all the rest.
+    datatype: str | None = np_to_triton_dtype(np.dtype(char))
+    return datatype
+
+
 def to_bytes(tensor: Array) -> bytes:
     """The bytes of a tensor; of strings each with its length before it."""
     if tensor.dtype.kind not in "OSU":
         return tensor.tobytes()
     values = tensor.reshape(-1)
+    if len(values) <= _STRINGS:
+        return _string_bytes(values)
     starts = range(0, len(values), _STRINGS)
     return b"".join([_string_bytes(values[start : start + _STRINGS]) for start in starts])
 

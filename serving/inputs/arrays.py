@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn
 
 ROW_TYPES = (list, tuple, np.ndarray)
+_NUMBERS, _TEXTS = frozenset({bool, int, float}), frozenset({str, bytes})
+# Of these none is null, nor a NaN.
+_NEVER_NULL = frozenset({bool, int, str, bytes})
 
 
 def from_array(column: WireColumn, data: Array) -> Column:
@@ -91,20 +95,32 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
     """Values of one dtype, zero or "" where null, and where they are not null."""
     if column.time:
         return from_values(column, data)
-    is_float = DTYPES[column.dtype].kind == "float"
-    values = [value.item() if _is_plain(value) else value for value in data]
-    present = [value is not None and (is_float or not _is_nan(value)) for value in values]
-    valid = None if all(present) else np.array(present, bool)
-    zero = "" if column.dtype == "string" else 0
-    filled = [value if here else zero for value, here in zip(values, present, strict=True)]
-    kinds = {type(value) for value in filled}
+    filled, valid = _filled(column, data)
+    kinds = set(map(type, filled))
     if column.dtype == "string":
         return _strings(column, filled, kinds), valid
-    if not kinds <= {bool, int, float}:
-        _refuse_kind(column, filled, (bool, int, float))
+    if not kinds <= _NUMBERS:
+        _refuse_kind(column, filled, _NUMBERS)
     if float not in kinds:
         return _integers(column, filled), valid
-    return _floats(column, filled), valid
+    return _floats(column, filled, kinds), valid
+
+
+def _filled(column: WireColumn, data: Sequence[Any]) -> tuple[Sequence[Any], Array | None]:
+    """Values of Python's own, zero or "" where null, and where they are not null."""
+    kinds, is_float = set(map(type, data)), DTYPES[column.dtype].kind == "float"
+    if kinds <= _NEVER_NULL or (is_float and kinds <= _NUMBERS):
+        return data, None
+    zero = "" if column.dtype == "string" else 0
+    if kinds <= {int, str, NoneType}:
+        present = [value is not None for value in data]
+    else:
+        data = [value.item() if _is_plain(value) else value for value in data]
+        present = [value is not None and (is_float or not _is_nan(value)) for value in data]
+        if all(present):
+            return data, None
+    filled = [value if here else zero for value, here in zip(data, present, strict=True)]
+    return filled, np.array(present, bool)
 
 
 def _is_plain(value: Any) -> bool:
@@ -116,10 +132,13 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value  # noqa: PLR0124
 
 
-def _strings(column: WireColumn, values: list[Any], kinds: set[type]) -> Array:
-    if not kinds <= {str, bytes}:
-        _refuse_kind(column, values, (str, bytes))
+def _strings(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Array:
+    if not kinds <= _TEXTS:
+        _refuse_kind(column, values, _TEXTS)
     texts = np.empty(len(values), object)
+    if bytes not in kinds:
+        texts[:] = values
+        return texts
     try:
         texts[:] = [value.decode() if isinstance(value, bytes) else value for value in values]
     except UnicodeDecodeError as error:
@@ -127,26 +146,28 @@ def _strings(column: WireColumn, values: list[Any], kinds: set[type]) -> Array:
     return texts
 
 
-def _integers(column: WireColumn, values: list[Any]) -> Array:
-    for value in (min(values, default=0), max(values, default=0)):
+def _integers(column: WireColumn, values: Sequence[Any]) -> Array:
+    least, most = min(values, default=0), max(values, default=0)
+    for value in (least, most):
         if not -(2**63) <= value < 2**64:
             raise refused(column, f"the value {value}, out of range")
-    unsigned = max(values, default=0) >= 2**63
-    if unsigned and min(values) < 0:
-        raise refused(column, f"the values {min(values)} and {max(values)}, out of range")
+    unsigned = most >= 2**63
+    if unsigned and least < 0:
+        raise refused(column, f"the values {least} and {most}, out of range")
     return cast(column, np.array(values, np.uint64 if unsigned else np.int64), None)
 
 
-def _floats(column: WireColumn, values: list[Any]) -> Array:
-    reals = np.array([value for value in values if isinstance(value, float)])
+def _floats(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Array:
     if DTYPES[column.dtype].kind == "float":
-        _integers(column, [value for value in values if not isinstance(value, float)])
+        if len(kinds) > 1:
+            _integers(column, [value for value in values if not isinstance(value, float)])
         return cast(column, np.array(values, np.float64), None)
+    reals = np.array([value for value in values if isinstance(value, float)])
     cast(column, reals, None)  # Refuses those that are not whole.
     return _integers(column, [int(value) for value in values])
 
 
-def _refuse_kind(column: WireColumn, values: list[Any], allowed: tuple[type, ...]) -> None:
+def _refuse_kind(column: WireColumn, values: Sequence[Any], allowed: frozenset[type]) -> None:
     row, value = next(
         (row, value) for row, value in enumerate(values) if type(value) not in allowed
     )

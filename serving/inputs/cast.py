@@ -58,10 +58,11 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
         _check_whole(column, real, target)
     elif kinds[0] in "iu":
         _check_exact_integers(column, real, target)
-    elif kinds[0] == "f":
-        _check_finite(column, real, target)
     with np.errstate(invalid="ignore", over="ignore"):
-        return values.astype(target)
+        made = values.astype(target)
+    if kinds == "ff":
+        _check_finite(column, values, made, valid)
+    return made
 
 
 def _cast_advice(column: WireColumn) -> str:
@@ -95,9 +96,11 @@ def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]
             )
 
 
-def _check_finite(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
+def _check_finite(column: WireColumn, values: Array, made: Array, valid: Array | None) -> None:
     """Rounding is what training did as well; a number that becomes infinite is an error."""
-    with np.errstate(over="ignore"):
-        lost = real[np.isinf(real.astype(target)) & np.isfinite(real)]
-    for value in lost[:1]:
-        raise refused(column, f"{real.dtype} with the value {value}, out of range")
+    lost = np.isinf(made)
+    if not lost.any():
+        return
+    lost &= np.isfinite(values)
+    for value in values[lost if valid is None else lost & valid][:1]:
+        raise refused(column, f"{values.dtype} with the value {value}, out of range")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import polars as pl
 
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
-from serving.inputs.few import Values
 from serving.inputs.polars import from_polars
 from workflow.schema.column import Column
 from workflow.wire.format import WireColumn
@@ -25,16 +23,13 @@ def is_pandas(data: Any) -> bool:
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
-def to_columns(
-    expected: Iterable[WireColumn], data: Any, few: Values = MappingProxyType({})
-) -> dict[str, Column]:
+def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
     """The expected columns, taken from a table. Other columns of the table are left out.
 
     Args:
         expected: what the model takes.
         data: a Polars or pandas frame, or a mapping of names to arrays, lists or series. In a
             mapping a list column may also be its two halves, `x__values` and `x__nnzs`.
-        few: columns of the table that `FewValues` has read.
 
     Returns:
         Columns of equal numbers of rows, by name, in the expected order.
@@ -51,12 +46,7 @@ def to_columns(
     expect_table(data)
     expect_columns(expected, data)
     names = list(data.columns if not isinstance(data, Mapping) else data)
-    columns = {
-        column.name: from_list(column, few[column.name])
-        if column.name in few
-        else _column(column, data, names)
-        for column in expected
-    }
+    columns = {column.name: _column(column, data, names) for column in expected}
     counts = {name: column.rows for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} {count}" for name, count in counts.items())
@@ -109,10 +99,10 @@ def _halves(column: WireColumn) -> tuple[str, str]:
 
 def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
     if column.name in names:
-        return _read(column, data[column.name])
+        return read(column, data[column.name])
     values_name, nnzs_name = _halves(column)
-    elements = _read(WireColumn(values_name, column.dtype), data[values_name])
-    lengths = _read(WireColumn(nnzs_name, "int64"), data[nnzs_name])
+    elements = read(WireColumn(values_name, column.dtype), data[values_name])
+    lengths = read(WireColumn(nnzs_name, "int64"), data[nnzs_name])
     counts = lengths.array
     if lengths.valid is not None or np.any(counts < 0):
         raise ColumnError(
@@ -128,7 +118,12 @@ def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
     return Column(elements.values, elements.valid, counts)
 
 
-def _read(column: WireColumn, data: Any) -> Column:
+def read(column: WireColumn, data: Any) -> Column:
+    """A column of any kind of data.
+
+    Raises:
+        ClientError: it does not fit, or is no column.
+    """
     if isinstance(data, pl.Series):
         return from_polars(column, data)
     if isinstance(data, np.ndarray):

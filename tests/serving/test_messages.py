@@ -1,7 +1,11 @@
 """Requests and answers are bytes, as Triton's own client would send and read them."""
 
+import asyncio
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from inspect import isawaitable
 
+import grpc
 import numpy as np
 import pytest
 from tritonclient import grpc as tritonclient
@@ -10,6 +14,9 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from serving import ClientError
 from serving.connection import http_messages
+from serving.connection.address import parse_address
+from serving.connection.grpc_async import AsyncGrpcConnection
+from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.messages import infer_request, infer_response
 from serving.connection.tensors import Encoded, Place, encode_tensors, to_bytes
 
@@ -24,9 +31,7 @@ def test_a_grpc_request_is_what_tritonclient_sends(rows):
         "price": np.ones((rows, 3), np.float32),
         "name": texts,
     }
-    request = service_pb2.ModelInferRequest.FromString(
-        infer_request("movies", "3", encode_tensors(tensors))
-    )
+    request = infer_request("movies", "3", encode_tensors(tensors))
     theirs = []
     for name, tensor in tensors.items():
         made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
@@ -45,7 +50,7 @@ def test_a_request_of_shared_memory_names_the_places():
         Encoded("a", "INT64", (2, 1), Place("region", 64, 16)),
         Encoded("b", "INT64", (2, 1), bytes(16)),
     ]
-    request = service_pb2.ModelInferRequest.FromString(infer_request("movies", "", tensors))
+    request = infer_request("movies", "", tensors)
     place = request.inputs[0].parameters
     assert place["shared_memory_region"].string_param == "region"
     assert place["shared_memory_offset"].int64_param == 64
@@ -57,8 +62,7 @@ def test_a_request_of_shared_memory_names_the_places():
 def test_the_same_tensors_of_another_size_are_another_request():
     for size in (2, 3, 2):
         tensor = np.arange(size).reshape(-1, 1)
-        message = infer_request("movies", "", encode_tensors({"a": tensor}))
-        request = service_pb2.ModelInferRequest.FromString(message)
+        request = infer_request("movies", "", encode_tensors({"a": tensor}))
         assert list(request.inputs[0].shape) == [size, 1]
         assert request.raw_input_contents[0] == tensor.tobytes()
         over_http = http_messages.infer_request("movies", "", encode_tensors({"a": tensor}))
@@ -66,7 +70,7 @@ def test_the_same_tensors_of_another_size_are_another_request():
         assert over_http.body.endswith(tensor.tobytes())
 
 
-def answer(tensors, **fields):
+def answer(tensors):
     return service_pb2.ModelInferResponse(
         outputs=[
             {"name": name, "datatype": np_to_triton_dtype(t.dtype), "shape": t.shape}
@@ -76,36 +80,59 @@ def answer(tensors, **fields):
             b"".join(serialize_byte_tensor(t).ravel()) if t.dtype == object else t.tobytes()
             for t in tensors.values()
         ],
-        **fields,
-    ).SerializeToString()
+    )
 
 
 @pytest.mark.parametrize("rows", SIZES)
-def test_an_answer_is_read_as_protobuf_reads_it(rows):
+def test_an_answer_is_read(rows):
     tensors = {
         "rating": np.linspace(0, 1, rows, dtype=np.float32).reshape(-1, 1),
         "none": np.zeros((rows, 0), np.int64),
         "name": np.array([b"x" * (n % 200) for n in range(rows)], object).reshape(-1, 1),
     }
-    parameters = {"served": {"bool_param": True}}
-    message = answer(tensors, model_name="m" * 300, id="7", parameters=parameters)
-    for unknown in (b"", b"\x38\x80\x01", b"\x85\x01\0\0\0\0", b"\x41" + bytes(8), b"\x4a\x01x"):
-        found = infer_response(unknown + message + unknown)
-        assert list(found) == list(tensors)
-        for name, tensor in tensors.items():
-            np.testing.assert_array_equal(found[name], tensor, strict=True)
+    found = infer_response(answer(tensors))
+    assert list(found) == list(tensors)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(found[name], tensor, strict=True)
 
 
-GOOD = answer({"rating": np.ones((3, 1), np.float32)}, model_name="movies")
+BROKEN = {
+    "no contents": lambda good: good.ClearField("raw_output_contents"),
+    "too many contents": lambda good: good.raw_output_contents.append(b""),
+    "too few bytes": lambda good: good.outputs[0].shape.append(2),
+    "an unknown dtype": lambda good: setattr(good.outputs[0], "datatype", "FP7"),
+}
 
 
-@pytest.mark.parametrize(
-    "message",
-    [b"<html>", GOOD[:-1], GOOD[:-13], GOOD[:9], GOOD + b"\x0f", GOOD + b"\x32\x00"],
-)
-def test_an_answer_that_is_none(message):
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_answer_that_is_none(case):
+    broken = answer({"rating": np.ones((3, 1), np.float32)})
+    BROKEN[case](broken)
     with pytest.raises(ClientError, match="Expected the answer of an inference") as error:
-        infer_response(message)
+        infer_response(broken)
+    assert error.value.code == "INTERNAL"
+
+
+@pytest.mark.parametrize("connect", [GrpcConnection, AsyncGrpcConnection])
+def test_what_is_no_message_is_an_error_of_the_client(connect):
+    handler = grpc.unary_unary_rpc_method_handler(lambda *_: b"<html>")
+    service = "inference.GRPCInferenceService"
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = grpc.method_handlers_generic_handler(service, {"ModelInfer": handler})
+    server.add_generic_rpc_handlers((handlers,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+
+    async def ask():
+        connection = connect(parse_address(f"127.0.0.1:{port}"), {}, 0)
+        answered = connection.infer("movies", "", [], 10)
+        return await answered if isawaitable(answered) else answered
+
+    try:
+        with pytest.raises(ClientError) as error:
+            asyncio.run(ask())
+    finally:
+        server.stop(None).wait()
     assert error.value.code == "INTERNAL"
 
 

@@ -19,10 +19,8 @@ import polars as pl
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn
 
-Values = Mapping[str, Sequence[Any]]
-
 # How many values a frame has at most, and how many bytes: a value may be a list or a long text.
-_FEW_OF_POLARS, _FEW_OF_PANDAS, BYTES = 512, 8_192, 65_536
+_FEW_OF_POLARS, _FEW_OF_PANDAS, _BYTES = 512, 8_192, 65_536
 # What one of pandas' may be, to mean what it means in a list.
 _PYTHONS = frozenset({int, float, str, list, np.ndarray})
 _NUMBERS = {getattr(pl, info.polars) for info in DTYPES.values() if info.kind != "string"}
@@ -30,48 +28,59 @@ _NUMBERS = {getattr(pl, info.polars) for info in DTYPES.values() if info.kind !=
 _ALIKE = {"float": ("float", "int", "uint"), "int": ("int", "uint"), "uint": ("int", "uint")}
 
 
-class FewValues:
-    """Reads the columns of small frames.
+class SmallFrames:
+    """Reads tables by their columns, those of small frames as lists of Python's own values.
 
     Args:
         columns: what a model takes.
     """
 
     def __init__(self, columns: Iterable[WireColumn]) -> None:
-        self._classes = {column.name: classes_of(column) for column in columns}
+        self._classes = {column.name: _classes_of(column) for column in columns}
         self._index: tuple[Any, Sequence[Any]] = None, ()
+        self._seen: tuple[Any, list[str], bool] = None, [], False
 
-    def of(self, data: Any) -> Values:
-        """The expected columns of a small frame, None for null; none for any other table.
+    def columns_of(self, data: Any) -> Mapping[str, Any]:
+        """The columns of a table: lists, arrays or series; None for null in lists.
 
-        Columns are left out that a list of Python's own might not stand for.
+        A column stays a series where a list of Python's own might not stand for it.
 
         Args:
             data: a table of any kind.
         """
         if isinstance(data, Mapping):
-            return {}
+            return data
         count = data.shape[0] * data.shape[1]
         if isinstance(data, pl.DataFrame):
-            return self._of_polars(data) if 0 < count <= _FEW_OF_POLARS else {}
-        return self._of_pandas(data) if 0 < count <= _FEW_OF_PANDAS else {}
+            small = 0 < count <= _FEW_OF_POLARS and data.estimated_size() <= _BYTES
+            return self._of_polars(data) if small else dict(zip(data.columns, data, strict=True))
+        few = self._of_pandas(data) if 0 < count <= _FEW_OF_PANDAS else {}
+        return few | {name: data[name] for name in self._classes if name not in few}
 
-    def _of_polars(self, data: pl.DataFrame) -> Values:
-        if data.estimated_size() > BYTES:
-            return {}
-        taken, are_numbers = [], True
-        for name, dtype in zip(data.columns, data.dtypes, strict=True):
-            kind = class_of(dtype)
-            if kind in self._classes.get(name, ()):
-                taken.append(name)
-            else:
-                are_numbers &= kind in _NUMBERS
-        if not are_numbers:  # Others may take long, or not fit into Python's own.
-            return {name: data[name].to_list() for name in taken}
-        columns = dict(zip(data.columns, zip(*data.rows(), strict=True), strict=True))
-        return {name: columns[name] for name in taken}
+    def _of_polars(self, data: pl.DataFrame) -> dict[str, Any]:
+        names = data.columns
+        taken, others_are_numbers = self._taken(names, list(map(_class_of, data.dtypes)))
+        few: dict[str, Any]
+        if others_are_numbers:
+            few = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
+        else:  # Others may take long, or not fit into Python's own.
+            few = {name: tuple(data[name].to_list()) for name in taken}
+        if len(taken) < len(names):
+            few |= {name: data[name] for name in names if name not in taken}
+        return few
 
-    def _of_pandas(self, data: Any) -> Values:
+    def _taken(self, names: list[str], kinds: list[Any]) -> tuple[list[str], bool]:
+        """The columns that lists stand for, and whether all others are numbers."""
+        seen, taken, others_are_numbers = self._seen
+        # The rows of one service come one after another, and have the same columns.
+        if seen != (names, kinds):
+            of_name = dict(zip(names, kinds, strict=True))
+            taken = [name for name, kind in of_name.items() if kind in self._classes.get(name, ())]
+            others_are_numbers = _NUMBERS.issuperset(of_name[n] for n in names if n not in taken)
+            self._seen = (names, kinds), taken, others_are_numbers
+        return taken, others_are_numbers
+
+    def _of_pandas(self, data: Any) -> dict[str, Any]:
         names = self._names(data.columns)
         columns = data.to_numpy(dtype=object).T.tolist()
         values = list(chain.from_iterable(columns))
@@ -96,7 +105,6 @@ class FewValues:
 
 
 def _with_none(values: list[Any]) -> list[Any] | None:
-    """A column of pandas' with None for null; None where its values might mean something else."""
     kinds, missing = set(map(type, values)), _missing()
     if kinds <= missing or not kinds <= _PYTHONS | missing:
         return None  # Of nulls alone only the dtype could tell what they are.
@@ -114,8 +122,8 @@ def _missing() -> frozenset[type]:
     return frozenset({type(None), type(pandas.NA), type(pandas.NaT)})
 
 
-def classes_of(column: WireColumn) -> frozenset[Any]:
-    """The classes, as `class_of` gives them, whose values Python's own stand for."""
+def _classes_of(column: WireColumn) -> frozenset[Any]:
+    """The classes, as `_class_of` gives them, whose values Python's own stand for."""
     if column.time:
         return frozenset()
     kind = DTYPES[column.dtype].kind
@@ -124,6 +132,6 @@ def classes_of(column: WireColumn) -> frozenset[Any]:
     return frozenset((pl.List, c) if column.is_list else c for c in classes)
 
 
-def class_of(dtype: pl.DataType) -> Any:
+def _class_of(dtype: pl.DataType) -> Any:
     """The class of a dtype of Polars; of a list with `pl.List`."""
     return (pl.List, type(dtype.inner)) if isinstance(dtype, pl.List) else type(dtype)

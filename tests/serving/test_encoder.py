@@ -1,4 +1,4 @@
-"""Columns that take their steps together, and single rows, become what they become one by one."""
+"""Columns that take their steps together become what they become one by one, of any kind of table."""
 
 import datetime as dt
 import decimal
@@ -9,16 +9,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tritonclient.grpc import service_pb2
-from tritonclient.utils import triton_to_np_dtype
 
 from serving import ClientError
-from serving.connection.messages import infer_request
 from serving.connection.tensors import to_bytes
 from serving.contract import Contract
 from serving.exchange import to_requests
-from serving.inputs.few import FewValues
-from serving.inputs.row import RowReader
+from serving.inputs.encoder import Encoder
+from workflow.schema.dtypes import DTYPES as ALL
 from workflow.wire.format import WireColumn
 
 DTYPES = ("int32", "int64", "uint64", "float32", "float64")
@@ -49,28 +46,19 @@ def outcome(contract, data):
     return {name: (t.dtype, t.shape, to_bytes(t)) for name, t in request.items()}
 
 
-def outcomes(contract, data):
-    """What becomes of a table as tensors, and as a row where it is read as one."""
-    yield outcome(contract, data)
-    row = contract.row.of(data)
-    if row is not None:
-        request = service_pb2.ModelInferRequest.FromString(infer_request("model", "", row))
-        yield {
-            tensor.name: (np.dtype(triton_to_np_dtype(tensor.datatype)), tuple(tensor.shape), data)
-            for tensor, data in zip(request.inputs, request.raw_input_contents, strict=True)
-        }
+class OneByOne(Encoder):
+    """An encoder that takes no columns together, and reads no table as Python's own values."""
+
+    encode = Encoder.one_by_one
 
 
 def one_by_one(contract):
-    """A contract that finds no columns alike, and reads no table as Python's own values."""
-    vars(contract).update(plain_groups=(), few_values=FewValues(()), row=RowReader(()))
+    vars(contract)["encoder"] = OneByOne(contract.inputs)
     return contract
 
 
 def expect_as_one_by_one(together, alone, table):
-    expected = outcome(alone, table)
-    for found in outcomes(together, table):
-        assert found == expected, table
+    assert outcome(together, table) == outcome(alone, table), table
 
 
 def tables(columns):
@@ -229,6 +217,93 @@ def test_times_are_not_numbers():
 def test_a_number_that_would_become_infinite_is_an_error(rows, make):
     model = contract(["float32"] * 2, {0})
     table = make({"c0": [0.5] * rows, "c1": [float("inf")] * (rows - 1) + [-1e39]})
-    assert model.row.of(table) is None
     with pytest.raises(ClientError, match=r"Column 'c1': expected float32.*-1e\+39, out of range"):
         to_requests(model, table)
+
+
+SCALARS = [WireColumn(f"{dtype} column", dtype) for dtype in ALL]
+LISTS = [WireColumn("genres", "string", "flat"), WireColumn("scores", "float32", "padded")]
+VALUES = {
+    "genres": ["Drama", "Krimi ü"],
+    "scores": [0.5, 1.5, 2.5],
+    **{column.name: 7 for column in SCALARS},
+    "bool column": True,
+    "float32 column": 0.25,
+    "float64 column": 0.1,
+    "string column": "ü" * 200,
+    "not asked for": "rating",
+}
+SERIES = {
+    name: pl.Series([value], dtype=getattr(pl, ALL[name.split()[0]].polars))
+    if name.endswith(" column")
+    else pl.Series([value])
+    for name, value in VALUES.items()
+}
+FRAME = pl.DataFrame(SERIES)
+TABLES = {
+    "lists": {name: [value] for name, value in VALUES.items()},
+    "tuples": {name: (value,) for name, value in VALUES.items()},
+    "Polars": FRAME,
+    "Polars, other order": FRAME[sorted(FRAME.columns)],
+    "pandas": FRAME.to_pandas(),
+    "arrays": {name: s.to_numpy() for name, s in SERIES.items()}
+    | {column.name: [VALUES[column.name]] for column in LISTS},
+    "arrays (1, 1)": {name: s.to_numpy().reshape(1, 1) for name, s in SERIES.items()}
+    | {column.name: [VALUES[column.name]] for column in LISTS},
+}
+
+
+@pytest.mark.parametrize("columns", [[*LISTS, *SCALARS], SCALARS[-1:], SCALARS[:1], LISTS])
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_row_of_any_kind_of_table_is_one_request(table, columns):
+    (request,) = to_requests(Contract(tuple(columns), (), (), "", {}), table)
+    assert sorted(request) == sorted(name for column in columns for name in column.tensors)
+    for column in columns:
+        value, tensor = VALUES[column.name], request[column.values_name]
+        expected = [text.encode() if isinstance(text, str) else text for text in np.ravel(value)]
+        assert tensor.ravel()[: len(expected)].tolist() == expected
+        assert tensor.dtype == ALL[column.dtype].numpy
+        if column.is_list:
+            assert request[f"{column.name}__nnzs"].tolist() == [[len(value)]]
+        else:
+            assert tensor.shape == (1, 1)
+
+
+def test_tables_of_one_service_may_differ():
+    model = contract(["int64", "int64"], set())
+    for table in (
+        pl.DataFrame({"c0": [1], "c1": [2]}),
+        pl.DataFrame({"c1": [2], "c0": [1]}),
+        pl.DataFrame({"c0": [1], "rating": ["5"], "c1": [2]}),
+        pl.DataFrame({"c0": [1], "rating": [5], "c1": [2.0]}),
+        pd.DataFrame({"c1": [2], "c0": [1]}),
+    ):
+        (request,) = to_requests(model, table)
+        assert {name: tensor.item() for name, tensor in request.items()} == {"c0": 1, "c1": 2}
+
+
+ONE = pl.DataFrame({"c0": [1], "c1": [2]})
+HARD = {
+    "no rows": ONE.head(0),
+    "a column is missing": ONE.drop("c1"),
+    "a name is there twice": pd.DataFrame([[1, 2, 3]], columns=["c0", "c1", "c1"]),
+    "a column is longer": {"c0": [1], "c1": [1, 2]},
+    "halves of a list": {"c0": [1], "c1__values": [1], "c1__nnzs": [1]},
+    "two columns as one array": {"c0": np.zeros((1, 2), int), "c1": np.zeros((1, 2), int)},
+    "no dimension": {"c0": np.array(1), "c1": np.array(2)},
+    "moments, which numpy counts": {"c0": np.array([9], "datetime64[ns]"), "c1": np.array([2])},
+    "masked": {"c0": np.ma.array([1], mask=[True]), "c1": np.ma.array([1], mask=[False])},
+    "a float that is NaN": ONE.with_columns(c1=float("nan")),
+    "a null that cannot be sent": ONE.with_columns(c1=pl.lit(None, pl.Int64)),
+    "too large": {"c0": [1], "c1": [2**63]},
+    "several kinds": {"c0": [1], "c1": pl.Series([2])},
+    "no table": [1],
+}
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("table", HARD.values(), ids=HARD)
+def test_hard_tables_as_one_by_one(table, columns):
+    dtypes = ["int64", "int64"][:columns]
+    together, alone = contract(dtypes, set()), one_by_one(contract(dtypes, set()))
+    expect_as_one_by_one(together, alone, table)

@@ -1,0 +1,186 @@
+"""The one way from a table to what its requests carry, compiled for what a model takes.
+
+In a small request each step for each column takes time, so columns that are alike, in what the model
+takes and in what the table holds, take their steps together, as one long column. Where that fails
+the columns are taken one by one, which says what is wrong with which: `to_columns` has the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import polars as pl
+
+from serving.errors import ClientError, DtypeError
+from serving.inputs.fitting import fitting
+from serving.inputs.small import SmallFrames
+from serving.inputs.table import expect_table, read, to_columns
+from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.wire.format import WireColumn, encode_request
+
+# Up to so many values Python's own comparisons are faster than numpy's.
+_FEW = 256
+_DTYPE = attrgetter("dtype")
+_PLAIN = {getattr(pl, dtype.polars) for dtype in DTYPES.values()}
+
+
+class Encoded(NamedTuple):
+    """A table as its requests carry it.
+
+    Attributes:
+        scalars: the tensors (N, 1) of the single values, by column.
+        lists: the other columns, which are laid out for each request.
+    """
+
+    scalars: Mapping[str, Array]
+    lists: Mapping[str, Column]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        counts = chain(map(len, self.scalars.values()), (c.rows for c in self.lists.values()))
+        return next(counts, 0)
+
+    def part(self, start: int, end: int) -> Encoded:
+        """Some of the rows."""
+        return Encoded(
+            {name: tensor[start:end] for name, tensor in self.scalars.items()},
+            {name: _rows(column, start, end) for name, column in self.lists.items()},
+        )
+
+
+class Encoder:
+    """Encodes tables of any kind for one model. Threads may share it.
+
+    Args:
+        columns: what the model takes.
+
+    Example:
+        >>> encoder = Encoder([WireColumn("userId", "int64"), WireColumn("age", "int64")])
+        >>> encoder.encode({"userId": [7, 8], "age": [30, 40]}).scalars["age"].tolist()
+        [[30], [40]]
+    """
+
+    def __init__(self, columns: Iterable[WireColumn]) -> None:
+        self._columns = tuple(columns)
+        self._lists = [column for column in self._columns if column.is_list]
+        alike: dict[WireColumn, list[str]] = {}
+        for column in self._columns:
+            if not column.is_list:
+                alike.setdefault(replace(column, name=""), []).append(column.name)
+        self._groups = list(alike.items())
+        self._small = SmallFrames(self._columns)
+
+    def encode(self, data: Any) -> Encoded:
+        """The table as its requests carry it.
+
+        Args:
+            data: a Polars or pandas frame, or a mapping of names to arrays, lists or series.
+
+        Raises:
+            ClientError: the data does not fit.
+        """
+        expect_table(data)
+        with suppress(ClientError, SchemaError, KeyError):
+            return self._together(self._small.columns_of(data))
+        return self.one_by_one(data)
+
+    def one_by_one(self, data: Any) -> Encoded:
+        """The same, each column by itself.
+
+        Raises:
+            ClientError: the data does not fit; names the column.
+        """
+        columns = to_columns(self._columns, data)
+        lists = {column.name: columns[column.name] for column in self._lists}
+        single = [column for column in self._columns if not column.is_list]
+        try:
+            scalars = [encode_request(column, columns[column.name]) for column in single]
+        except SchemaError as error:
+            raise DtypeError("INVALID_INPUT", str(error)) from error
+        return Encoded({name: t for tensors in scalars for name, t in tensors.items()}, lists)
+
+    def _together(self, table: Mapping[str, Any]) -> Encoded:
+        """The table with columns that are alike taken together.
+
+        Raises:
+            ClientError, SchemaError, KeyError: something does not fit, or not into one column.
+        """
+        scalars: dict[str, Array] = {}
+        rows = set[int]()
+        for column, names in self._groups:
+            parts = [table[name] for name in names]
+            joint = _joined(parts)
+            if joint is None:
+                for name, part in zip(names, parts, strict=True):
+                    one = replace(column, name=name)
+                    scalars |= encode_request(one, read(one, part))
+                    rows.add(len(scalars[name]))
+            else:
+                tensors = _tensor(column, joint).reshape(len(names), -1, 1)
+                scalars.update(zip(names, tensors, strict=True))
+                rows.add(tensors.shape[1])
+        lists = to_columns(self._lists, table) if self._lists else {}
+        rows.update(column.rows for column in lists.values())
+        if len(rows) > 1:
+            # All are read again one by one, for an error that names the columns.
+            raise DtypeError("INVALID_INPUT", "Expected columns of equal numbers of rows.")
+        return Encoded(scalars, lists)
+
+
+def _rows(column: Column, start: int, end: int) -> Column:
+    """Some rows of a list column."""
+    lengths = column.lengths
+    first, last = column.offsets()[[start, min(end, column.rows)]]
+    valid = None if column.valid is None else column.valid[first:last]
+    return Column(column.array[first:last], valid, None if lengths is None else lengths[start:end])
+
+
+def _tensor(column: WireColumn, values: Any) -> Array:
+    """The tensor (N, 1) of a column of single values.
+
+    Raises:
+        ClientError, SchemaError: a value does not fit.
+    """
+    fit = fitting(column, few) if (few := _as_list(values)) is not None else None
+    if fit is None:
+        (tensor,) = encode_request(column, read(column, values)).values()
+        return tensor
+    return np.array(fit, DTYPES[column.dtype].numpy).reshape(-1, 1)
+
+
+def _as_list(values: Any) -> Sequence[Any] | None:
+    """A list, or an array of so few values that it had better be one; else None."""
+    if type(values) in (list, tuple):
+        return cast("Sequence[Any]", values)
+    if type(values) is not np.ndarray or values.size > _FEW or values.dtype.kind in "mMS":
+        return None
+    return values.reshape(-1).tolist() if _is_column(values) else None
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Columns of one kind and length as one; None where they are not."""
+    if len(parts) == 1:
+        return parts[0]
+    kinds = set(map(type, parts))
+    if not kinds <= {list, tuple}:
+        of_arrays = kinds == {np.ndarray} and all(map(_is_column, parts))
+        of_series = kinds == {pl.Series} and _PLAIN.issuperset(part.dtype for part in parts)
+        if not (of_arrays or of_series) or len(set(map(_DTYPE, parts))) > 1:
+            return None
+    if len(set(map(len, parts))) > 1:
+        return None
+    if kinds == {np.ndarray}:
+        return np.concatenate([part.reshape(-1) for part in parts])
+    return pl.concat(parts) if kinds == {pl.Series} else list(chain.from_iterable(parts))
+
+
+def _is_column(array: Array) -> bool:
+    return array.ndim > 0 and array.shape[1:] in ((), (1,))
