@@ -66,7 +66,7 @@ def sendable(column: WireColumn, data: Column) -> Column:
 
 
 def receivable(column: WireColumn, made: Column) -> Column:
-    """What a client reads of a column: the code for null is null."""
+    """What a client reads of a column: the null code is null."""
     if not column.nullable:
         return made
     values, code = made.array, column.null_code

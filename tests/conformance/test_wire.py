@@ -141,7 +141,7 @@ NO_TEXT = {
     "a surrogate": b"\xed\xa0\x80",
     "a NUL in two bytes": b"\xc0\x80",
     "beyond Unicode": b"\xf4\x90\x80\x80",
-    "the code for null and more": b"\xff\xff",
+    "the null code and more": b"\xff\xff",
 }
 REFUSED = {
     "NaN": with_value("real", np.nan),
@@ -163,7 +163,7 @@ TAKEN = {
     "null": (with_value("maybe", np.nan), {"maybe": [1, 2, 7]}),
     "null string": (with_value("word", b"\xff"), {"word": [3, 2, 1]}),
     "null string in a list": (with_value("words", b"\xff"), {"words": [3, 2, 1]}),
-    "the code for null where none may be": (
+    "the null code where none may be": (
         with_value("whole", -(2**31)),
         {"whole": [1, 2, -(2**31)]},
     ),
@@ -356,7 +356,7 @@ def test_wire_form_that_does_not_fit_is_an_error(make):
             make(program, outputs=columns)
     with pytest.raises(SchemaError, match="'x' can be null"):
         make(program, outputs=[WireColumn("x", "int64")])
-    with pytest.raises(SchemaError, match="'b' is bool, which has no code for null"):
+    with pytest.raises(SchemaError, match="'b' is bool, which has no null code"):
         make(program_over({"x": ("int64", False, True)}, {"b": x > 1}))
 
 

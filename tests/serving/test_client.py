@@ -77,7 +77,7 @@ def test_no_rows_are_no_request(client, monkeypatch):
     ("change", "reason"),
     [
         ({"genres": [["a", None]] * 3}, "Column 'genres' holds a null, and the workflow"),
-        ({"userId": [-(2**63)] * 3}, "Column 'userId' holds .*, which is the code for null"),
+        ({"userId": [-(2**63)] * 3}, "Column 'userId' holds .*, which is the null code"),
         ({"genres": [["\ud800"]] * 3}, "UTF-8 cannot encode"),
         ({"userId": ["a"] * 3}, "Column 'userId': expected int64"),
     ],

@@ -1,7 +1,7 @@
-"""Operators' settings held to the annotations of their fields: a user's, and those of a file.
+"""Validation of operators' settings, from users and from files, against their annotations.
 
-No library does it: pydantic and msgspec refuse numpy's integers, arrays and series where they are
-strict, take `numpy.True_` or NaN for numbers, and say nothing of what to pass instead
+No library fits: pydantic and msgspec in strict mode refuse numpy's integers, arrays and series,
+accept `numpy.True_` or NaN as numbers, and give no advice on what to pass instead
 (docs/decisions/0019-what-libraries-do.md).
 """
 
@@ -29,14 +29,14 @@ from .feature import Selectable
 if TYPE_CHECKING:
     from .operator import Operator
 
-# Annotations of settings that name a dtype, by the kinds that it may be of: a user may give what
+# Annotations of settings that name a dtype, by the allowed kinds: a user may pass any form that
 # `dtype_of` knows, and the operator keeps the name.
 AnyDType = Annotated[str, ("bool", "int", "uint", "float", "string")]
 IntegerDType = Annotated[str, ("int", "uint")]
 FloatDType = Annotated[str, ("float",)]
 
 _SCALARS = (bool, int, float, str, NoneType)
-# What one value of a type is called, and several.
+# Words for one value of a type, and for several.
 _WORDS: Mapping[Any, tuple[str, str]] = {
     bool: ("True or False", "booleans"),
     int: ("a whole number", "whole numbers"),
@@ -48,11 +48,11 @@ _WORDS: Mapping[Any, tuple[str, str]] = {
 
 
 class _UnfitError(Exception):
-    """A value is not what an annotation says.
+    """A value does not match an annotation.
 
     Attributes:
         value: the value.
-        place: where it stands in what was given: keys of mappings, and positions in lists.
+        place: its path in the given value: keys of mappings, and positions in lists.
     """
 
     def __init__(self, value: Any, place: tuple[Any, ...] = ()) -> None:
@@ -62,14 +62,14 @@ class _UnfitError(Exception):
 
 
 def settle(operator: Operator) -> None:
-    """Hold what a constructor was given to the annotations of its fields.
+    """Validate the arguments of a constructor against the annotations of its fields.
 
-    Scalars of numpy become Python's own, dtypes their names, sequences lists and mappings dicts of
-    the operator's own, so that what a user does with his later changes nothing. A dtype of None is
-    the default one.
+    Scalars of numpy become Python objects, dtypes their names, and sequences and mappings new lists
+    and dicts, so that later changes to the arguments have no effect. A dtype of None is the default
+    dtype.
 
     Raises:
-        WorkflowError: names the operator, the setting, what it takes and what it was given.
+        WorkflowError: names the operator, the setting, its allowed values and the value received.
 
     Example:
         >>> from workflow import ops
@@ -88,11 +88,11 @@ def settle(operator: Operator) -> None:
 
 
 def settled(label: str, name: str, value: Any, hint: Any) -> Any:
-    """One value of a user's, held to an annotation, as an operator keeps it.
+    """One value from a user, validated against an annotation, in the operator's form.
 
     Args:
         label: the operator's name, for messages.
-        name: what the value is there.
+        name: the name of the value.
         value: the value.
         hint: the annotation.
 
@@ -114,7 +114,7 @@ def settled(label: str, name: str, value: Any, hint: Any) -> Any:
 
 
 def check_config(operator: type[Operator], config: Any) -> None:
-    """Hold a configuration from a file to the fields of its operator, before one is made.
+    """Validate a configuration from a file against the fields of its operator, before making one.
 
     Raises:
         FormatError: a field is missing, unknown or of another type.
@@ -135,7 +135,7 @@ def check_config(operator: type[Operator], config: Any) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is what an annotation allows.
+    """Whether an annotation allows a JSON value.
 
     Example:
         >>> fits({"userId": 5}, int | Mapping[str, int])
@@ -152,18 +152,18 @@ def fits(value: Any, hint: Any) -> bool:
 
 @cache
 def _hints(operator: type[Operator]) -> dict[str, Any]:
-    """The annotations of the fields, evaluated once; they are code, and nothing of a file's."""
+    """The annotations of the fields, evaluated once; they come from code, never from a file."""
     return typing.get_type_hints(operator, include_extras=True)
 
 
 def _kept(value: Any, hint: Any, *, stored: bool) -> Any:
-    """A value as an operator keeps it.
+    """A value in the operator's form.
 
     Args:
-        value: a user's, or what JSON holds.
+        value: from a user, or from JSON.
         hint: the annotation.
-        stored: whether it is of a file, where programs are documents that are read and checked
-            by themselves, and where functions, tables and nodes of the graph cannot be.
+        stored: whether it is from a file, where programs are documents that are read and checked
+            separately, and functions, tables and nodes of the graph are not allowed.
 
     Raises:
         _UnfitError: the annotation does not allow it.
@@ -189,13 +189,13 @@ def _kept(value: Any, hint: Any, *, stored: bool) -> Any:
 
 
 def _first(value: Any, hints: Iterable[Any], *, stored: bool) -> Any:
-    """The value as the first annotation has it that allows it."""
+    """The value in the form of the first annotation that allows it."""
     unfit = _UnfitError(value)
     for hint in hints:
         try:
             return _kept(value, hint, stored=stored)
         except _UnfitError as error:
-            # The one that allowed most of it is what was meant.
+            # The annotation that allowed most of it is probably the intended one.
             unfit = max(unfit, error, key=lambda e: len(e.place))
     raise unfit
 
@@ -208,12 +208,12 @@ def _nested(key: Any, value: Any, hint: Any, *, stored: bool) -> Any:
 
 
 def _items(value: Any, origin: Any) -> Iterable[tuple[Any, Any]]:
-    """The values of a mapping by their names, or those of a sequence or a set by their positions."""
+    """The values of a mapping by key, or of a sequence or a set by position."""
     if origin is Mapping:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise _UnfitError(value)
         return ((_text(key), inner) for key, inner in value.items())
-    # Arrays too, the series and indexes of pandas, and what is read once.
+    # Also arrays, pandas' series and indexes, and iterators.
     array = getattr(value, "ndim", 0) == 1 and hasattr(value, "tolist")
     sequence = array or isinstance(value, list | tuple | range | pl.Series | Iterator)
     if not (isinstance(value, AbstractSet) if origin is AbstractSet else sequence):
@@ -222,13 +222,13 @@ def _items(value: Any, origin: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _scalar(value: Any, kind: type) -> Any:
-    """A number, a text, a boolean or None, as Python's own."""
+    """A number, a text, a boolean or None, as a Python object."""
     if isinstance(value, np.generic):
         value = value.item()
     if kind is str and isinstance(value, str):
         return _text(value)
     right = type(value) is kind or (kind is float and type(value) is int)
-    # JSON has no NaN, and numbers that no column and no float holds.
+    # JSON has no NaN, and no column or float holds larger numbers.
     held = not isinstance(value, int) or -(2**63) <= value < 2**64
     if not right or not held or (isinstance(value, float) and not math.isfinite(value)):
         raise _UnfitError(value)
@@ -236,7 +236,7 @@ def _scalar(value: Any, kind: type) -> Any:
 
 
 def _text(value: str) -> str:
-    """A text that a column's name can be."""
+    """A text that is valid as a column's name."""
     text = str(value.value if isinstance(value, Enum) else value)
     try:
         text.encode()
@@ -256,10 +256,10 @@ def _dtype_name(value: Any, kinds: Sequence[str]) -> str:
 
 
 def _described(hint: Any, *, several: bool = False) -> str:
-    """Values that an annotation allows, in words."""
+    """The values that an annotation allows, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):
-        # A finite number may be a whole one, and programs are only in files.
+        # A finite number includes whole ones, and programs occur in files only.
         hints = [a for a in arguments if not (a is int and float in arguments)]
         words = [_described(a, several=several) for a in hints if Program not in typing.get_args(a)]
         return ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]

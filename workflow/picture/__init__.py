@@ -1,6 +1,6 @@
 """Pictures of small graphs: as text for a terminal, as SVG and HTML for a notebook.
 
-Nothing here knows of workflows: what is to be drawn comes as a `Diagram`.
+Nothing here depends on workflows: input is a `Diagram`.
 """
 
 from .diagram import Arrow, Box, Diagram, Item

@@ -1,4 +1,4 @@
-"""Diagrams: boxes, and arrows between them that carry named things."""
+"""Diagrams: boxes, and arrows between them that carry named items."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MORE = "\u2026"
 
 @dataclass(frozen=True)
 class Item:
-    """A named thing in a box or on an arrow, such as a column.
+    """A named item in a box or on an arrow, such as a column.
 
     Attributes:
         name: its name.
         type: its type, drawn after a colon; may be empty.
-        note: what else is known of it, for the tooltip.
+        note: further facts about it, for the tooltip.
 
     Example:
         >>> str(Item("userId", "int64", "cardinality 12"))
@@ -32,19 +32,19 @@ class Item:
 
     @property
     def tooltip(self) -> str:
-        """All that is known of it."""
+        """All facts about it."""
         return f"{self}  {printable(self.note)}".rstrip()
 
 
 @dataclass(frozen=True)
 class Box:
-    """A step, or where things come from or go to.
+    """A step, or a source or target of items.
 
     Attributes:
         title: its name.
-        detail: a line below, such as its settings.
-        items: what it holds; drawn in the box.
-        kind: "input", "step" or "output", which gives it its colour.
+        detail: a line below the title, such as its settings.
+        items: its content, drawn in the box.
+        kind: "input", "step" or "output", which determines its colour.
 
     Example:
         >>> Box("Categorify", "dtype='int32'").kind
@@ -59,12 +59,12 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """From one box to another, by their numbers.
+    """An arrow from one box to another, by their numbers.
 
     Attributes:
-        start: where it leaves.
-        end: where it goes, a box after that one.
-        items: what it carries.
+        start: the box where it starts.
+        end: the box where it ends, after `start`.
+        items: the items that it carries.
 
     Example:
         >>> str(Arrow(0, 1, [Item("userId", "int64")]).items[0])
@@ -78,13 +78,13 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A graph without cycles: every arrow leads from a box to one that comes after it.
+    """A graph without cycles: every arrow leads from a box to a later one.
 
     Attributes:
-        name: what is drawn, in a few words.
+        name: the subject, in a few words.
         boxes: in an order in which arrows lead forward; the last is the root of the text tree.
-        arrows: between them.
-        noun: what many items are called.
+        arrows: the arrows between them.
+        noun: a plural for many items.
 
     Example:
         >>> ids = (Item("userId", "int64"),)
@@ -108,7 +108,7 @@ class Diagram:
 
 
 def printable(text: str) -> str:
-    """The text in one line, what cannot be seen written out.
+    """The text in one line, with invisible characters written as escapes.
 
     Example:
         >>> print(printable("a" + chr(0) + "b").replace(chr(92), "/"))
@@ -120,7 +120,7 @@ def printable(text: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many cells of a terminal a text takes: Chinese characters two, combining ones none.
+    """The number of terminal cells of a text: Chinese characters take two, combining ones none.
 
     Example:
         >>> width_of("id"), width_of("\u756a\u53f7")
@@ -131,7 +131,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text, its end left out where it is too long.
+    """The text, truncated if it is too long.
 
     Example:
         >>> cut("Categorify", 6)
@@ -145,7 +145,7 @@ def cut(text: str, width: int) -> str:
 
 
 def in_one_line(items: Sequence[Item], width: int, noun: str = "columns") -> str:
-    """Items side by side; of many the first ones and the last.
+    """Items side by side; of many items the first ones and the last.
 
     Example:
         >>> in_one_line([Item(f"C{n}") for n in range(1, 27)], 28)

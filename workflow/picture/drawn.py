@@ -14,7 +14,7 @@ from .text import to_text
 
 
 class Drawn(ABC):
-    """A base of classes that have a diagram.
+    """Base of classes that have a diagram.
 
     Example:
         >>> from workflow.picture import Box
@@ -36,7 +36,7 @@ class Drawn(ABC):
         """Print the picture as text, as wide as the terminal.
 
         Args:
-            file: where to; the standard output by default.
+            file: the output file; the standard output by default.
         """
         out = sys.stdout if file is None else file
         width = max(shutil.get_terminal_size().columns, 40)

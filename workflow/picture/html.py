@@ -1,4 +1,4 @@
-"""A diagram as HTML for a notebook: the picture, and what comes out as a table."""
+"""A diagram as HTML for a notebook: the picture, and the outputs as a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .markup import safe, table
 from .svg import to_svg
 from .text import to_text
 
-# A picture of more boxes shows nothing; the text of the tree can be read and searched.
+# A picture of more boxes is illegible, but a text tree can be read and searched.
 _MOST_BOXES = 200
 _STYLE = "<style>.outputs td { text-align: left; padding: 2px 12px 2px 0 }</style>"
 

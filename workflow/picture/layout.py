@@ -1,7 +1,7 @@
-"""Positions of the boxes of a graph without cycles, and the ways of its arrows.
+"""Positions of the boxes of a graph without cycles, and the paths of its arrows.
 
-A layered drawing: every arrow leads downwards, arrows cross as little as a few sweeps achieve,
-and boxes stand close above and below each other without overlapping.
+A layered drawing: every arrow leads downwards, a few sweeps reduce the crossings of arrows, and
+boxes are close above and below each other without overlapping.
 
 Source: K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System
 Structures", 1981; the places within a layer by least squares under the order, which is isotonic
@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Point = tuple[float, float]
-# Sweeps over all boxes and bends; fewer where there are many, so that a picture takes no minutes.
+# Sweeps over all boxes and bends; fewer for large graphs, which would take minutes.
 _SWEEPS, _EFFORT = 16, 20_000
 _GAP_X, _GAP_Y, _BEND = 24.0, 22.0, 12.0
-# An arrow that leads far aside gets this much height for its width.
+# The height of an arrow as a share of its width, at least.
 _SLOPE = 0.08
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A drawing's measures, in the unit of the sizes.
+    """The geometry of a drawing, in the unit of the sizes.
 
     Attributes:
-        places: the left upper corner of each box.
+        places: the upper left corner of each box.
         ways: for each arrow the points where it begins, passes other layers, and ends.
-        width: of the whole.
-        height: of the whole.
+        width: width of the drawing.
+        height: height of the drawing.
 
     Example:
         >>> layout([(40, 20)], []).width
@@ -67,7 +67,7 @@ class _Drawing:
         self.layer = _layers(len(sizes), arrows)
         self.above: list[list[int]] = [[] for _ in sizes]
         self.below: list[list[int]] = [[] for _ in sizes]
-        # Where an arrow passes a layer it holds a place there, as a box of little width.
+        # Where an arrow passes a layer it occupies a position there, like a narrow box.
         self.chains = [self._chain(start, end) for start, end in arrows]
         self.rows: list[list[int]] = [[] for _ in range(max(self.layer, default=-1) + 1)]
         for vertex, layer in enumerate(self.layer):
@@ -95,7 +95,7 @@ class _Drawing:
         for _ in range(self._sweeps):
             for row in self.rows:
                 self._place(row, self.above)
-            # Upwards comes last: each box then stands above what it leads to, and chains are straight.
+            # Upwards last: each box is then above its successors, and chains are straight.
             for row in self.rows[::-1]:
                 self._place(row, self.below)
         left = min((self.x[v] - self.sizes[v][0] / 2 for row in self.rows for v in row), default=0)
@@ -108,7 +108,7 @@ class _Drawing:
         return Layout(places, self._ways(tops), width, height)
 
     def _order(self) -> None:
-        """Sort each layer by where its neighbours are, and keep the best of some sweeps."""
+        """Sort each layer by the positions of neighbours, and keep the best of some sweeps."""
         best, fewest = [row[:] for row in self.rows], self._crossings()
         self._shares = {v: n / max(len(r) - 1, 1) for r in self.rows for n, v in enumerate(r)}
         for sweep in range(self._sweeps):
@@ -139,7 +139,7 @@ class _Drawing:
         return total
 
     def _place(self, row: list[int], neighbours: list[list[int]]) -> None:
-        """Put each box as near to its neighbours' middle as the others in its layer let it."""
+        """Put each box as near to its neighbours' middle as the others in its layer allow."""
         wanted = [_mean([self.x[n] for n in neighbours[v]], self.x[v]) for v in row]
         offsets = [0.0]
         for left, right in pairwise(row):
@@ -160,7 +160,7 @@ class _Drawing:
         return tops, max(y - gap, 0.0)
 
     def _ways(self, tops: list[float]) -> list[list[Point]]:
-        """From the bottom of one box to the top of the other, each arrow at a place of its own."""
+        """Paths from the bottom of one box to the top of the other, each arrow at a separate point."""
         ways = []
         for chain in self.chains:
             start, *bends, end = chain
@@ -184,7 +184,7 @@ class _Drawing:
 
 
 def _layers(boxes: int, arrows: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box, as far down as what it leads to allows."""
+    """The layer of each box, as far down as its successors allow."""
     height = [0] * boxes
     for start, end in sorted(arrows, reverse=True):
         height[start] = max(height[start], height[end] + 1)
@@ -197,7 +197,7 @@ def _mean(values: Sequence[float], default: float) -> float:
 
 
 def _isotonic(values: Sequence[float]) -> list[float]:
-    """The nearest values, by least squares, that do not fall."""
+    """The nearest non-decreasing values, by least squares."""
     blocks: list[tuple[float, int]] = []
     for value in values:
         total, count = value, 1

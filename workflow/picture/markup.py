@@ -1,7 +1,7 @@
-"""Markup that pictures, curves and reports share: texts as XML, images and tables.
+"""Markup that pictures, curves and reports share: escaped texts, images and tables.
 
-By hand, since a page is one string without scripts, fonts or other files, in a notebook without a
-network as well: docs/decisions/0019-what-libraries-do.md says what libraries would need.
+By hand, since a page is one string without scripts, fonts or other files, also in a notebook
+without a network: docs/decisions/0019-what-libraries-do.md says what libraries would need.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .diagram import printable
 
 
 def safe(text: str, *, lines: bool = False) -> str:
-    """Text for XML, which does not hold most control characters even when they are escaped.
+    """Text for XML, which forbids most control characters even as escapes.
 
     Args:
-        text: any.
-        lines: whether its ends of lines stay; otherwise they are written out.
+        text: any text.
+        lines: whether to keep line breaks; otherwise they are written as escapes.
 
     Example:
         >>> safe("a < b")
@@ -27,14 +27,14 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 
 def image(width: float, height: float, label: str, content: str, attributes: str = "") -> str:
-    """An SVG image of its own.
+    """An SVG image as a complete document.
 
     Args:
         width: in pixels.
         height: in pixels.
-        label: what it shows, for those who do not see it.
+        label: a description of it, for screen readers.
         content: its elements.
-        attributes: further ones of the image, as markup.
+        attributes: further attributes of the image, as markup.
     """
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return (
@@ -46,12 +46,12 @@ def image(width: float, height: float, label: str, content: str, attributes: str
 def table(
     rows: Iterable[Sequence[str]], head: Sequence[str] = (), marked: Collection[int] = ()
 ) -> str:
-    """Texts as an HTML table that a narrow page scrolls.
+    """Texts as an HTML table that a narrow page can scroll.
 
     Args:
         rows: one text for each cell.
         head: titles of the columns.
-        marked: numbers of the rows that are drawn on red.
+        marked: indexes of the rows with a red background.
 
     Example:
         >>> table([["a", "<b>"]]).count("&lt;b&gt;")

@@ -1,4 +1,4 @@
-"""A diagram as SVG: one text, no other files, readable on light and on dark pages."""
+"""A diagram as SVG: one text without other files, readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _STYLE = """
 def to_svg(diagram: Diagram) -> str:
     """The diagram as the text of an SVG image.
 
-    Boxes stand in layers from what goes in, above, to what comes out. An arrow's items stand in
-    its way, the first few of many; all of them are in the tooltip.
+    Boxes are in layers from the inputs, above, to the outputs. An arrow's items are written on it,
+    the first few of many; all of them are in the tooltip.
 
     Example:
         >>> from workflow.picture import Box
@@ -53,7 +53,7 @@ def to_svg(diagram: Diagram) -> str:
 
 
 class _Block:
-    """Lines of text at a place: a box, or what stands in an arrow's way."""
+    """Lines of text at a position: a box, or the label of an arrow."""
 
     def __init__(
         self, lines: Sequence[tuple[str, str]], tooltip: str, kind: str, cells: int
@@ -66,7 +66,7 @@ class _Block:
         )
 
     def draw(self, place: Point) -> str:
-        """The block with its left upper corner at a place."""
+        """The block with its upper left corner at a position."""
         x, y = place
         width, height = self.size
         box = (
@@ -86,7 +86,7 @@ class _Block:
 
 
 class _Drawing:
-    """The boxes and labels of a diagram, placed."""
+    """The boxes and labels of a diagram, with positions."""
 
     def __init__(self, diagram: Diagram) -> None:
         self.blocks = [_box(diagram, number) for number in range(len(diagram.boxes))]
@@ -107,7 +107,7 @@ class _Drawing:
         self.layout = self._laid_out()
 
     def _laid_out(self) -> Layout:
-        """The layout of boxes and labels, which it wants in an order that arrows lead forward in."""
+        """The layout of boxes and labels, sorted so that arrows lead forward."""
         starts = {end: start for start, end in self.ways if end >= self._boxes}
         order = sorted(range(len(self.blocks)), key=lambda b: (starts.get(b, b), b >= self._boxes))
         rank = {block: n for n, block in enumerate(order)}
@@ -117,7 +117,7 @@ class _Drawing:
         return Layout(places, made.ways, made.width, made.height)
 
     def parts(self) -> Iterator[str]:
-        """The elements, arrows below."""
+        """The elements, with arrows below."""
         for (_, end), way in zip(self.ways, self.layout.ways, strict=True):
             yield _way(way, has_head=end < self._boxes)
         for block, place in zip(self.blocks, self.layout.places, strict=True):
@@ -143,7 +143,7 @@ def _label(arrow: Arrow, noun: str) -> _Block:
 
 
 def _few(items: Sequence[Item], most: int) -> list[str]:
-    """Some items, one a line; of many the first ones, how many more, and the last."""
+    """Some items, one a line; of many items the first ones, the number of others, and the last."""
     if len(items) <= most:
         return [str(item) for item in items]
     first = [str(item) for item in items[: most - 2]]

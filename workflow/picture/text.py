@@ -1,4 +1,4 @@
-"""A diagram as a tree of text, from what comes out down to what goes in."""
+"""A diagram as a tree of text, from the outputs down to the inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .diagram import MORE, Arrow, Diagram, cut, in_one_line, printable, width_of
 
 @dataclass(frozen=True)
 class Strokes:
-    """The characters that a tree is drawn with.
+    """The characters for drawing a tree.
 
     Example:
         >>> ASCII.branch
@@ -28,21 +28,21 @@ class Strokes:
 
 UNICODE = Strokes("\u251c\u2500 ", "\u2514\u2500 ", "\u2502  ", "\u2191 ", " \u2192 ", MORE)
 ASCII = Strokes("|- ", "`- ", "|  ", "^ ", " -> ", "...")
-# A shortened list of items takes this many cells at least.
+# The fewest cells for a shortened list of items.
 _LEAST = 40
 
 
 def to_text(diagram: Diagram, *, width: int = 80, encoding: str = "utf-8") -> str:
     """The diagram as lines of text.
 
-    The last box is the root. Below a box are those that lead to it: where there is one, in a line
-    that begins with an arrow, and where there are more, each on a branch. A box that leads to
-    several has a number, and is drawn in full where it comes first.
+    The last box is the root. Below a box are its predecessors: a single one in a line that begins
+    with an arrow, several ones each on a branch. A box with several successors has a number, and is
+    drawn in full at its first occurrence.
 
     Args:
-        diagram: what to draw.
-        width: how many cells a line has.
-        encoding: of the output; where it lacks the strokes, ASCII takes their place.
+        diagram: the diagram to draw.
+        width: the number of cells in a line.
+        encoding: encoding of the output; ASCII is used if it lacks the line characters.
 
     Example:
         >>> from workflow.picture import Arrow, Box, Item
@@ -55,7 +55,7 @@ def to_text(diagram: Diagram, *, width: int = 80, encoding: str = "utf-8") -> st
     """
     strokes = UNICODE if _encodes(encoding, UNICODE) else ASCII
     lines = list(_Tree(diagram, strokes, width).lines())
-    # Nothing else that the encoding lacks may end the program that prints it.
+    # Other characters that the encoding lacks must not abort the program that prints them.
     text = "\n".join(lines) if strokes is UNICODE else "\n".join(lines).replace(MORE, ASCII.more)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -70,7 +70,7 @@ def _encodes(encoding: str, strokes: Strokes) -> bool:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A box to draw: what is drawn before its text, and before the lines below it."""
+    """A box to draw, with the prefix of its own line, and of the lines below it."""
 
     box: int
     arrow: Arrow | None
@@ -101,7 +101,7 @@ class _Tree:
                 todo += self._below(entry)
 
     def _below(self, entry: _Entry) -> list[_Entry]:
-        """The boxes that lead to one, the first of them last."""
+        """The predecessors of a box, the first of them last."""
         arrows, strokes = self._incoming[entry.box], self._strokes
         if len(arrows) == 1:
             first = entry.rest + strokes.chain
@@ -116,7 +116,7 @@ class _Tree:
 
     def _entry(self, entry: _Entry) -> Iterator[str]:
         box = self._diagram.boxes[entry.box]
-        # Where the tree is deeper than the line is wide, the lines are wider.
+        # If the tree is deeper than the line is wide, lines become wider.
         width = max(self._width, width_of(entry.first) + _LEAST)
         title = printable(f"{box.title}({box.detail})" if box.detail else box.title)
         number = self._numbers.get(entry.box)

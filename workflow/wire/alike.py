@@ -1,4 +1,4 @@
-"""Number columns that are alike, taken together: a small request spends its time on calls.
+"""Number columns of equal form, processed together: calls dominate the time of small requests.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -17,7 +17,7 @@ Group = tuple[WireColumn, tuple[str, ...]]
 
 
 def groups_of(columns: Iterable[WireColumn]) -> tuple[Group, ...]:
-    """The scalar columns of numbers that are alike: one of them, and the names of all.
+    """The scalar columns of numbers by form: one of each group, and the names of all.
 
     Example:
         >>> groups_of([WireColumn("a", "int64"), WireColumn("b", "int64")])[0][1]
@@ -32,14 +32,14 @@ def groups_of(columns: Iterable[WireColumn]) -> tuple[Group, ...]:
 
 
 def decode_group(group: Group, requests: Sequence[Mapping[str, Array]]) -> dict[str, Column]:
-    """The columns of a group, of many requests one below the other; the code for null becomes null.
+    """The columns of a group, concatenated over many requests; null codes become nulls.
 
     Args:
         group: one of `groups_of`.
-        requests: the tensors (N, 1) of each request, all of one N in a request.
+        requests: the tensors (N, 1) of each request, with one N for all tensors of a request.
 
     Raises:
-        SchemaError: a NaN where no null can be sent, in whichever of the columns.
+        SchemaError: a NaN in one of the columns, if no null can be sent.
 
     Example:
         >>> group = (WireColumn("a", "int32", nullable=True), ("a",))

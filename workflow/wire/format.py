@@ -1,27 +1,28 @@
-"""The wire format of a column: tensor names, shapes and the code for null.
+"""The wire format of a column: tensor names, shapes and the null code.
 
-The exporter writes these descriptions into the ensemble's config, the client reads them there,
-and the preprocessing model obeys them. Copied into exported models: numpy and the standard
+The exporter writes these descriptions into the ensemble's config, from which the client reads them,
+and the preprocessing model follows them. Copied into exported models: numpy and the standard
 library only, Python 3.10.
 
     scalar   `name`                            [N, 1]
     flat     `name__values` and `name__nnzs`   [sum of nnzs, 1] and [N, 1]; nnzs are row lengths
-    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; what stands behind a row is ignored
-                                               (but a string is UTF-8 there too), and where L is the
-                                               `width`, longer rows are cut
-    fixed    `name`                            [N, width]; rows are cut, or filled with 0 or ""
+    padded   `name` and `name__nnzs`           [N, L] and [N, 1]; values after a row's end are ignored
+                                               (but strings there must be UTF-8 too), and if L is
+                                               the `width`, longer rows are cut
+    fixed    `name`                            [N, width]; rows are cut, or padded with 0 or ""
 
-A server joins requests where every tensor has one row for each row, so for that lists are padded;
-their lengths go along, since no value could tell the end of a row from a null or a real value.
+A server joins requests if all tensors have one row for each row, so lists are padded for that;
+their lengths are sent too, since no value could mark the end of a row without also being a null or
+a real value.
 
-Null is a value of the column's own dtype, so that no further tensor is needed: NaN for
-floats, the smallest value for signed and the largest for unsigned integers, and for strings
-the single byte 0xFF, which no UTF-8 text contains. A column has a code for null only where the
-workflow says what becomes of a null; elsewhere every value stands for itself, but for a NaN, which
-is a null that may not be sent. A null list is an empty list.
+Null is a value of the column's own dtype, so that no further tensor is needed: NaN for floats, the
+smallest value for signed and the largest for unsigned integers, and for strings the single byte
+0xFF, which no UTF-8 text contains. A column has a null code only if the workflow defines the result
+for null; otherwise every value stands for itself, except NaN, which is a null that may not be sent.
+A null list is an empty list.
 
-Every runtime refuses the same requests: row lengths that do not fit, columns of different numbers of
-rows, a NaN where no null may be, and strings that are not UTF-8.
+Every runtime refuses the same requests: row lengths that do not fit, columns of different numbers
+of rows, a NaN where no null is allowed, and strings that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class WireColumn:
     Attributes:
         name: the column's name.
         dtype: the element type, a name of the dtype table.
-        layout: "scalar", or of a list "flat", "padded" or "fixed".
-        nullable: whether null can be sent, in the encoding that `null_code` names.
+        layout: "scalar", or for a list "flat", "padded" or "fixed".
+        nullable: whether null can be sent, as `null_code`.
         nnzs_dtype: for "flat" and "padded", the dtype of the row lengths.
-        width: the columns of a "fixed" list; of a "padded" one None where each request chooses.
-        time: of which kind the dates or times are, whose microseconds since 1970-01-01 the values
-            count: "date", "naive" or the name of a time zone, see `ColumnSchema`. "" for none.
+        width: the width of a "fixed" list; for a "padded" list None if each request chooses it.
+        time: the kind of dates or times that the values count in microseconds since 1970-01-01:
+            "date", "naive" or the name of a time zone, see `ColumnSchema`. "" for none.
         ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
-            does. One that holds a NUL is refused then, or it would be taken for another.
+            does. Strings with a NUL are then refused, since they would be confused with others.
 
     Example:
         >>> WireColumn("genres", "int64", "flat").tensors
@@ -94,12 +95,12 @@ class WireColumn:
             )
         if self.nullable and DTYPES[self.dtype].kind == "bool":
             raise SchemaError(
-                f"Column {self.name!r} is bool, which has no code for null. Cast it to int8."
+                f"Column {self.name!r} is bool, which has no null code. Cast it to int8."
             )
 
     @property
     def element(self) -> str:
-        """The type of the elements as people write it: a dtype, or "datetime[us]" and the like."""
+        """The readable type of the elements: a dtype, or "datetime[us]" and the like."""
         return time_name(self.time) or self.dtype
 
     @property
@@ -128,7 +129,7 @@ class WireColumn:
 
     @cached_property
     def null_code(self) -> Any:
-        """The value that stands for null, or None when the column takes no nulls."""
+        """The value that stands for null, or None if the column takes no nulls."""
         return null_code(self.dtype) if self.nullable else None
 
 
@@ -145,9 +146,9 @@ def wire_column(column: ColumnSchema, nullable: bool) -> WireColumn:
 
 
 def wire_inputs(schema: Schema, given: Iterable[WireColumn] | None) -> dict[str, WireColumn]:
-    """The wire form of a program's inputs by name: as given, or as the schema says.
+    """The wire form of a program's inputs by name: as given, or derived from the schema.
 
-    By default null can be sent in each column that the schema says is nullable, but for booleans.
+    By default null can be sent in each nullable column of the schema, except booleans.
 
     Raises:
         SchemaError: a wire form that does not fit its column.
@@ -160,17 +161,17 @@ def wire_inputs(schema: Schema, given: Iterable[WireColumn] | None) -> dict[str,
 
 
 def wire_outputs(schema: Schema, given: Iterable[WireColumn] | None) -> dict[str, WireColumn]:
-    """The wire form of a program's outputs by name: as given, or as the schema says.
+    """The wire form of a program's outputs by name: as given, or derived from the schema.
 
     Raises:
-        SchemaError: a wire form that does not fit its column, or has no code for its nulls.
+        SchemaError: a wire form that does not fit its column, or lacks a code for its nulls.
     """
     default = (wire_column(column, column.nullable) for column in schema.columns)
     columns = _fitting("output", schema, default if given is None else given)
     for name, column in columns.items():
         if schema[name].nullable and not column.nullable:
             raise SchemaError(
-                f"Output {name!r} can be null, and its wire form has no code for null. "
+                f"Output {name!r} can be null, but its wire form has no null code. "
                 "Add FillMissing or Categorify to the workflow."
             )
     return columns
@@ -198,13 +199,13 @@ def null_code(dtype: str) -> Any:
     if info.kind == "float":
         return float("nan")
     if info.kind == "bool":
-        raise SchemaError("bool has no code for null. Cast the column to int8.")
+        raise SchemaError("bool has no null code. Cast the column to int8.")
     limits = np.iinfo(info.numpy)
     return int(limits.min if info.kind == "int" else limits.max)
 
 
 def present(column: WireColumn, values: Array) -> Array | None:
-    """Mask of the values that are not the code for null; None where all are.
+    """Mask of the values that are not the null code; None if none is.
 
     Example:
         >>> present(WireColumn("x", "int8", nullable=True), np.array([1, -128], np.int8))
@@ -213,13 +214,13 @@ def present(column: WireColumn, values: Array) -> Array | None:
     code = column.null_code
     if code is None:
         return None
-    # NaN, the code of floats, differs from itself.
+    # NaN, the null code of floats, differs from itself.
     valid = values == values if code != code else values != code  # noqa: PLR0124
     return None if valid.all() else valid
 
 
 def expect_no_nan(column: WireColumn, values: Array) -> None:
-    """Refuse a NaN in a column of a request that takes no null: a float that arrives as NaN is null.
+    """Refuse a NaN in a request for a column that takes no null: NaN on arrival is null.
 
     Raises:
         NullError: there is one.
@@ -230,7 +231,7 @@ def expect_no_nan(column: WireColumn, values: Array) -> None:
 
 def _null_refused(column: WireColumn) -> NullError:
     return NullError(
-        f"Column {column.name!r} holds a null, and the workflow does not say what becomes of it. "
+        f"Column {column.name!r} holds a null, and the workflow does not define the result for null. "
         "Fill it before sending, or add FillMissing or Categorify to the workflow."
     )
 
@@ -239,7 +240,7 @@ def encode_request(column: WireColumn, data: Column) -> dict[str, Array]:
     """The tensors of a request that carry a column.
 
     Raises:
-        SchemaError: as `encode`, and a NaN where no null can be sent.
+        SchemaError: as in `encode`; also for a NaN where no null can be sent.
     """
     if data.array.dtype.kind == "f":
         expect_no_nan(column, data.array if data.valid is None else data.array[data.valid])
@@ -247,11 +248,11 @@ def encode_request(column: WireColumn, data: Column) -> dict[str, Array]:
 
 
 def encode(column: WireColumn, data: Column) -> dict[str, Array]:
-    """The tensors that carry a column, nulls replaced by their code. Strings become bytes.
+    """The tensors that carry a column, with nulls replaced by the null code. Strings become bytes.
 
     Raises:
-        SchemaError: a null where none can be sent, or a value that is the code for null or cannot
-            travel.
+        SchemaError: a null where none can be sent, or a value that equals the null code or cannot
+            be sent.
     """
     if data.is_list != column.is_list:
         raise SchemaError(
@@ -278,7 +279,7 @@ def encode(column: WireColumn, data: Column) -> dict[str, Array]:
 
 
 def _pad(column: WireColumn, values: Array, lengths: Array) -> tuple[Array, Array]:
-    """The rows of a list column side by side, filled up, or cut at the width; and their lengths."""
+    """The rows of a list column as a matrix, padded, or cut at the width; and their lengths."""
     longest = int(lengths.max(initial=0))
     width = column.width or max(SMALLEST_WIDTH, 1 << (longest - 1).bit_length())
     if longest > width:
@@ -296,12 +297,12 @@ def _encode_strings(column: WireColumn, texts: Array) -> Array:
         values[:] = [text.encode() if isinstance(text, str) else text for text in texts]
     except UnicodeEncodeError:
         raise SchemaError(
-            f"Column {column.name!r} holds text that UTF-8 cannot encode. Mend its surrogates."
+            f"Column {column.name!r} holds text that UTF-8 cannot encode. Fix its surrogates."
         ) from None
     if column.ends_at_nul and any(b"\0" in text for text in values):
         raise SchemaError(
-            f"Column {column.name!r} holds a string with a NUL, which Triton's onnxruntime backend "
-            'would cut off there. Take the NUL out, or export with runtime="tensorflow".'
+            f"Column {column.name!r} holds a string with a NUL, where Triton's onnxruntime backend "
+            'would cut it off. Remove the NUL, or export with runtime="tensorflow".'
         )
     return values
 
@@ -312,7 +313,7 @@ def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Arr
         real = values if valid is None else values[valid]
         if (real == code).any():
             raise SchemaError(
-                f"Column {column.name!r} holds {code!r}, which is the code for null in {column.dtype}."
+                f"Column {column.name!r} holds {code!r}, which is the null code in {column.dtype}."
             )
     if valid is None or valid.all():
         return values
@@ -327,7 +328,7 @@ def decode_request(column: WireColumn, tensors: dict[str, Array]) -> Column:
     """The column that the tensors of a request carry.
 
     Raises:
-        SchemaError: as `decode`, and a NaN where no null can be sent.
+        SchemaError: as in `decode`; also for a NaN where no null can be sent.
     """
     made = decode(column, tensors)
     expect_no_nan(column, made.array)
@@ -335,7 +336,7 @@ def decode_request(column: WireColumn, tensors: dict[str, Array]) -> Column:
 
 
 def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
-    """The column that tensors carry. Bytes become strings, the code for null becomes null.
+    """The column that tensors carry. Bytes become strings, null codes become nulls.
 
     Raises:
         SchemaError: row lengths that are negative or do not add up to the number of values,
@@ -349,7 +350,7 @@ def decode(column: WireColumn, tensors: dict[str, Array]) -> Column:
 
 
 def _read_rows(column: WireColumn, tensors: dict[str, Array]) -> tuple[Array, Array | None]:
-    """The values one after another, and of a list column the row lengths."""
+    """The values in sequence, and the row lengths of a list column."""
     values = tensors[column.values_name]
     if column.layout == "scalar":
         return values.reshape(-1), None
@@ -383,10 +384,10 @@ def dump_columns(columns: Iterable[WireColumn]) -> str:
 
 
 def parse_columns(text: str) -> list[WireColumn]:
-    """The descriptions that `dump_columns` wrote.
+    """The descriptions in a text from `dump_columns`.
 
     Raises:
-        SchemaError: the text describes no columns.
+        SchemaError: the text does not describe columns.
     """
     try:
         return [WireColumn(**column) for column in json.loads(text)]

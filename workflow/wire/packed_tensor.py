@@ -1,7 +1,7 @@
-"""Tensors side by side in few packed ones, since each that travels costs time.
+"""Several tensors packed side by side into few, since each one that is sent costs time.
 
-A row of a packed tensor holds the bytes of its members' rows, one after another, so that tensors of
-any number dtypes travel as one.
+A row of a packed tensor contains the bytes of its members' rows in sequence, so that tensors of any
+numeric dtypes are sent as one.
 
 Copied into exported models: numpy and the standard library only, Python 3.10.
 """
@@ -26,8 +26,8 @@ class Member:
 
     Attributes:
         name: the tensor's name.
-        dtype: its dtype, a name of the dtype table.
-        width: its columns; -1 of the last member takes what is left.
+        dtype: its dtype, a name in the dtype table.
+        width: its width; -1 of the last member takes the remainder.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Packed:
     """A tensor that carries others.
 
     Attributes:
-        dtype: its own dtype, of the members' smallest item, or the one that all of them have.
-        members: those it carries, in their order, equal dtypes beside each other.
+        dtype: its own dtype, with the members' smallest item size, or their common dtype.
+        members: its members in order, equal dtypes beside each other.
     """
 
     dtype: str
@@ -49,13 +49,13 @@ class Packed:
 
     @property
     def width(self) -> int:
-        """Its columns; -1 where the last member may be of any width."""
+        """Its width; -1 if the last member may have any width."""
         if self.members[-1].width < 0:
             return -1
         return sum(member.width * self.items(member.dtype) for member in self.members)
 
     def items(self, dtype: str) -> int:
-        """How many columns of it one item of a dtype takes.
+        """The number of its columns for one item of a dtype.
 
         Example:
             >>> Packed("int32", (Member("a", "int32"), Member("b", "int64"))).items("int64")
@@ -64,7 +64,7 @@ class Packed:
         return DTYPES[dtype].numpy.itemsize // DTYPES[self.dtype].numpy.itemsize
 
     def runs(self) -> Iterator[tuple[str, tuple[Member, ...]]]:
-        """The members of one dtype after those of another."""
+        """The members grouped by dtype, in order."""
         for dtype, members in groupby(self.members, lambda member: member.dtype):
             yield dtype, tuple(members)
 
@@ -73,10 +73,10 @@ Packing = Mapping[str, Packed]
 
 
 def pack(tensors: dict[str, Array], packing: Packing) -> dict[str, Array]:
-    """The tensors, the members of packed ones replaced by those.
+    """Replace the members of packed tensors by the packed tensors.
 
     Args:
-        tensors: the packed ones' members [N, width], and any others.
+        tensors: the packed tensors' members [N, width], and any others.
         packing: the packed tensors by name.
 
     Example:
@@ -96,7 +96,7 @@ def pack(tensors: dict[str, Array], packing: Packing) -> dict[str, Array]:
 
 
 def unpack(tensors: dict[str, Array], packing: Packing) -> dict[str, Array]:
-    """The tensors that `pack` was given."""
+    """The inverse of `pack`."""
     made = {}
     for name, packed in packing.items():
         begin = 0
@@ -109,7 +109,7 @@ def unpack(tensors: dict[str, Array], packing: Packing) -> dict[str, Array]:
 
 
 def _seen_as(tensor: Array, dtype: np.dtype[Any]) -> Array:
-    """The bytes of a tensor's rows as numbers of another dtype."""
+    """Reinterpret the bytes of a tensor's rows as numbers of another dtype."""
     return tensor if tensor.dtype == dtype else np.ascontiguousarray(tensor).view(dtype)
 
 
@@ -120,10 +120,10 @@ def dump_packing(packing: Packing) -> str:
 
 
 def parse_packing(text: str) -> dict[str, Packed]:
-    """The packed tensors that `dump_packing` wrote.
+    """The packed tensors in a text from `dump_packing`.
 
     Raises:
-        SchemaError: the text describes no packed tensors.
+        SchemaError: the text does not describe packed tensors.
 
     Example:
         >>> packing = {"both": Packed("int64", (Member("a", "int64"), Member("b", "int64", -1)))}

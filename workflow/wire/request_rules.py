@@ -1,7 +1,7 @@
-"""Rules of a request's tensors for all who read them: names, the code of a null string, limits.
+"""Rules of a request's tensors for all readers: names, the null string, limits.
 
-The wire format builds on this file. It also lies beside our backends and in exported preprocessing
-steps: numpy and the standard library only, no other file of ours, Python 3.10.
+The wire format builds on this file. It is also copied beside our backends and into exported
+preprocessing steps: numpy and the standard library only, no other file of ours, Python 3.10.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# The two tensors of a flat list: its values, and the row lengths, which a padded list has as well.
+# The two tensors of a flat list: values, and row lengths, which a padded list has as well.
 VALUES, NNZS = "__values", "__nnzs"
 # No UTF-8 text contains this byte.
 NULL_STRING = b"\xff"
-# Widths of padded lists are rounded up to a power of two from here, so that most are equal.
+# Widths of padded lists are rounded up to a power of two from here, so that few widths occur.
 SMALLEST_WIDTH = 8
 LIMITS = ("max_rows", "max_list_length", "max_string_bytes")
-# Elements that filling up may add to a joint call in any case; 128 MB of int64.
+# Padding that a joint call may have in any case; 128 MB of int64.
 _SPARE = 1 << 24
 
 
 class LimitError(ValueError):
-    """A request beyond a limit; the text may go to the client."""
+    """A request that exceeds a limit; the text may be shown to the client."""
 
 
 def is_list_values(name: str, tensors: Container[str]) -> bool:
@@ -45,18 +45,18 @@ def lengths_fit(lengths: npt.NDArray[Any], count: int) -> bool:
         >>> lengths_fit(np.array([2**62, 2**62, 2**62, 2**62, 3]), 3)
         False
     """
-    # A sum could wrap round to the right total, so each length is compared with the total first.
+    # A sum could overflow to the right total, so each length is compared with the total first.
     outside = np.any(lengths < 0) or np.any(lengths > count)
     return not outside and bool(lengths.sum(dtype=np.int64) == count)
 
 
 def filler(dtype: np.dtype[Any]) -> Any:
-    """The value behind the end of a row: 0, or "" in bytes."""
+    """The padding after the end of a row: 0, or "" in bytes."""
     return b"" if dtype.kind == "O" else 0
 
 
 def stacked(tensors: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Tensors one below the other, those of two dimensions filled up to the widest.
+    """Tensors concatenated, with those of two dimensions padded to the widest.
 
     Example:
         >>> stacked([np.array([[1]]), np.array([[2, 3]])]).tolist()
@@ -74,10 +74,10 @@ def stacked(tensors: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """The limits that a model's config sets, by name.
+    """The limits in a model's config, by name.
 
     Raises:
-        ValueError: they are not what the exporter writes.
+        ValueError: they differ from the exporter's format.
 
     Example:
         >>> parse_limits('{"max_rows": 100}')
@@ -95,16 +95,16 @@ def parse_limits(text: str) -> dict[str, int]:
 def expect_within(
     limits: Mapping[str, int], tensors: Mapping[str, npt.NDArray[Any]], rows: int
 ) -> None:
-    """Refuse a request beyond a limit.
+    """Refuse a request that exceeds a limit.
 
     Args:
-        limits: those of `parse_limits`.
-        tensors: the request's; a list column is `x__nnzs` with `x__values` [nnz, 1] or with a
-            padded `x` [N, width].
-        rows: how many rows it has.
+        limits: a result of `parse_limits`.
+        tensors: the request's tensors; a list column is `x__nnzs` with `x__values` [nnz, 1] or with
+            a padded `x` [N, width].
+        rows: its number of rows.
 
     Raises:
-        LimitError: naming the tensor and the limit.
+        LimitError: names the tensor and the limit.
     """
     if rows > limits.get("max_rows", rows):
         raise LimitError(f"it has more than {limits['max_rows']} rows")
@@ -123,7 +123,7 @@ def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -
             continue
         column = name.removesuffix(NNZS)
         padded = tensors.get(column)
-        # A client rounds the width up, by less than to twice the longest list, or to a few.
+        # A client rounds the width up, to less than twice the longest list, or to a small minimum.
         wide = (
             padded is not None
             and padded.ndim == 2
@@ -134,15 +134,15 @@ def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -
 
 
 def widens(rows: int, width: int, elements: int, spare: int = _SPARE) -> bool:
-    """Whether so many elements would mostly be filled up, were they laid out as rows of a width.
+    """Whether rows of a width would consist mostly of padding.
 
     A single row that is far wider than the others of a joint call could take all memory.
 
     Args:
-        rows: how many rows.
-        width: their width, or the widths of several columns added up.
-        elements: how many elements there are.
-        spare: the elements that filling up may add in any case.
+        rows: the number of rows.
+        width: their width, or the sum of the widths of several columns.
+        elements: the number of elements without padding.
+        spare: the padding that is allowed in any case.
 
     Example:
         >>> widens(rows=10_000, width=1_000_000, elements=1_050_000)

@@ -35,7 +35,7 @@ SETTLED = {
         ("a" >> ops.FillMissing(0) >> ops.Rename(postfix="_filled")) + "a",
         set(),
     ),
-    "a bool, which has no code for null": ("flag" >> ops.LambdaOp(lambda f: f.is_null()), set()),
+    "a bool, which has no null code": ("flag" >> ops.LambdaOp(lambda f: f.is_null()), set()),
 }
 
 

@@ -13,7 +13,7 @@ NUMBERS = [name for name, info in DTYPES.items() if info.kind in ("int", "uint",
 
 
 def tensor(dtype, rows):
-    """Values among which the code for null is often."""
+    """Values among which the null code is often."""
     plain = st.sampled_from([0, 1, 7])
     code = null_code(dtype)
     return st.lists(st.one_of(plain, st.just(code)), min_size=rows, max_size=rows).map(

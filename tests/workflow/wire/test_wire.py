@@ -1,4 +1,4 @@
-"""The wire: every dtype's code for null, and lengths that a hostile client may send."""
+"""The wire: every dtype's null code, and lengths that a hostile client may send."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_code_for_null_cannot_be_sent_as_a_value(dtype):
     code = null_code(dtype)
     assert code == (np.iinfo(dtype).min if dtype[0] == "i" else np.iinfo(dtype).max)
     column = Column(np.array([1, code], dtype))
-    with pytest.raises(SchemaError, match=r"'c' holds .* the code for null"):
+    with pytest.raises(SchemaError, match=r"'c' holds .* the null code"):
         encode(WireColumn("c", dtype, nullable=True), column)
     plain = WireColumn("c", dtype)  # without nulls the value is one like any other
     assert decode(plain, encode(plain, column)).values.tolist() == [1, code]

@@ -201,7 +201,7 @@ def tensor_proto(
 ) -> onnx.TensorProto:
     """An array, or many strings, as a tensor.
 
-    Strings are stored as bytes, so that the code for null, which is not UTF-8, can be stored too.
+    Strings are stored as bytes, so that the null code, which is not UTF-8, can be stored too.
     """
     if not isinstance(array, Strings):
         return numpy_helper.from_array(np.ascontiguousarray(array), name)

@@ -49,7 +49,7 @@ def _keys(keys: Column, dtype: str) -> tuple[Array | Strings, Array]:
 def _refill(
     graph: Graph, operand: Tensor, dtype: str, keys: Array | Strings, results: Array, missing: int
 ) -> Callable[[int], str] | None:
-    """A lookup that also maps the code for null: one node, where a mask and a choice take three."""
+    """A lookup that also maps the null code: one node, where a mask and a choice take three."""
     code = operand.null_code
     if code is None:
         return None

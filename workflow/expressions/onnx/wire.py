@@ -1,4 +1,4 @@
-"""The serving face: a program as an ONNX model whose tensors are in wire form."""
+"""The serving interface: a program as an ONNX model whose tensors are in wire form."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .graph import Graph, Tensor, carrier
 from .padding import flatten, pad
 
 OUTPUT_SUFFIX = "__out"
-# The input with the widths of a padded list, as Triton's onnxruntime backend hands ragged input on.
+# The input with the widths of a padded list, as Triton's onnxruntime backend passes ragged input.
 WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
 _PROTOBUF_BYTES = 2**31 - 1
-# Beyond these, opening a graph takes longer by the inputs' `Shape`s than by all else.
+# With more inputs, opening a graph takes longer for their `Shape`s than for everything else.
 _MANY_INPUTS = 200
 
 
@@ -39,30 +39,31 @@ def to_onnx(
 ) -> onnx.ModelProto:
     """The program as an ONNX model: opset 18, ai.onnx.ml 4, IR version 9.
 
-    An ONNX graph cannot have an input and an output of one name, and most outputs have the name
-    of the input that they are made of. So inputs are named as `WireColumn.tensors` says, and
-    outputs likewise with `OUTPUT_SUFFIX` behind.
+    An ONNX graph cannot have an input and an output with one name, and most outputs have the name
+    of the input that they are made from. So inputs are named as in `WireColumn.tensors`, and
+    outputs likewise with the suffix `OUTPUT_SUFFIX`.
 
-    As the numpy preprocessing, the model fails on row lengths that are negative or do not add up, on
-    columns of different numbers of rows, and on NaN where no null may be sent. It cannot see whether
-    strings are UTF-8: our backend refuses those that are not, to Triton's own they are unknown.
+    Like the numpy preprocessing, the model fails for row lengths that are negative or do not add
+    up, for columns with different numbers of rows, and for NaN where no null may be sent. It cannot
+    check whether strings are UTF-8: our backend refuses others, and to Triton's own they are
+    unknown values.
 
     Args:
         program: the fitted transform.
-        inputs: the wire form of its inputs; by default null can be sent in each input that the
-            program says is nullable, but for booleans.
-        outputs: the wire form of its outputs; by default, as their schema says.
+        inputs: the wire form of its inputs; by default null can be sent in each nullable input of
+            the program, except booleans.
+        outputs: the wire form of its outputs; by default derived from their schema.
         name: the graph's name.
 
     Returns:
-        the model: scalars are [rows, 1], the values of a flat list [elements, 1] and its nnzs
-        [rows, 1]. A padded input of no fixed width is as Triton's ragged batching gives it: the
-        values of all rows [elements], and a further input `<name>__widths`, int32 [rows]. Write
+        The model: scalars are [rows, 1], the values of a flat list [elements, 1] and its nnzs
+        [rows, 1]. A padded input without a fixed width is in the form of Triton's ragged batching:
+        the values of all rows [elements], and a further input `<name>__widths`, int32 [rows]. Write
         it with `save_onnx`.
 
     Raises:
-        SchemaError: a wire form that does not fit its column, an output that can be null and
-            whose wire form has no code for it, or two tensors of one name.
+        SchemaError: a wire form that does not fit its column, an output that can be null without a
+            null code in its wire form, or two tensors with one name.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -83,13 +84,13 @@ def to_onnx(
 def save_onnx(
     model: onnx.ModelProto, path: str | os.PathLike[str], *, external_data: bool | None = None
 ) -> None:
-    """Write a model, its tables into a file beside it where they are large.
+    """Write a model, with large tables in a file beside it.
 
     Args:
-        model: is changed where tables go to the other file, `<stem of path>.data`.
+        model: modified if tables go to the other file, `<stem of path>.data`.
         path: the file to write, for example `1/model.onnx`.
-        external_data: whether tables go to the other file; by default, where the model is
-            larger than 1 GB.
+        external_data: whether tables go to the other file; by default if the model is larger than 1
+            GB.
 
     Raises:
         SchemaError: vocabularies too large for the format.
@@ -116,7 +117,7 @@ def save_onnx(
 
 
 def _receive(graph: Graph, column: WireColumn) -> Tensor:
-    """An input, its code for null decoded and its row lengths checked."""
+    """An input, with its null code decoded and its row lengths checked."""
     values, lengths = _receive_values(graph, column)
     if not column.nullable:
         return Tensor(values, None, lengths)
@@ -132,7 +133,7 @@ def _receive(graph: Graph, column: WireColumn) -> Tensor:
 
 
 def _receive_values(graph: Graph, column: WireColumn) -> tuple[str, str | None]:
-    """The values of an input one after another, and of a list its row lengths."""
+    """The values of an input in sequence, and the row lengths of a list."""
     names, elements = list(column.tensors), f"elements of {column.name}"
     if column.layout == "scalar":
         return graph.take(names[0], column.dtype, "rows", 1), None
@@ -157,10 +158,10 @@ def _null_string(column: WireColumn) -> Strings:
 
 
 def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
-    """The values, if there are as many as the row lengths say; else the run fails."""
+    """The values, if the row lengths add up to their number; else the run fails."""
     zero = graph.vector(0)
     length = graph.add("Reshape", lengths, graph.vector(-1))
-    # In float64 a sum cannot wrap round to the right total, nor with what a negative becomes.
+    # In float64 a sum cannot overflow to the right total, nor with the replacement of a negative.
     length = graph.add("Where", graph.add("Less", length, zero), graph.vector(2**62), length)
     length = graph.add("Concat", graph.table(np.zeros(1)), graph.cast(length, "float64"), axis=0)
     sums = graph.add("CumSum", length, zero)
@@ -172,11 +173,11 @@ def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
 def _counted(
     graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
 ) -> list[str]:
-    """Tensors whose numbers of rows are those of all inputs.
+    """Tensors with the numbers of rows of all inputs.
 
-    onnxruntime opens a graph in time that grows as the square of the number of its `Shape`s, 3 s
-    more for a thousand. So many inputs are joined by their types, which fails where they differ;
-    strings are not, since they would be copied one by one.
+    onnxruntime opens a graph in a time quadratic in the number of its `Shape`s, 3 s more for a
+    thousand. So many inputs are concatenated by type, which fails if their rows differ, except for
+    strings, which would be copied one by one.
     """
     tensors = {name: source.lengths or source.values for name, source in sources.items()}
     if len(tensors) <= _MANY_INPUTS:
@@ -195,7 +196,7 @@ def _check(
     sources: Mapping[str, Tensor],
     made: dict[str, Tensor],
 ) -> dict[str, Tensor]:
-    """The outputs, if the inputs agree in their rows and hold no NaN that may not be; else the run fails."""
+    """The outputs, if the inputs agree in their rows and have no forbidden NaN; else the run fails."""
     if not made:
         return made
     shapes = [graph.add("Shape", tensor, end=1) for tensor in _counted(graph, wires, sources)]
@@ -208,7 +209,7 @@ def _check(
     if not faults:
         return made
     count = reduce(partial(graph.add, "Add"), faults)
-    # No tensor has -2 rows, so that the last Reshape fails.
+    # No tensor has -2 rows, so the last Reshape fails.
     agreed = graph.add("Where", graph.add("Equal", count, none), first, graph.vector(-2))
     shape = graph.add("Concat", agreed, graph.vector(1), axis=0)
     name, tensor = next(iter(made.items()))
@@ -222,7 +223,7 @@ def _check(
 def _nan_counts(
     graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
 ) -> list[str]:
-    """How many NaN there are in the columns that take no null, for each dtype of floats."""
+    """The number of NaN in the columns that take no null, for each dtype of floats."""
     of_dtype: dict[str, list[str]] = {}
     for name, column in wires.items():
         if DTYPES[column.dtype].kind == "float" and not column.nullable:
@@ -236,7 +237,7 @@ def _nan_counts(
 
 
 def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
-    """An output, its nulls as their code."""
+    """An output, with nulls replaced by the null code."""
     names = [name + OUTPUT_SUFFIX for name in column.tensors]
     values, lengths = made.values, made.lengths
     if column.nullable and made.valid is not None:
@@ -256,13 +257,13 @@ def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
 
 
 def _with_nulls(graph: Graph, column: WireColumn, values: str, valid: str) -> str:
-    """The values, and the code for null where they are null."""
+    """The values, with the null code where they are null."""
     if column.dtype == "string":
         return graph.add("Where", valid, values, graph.table(_null_string(column)))
     code = graph.constant(column.null_code, column.dtype)
     if DTYPES[column.dtype].kind != "float":
         return graph.add("Where", valid, values, code)
-    # In this order: Where makes 0.0 of the -0.0 that it takes of its first branch. By Xor, since
-    # onnxruntime turns the branches round where there is a Not.
+    # In this order: Where turns -0.0 in its first branch into 0.0. By Xor, since onnxruntime swaps
+    # the branches if there is a Not.
     absent = graph.add("Xor", valid, graph.constant(True, "bool"))
     return graph.add("Where", absent, code, values)

@@ -1,4 +1,4 @@
-"""The serving face: the tensors that travel in, the tensors that travel out."""
+"""The serving interface: input and output tensors in wire form."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .column import TensorColumn
 from .interpreter import TensorFlowInterpreter
 from .verbs import tensor_dtype
 
-# Python's UTF-8 and no other: RE2 reads bytes as UTF-8, and its own "." takes surrogates as well.
+# Python's definition of UTF-8: RE2 reads bytes as UTF-8, but its own "." accepts surrogates.
 _UTF8 = r"[\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 
 
 class WireInterpreter(tf.Module):  # type: ignore[misc]
     """A program from wire tensors to wire tensors, as one TensorFlow graph.
 
-    What the numpy preprocessing refuses is refused here as well, with InvalidArgumentError:
-    row lengths that do not add up, columns of different numbers of rows, NaN in a float column that
-    takes no nulls, and strings that are not UTF-8.
+    Refuses the same requests as the numpy preprocessing, with InvalidArgumentError: row lengths
+    that do not add up, columns of different numbers of rows, NaN in a float column that takes no
+    nulls, and strings that are not UTF-8.
 
     Args:
-        program: what to compute.
-        inputs: the wire form of the program's inputs; by default as their schema says.
-        outputs: the same of its outputs.
+        program: the program to run.
+        inputs: the wire form of the program's inputs; by default derived from their schema.
+        outputs: likewise of its outputs.
 
     Raises:
         SchemaError: a wire form that does not fit its column.
@@ -68,14 +68,14 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         """The output tensors.
 
         Args:
-            tensors: each of `signature`; more are left out.
+            tensors: each tensor in `signature`; others are ignored.
 
         Returns:
-            each output's tensors, of the shapes that `workflow.wire.format` gives its layout.
+            Each output's tensors, with the shapes that `workflow.wire.format` gives its layout.
 
         Raises:
             SchemaError: a tensor is missing.
-            tf.errors.InvalidArgumentError: the tensors do not belong together.
+            tf.errors.InvalidArgumentError: the tensors do not fit together.
         """
         missing = [name for name in self.signature if name not in tensors]
         if missing:
@@ -103,7 +103,7 @@ def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
         _check_lengths(column, values, lengths)
     valid, kind = None, DTYPES[column.dtype].kind
     if kind == "float":
-        # NaN is found by the interpreter where it may be null, and refused elsewhere.
+        # The interpreter treats NaN as null where null is allowed; elsewhere NaN is refused.
         if not column.nullable:
             _refuse_nan(column, values)
     elif column.nullable:
@@ -133,7 +133,7 @@ def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
 
 
 def _require(condition: Any, text: str) -> None:
-    # The plain operation: tf.debugging.Assert wraps it into a branch, which costs more.
+    # The plain operation: tf.debugging.Assert adds a branch, which costs more.
     tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)])
 
 
@@ -141,7 +141,7 @@ def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
     counted = [c.values if c.lengths is None else c.lengths for c in columns.values()]
     rows: list[Any] = []
     for dtype in dict.fromkeys(tensor.dtype for tensor in counted):
-        # One operation for all of a dtype, where one for each column would be felt.
+        # One operation for each dtype, since one for each column would take noticeable time.
         rows += tf.shape_n([tensor for tensor in counted if tensor.dtype == dtype])
     if len(rows) > 1:
         same = tf.reduce_all(tf.equal(tf.stack(rows), rows[0]))
@@ -149,18 +149,18 @@ def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
 
 
 def _flatten(column: WireColumn, rows: Any, lengths: Any) -> Any:
-    """The values of padded rows one after another."""
+    """The values of padded rows in sequence."""
     shape = tf.shape(rows, tf.int64)
     inside = tf.logical_and(tf.greater_equal(lengths, 0), tf.less_equal(lengths, shape[1]))
     fits = tf.logical_and(tf.reduce_all(inside), tf.equal(tf.size(lengths, tf.int64), shape[0]))
     _require(fits, f"The row lengths of {column.name} do not fit into its rows.")
-    # What tf.boolean_mask and tf.sequence_mask come to, without twelve operations more.
+    # Equivalent to tf.boolean_mask and tf.sequence_mask, with twelve operations fewer.
     return tf.gather_nd(rows, tf.where(tf.range(shape[1]) < lengths[:, tf.newaxis]))
 
 
 def _check_lengths(column: WireColumn, values: Any, lengths: Any) -> None:
     count = tf.size(values, tf.int64)
-    # A sum could wrap round to the right total, so each length is held to the total first.
+    # A sum could overflow to the right total, so each length is compared with the total first.
     inside = tf.logical_and(tf.greater_equal(lengths, 0), tf.less_equal(lengths, count))
     fits: Sequence[Any] = (tf.reduce_all(inside), tf.equal(tf.reduce_sum(lengths), count))
     text = f"The row lengths of {column.name} do not add up to its values."
