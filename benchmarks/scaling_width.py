@@ -8,9 +8,10 @@ ids, and the others numbers. The rows are few, so that the columns are what cost
 process of its own, "columns" for about three minutes on an idle core and "nodes" for one.
 
 The exponent is the slope of log cost over log columns, after the cost of the fewest columns, which is
-the start-up, is taken off. An exponent above 1.15 makes the command fail, if it is so when the case is
-measured again. What grows by less than `NOISE` from the fewest columns to the most is flagged in no
-case: a shared machine varies by as much.
+the start-up, is taken off. An exponent above 1.15 makes the command fail (above 1.3 for `models.mlp`,
+of which Keras' part grows with the square), where it does so in each of three measurements. What grows by
+less than `NOISE` from the fewest columns to the most is flagged in no case: a shared machine varies by
+as much.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ ROWS = 200
 # Seconds of the processor.
 NOISE = 0.25
 # A cost is the least of so many, or of as many as take so many seconds.
-REPEATS, MOST_REPEATED = 3, 3.0
+REPEATS, MOST_REPEATED = 7, 2.0
+# Where it grows too fast, a case is measured so many times.
+MOST_MEASURED = 3
+# Keras flattens all inputs of a functional model for each of them, a quarter of the cost at 2,000.
+MOST_EXPONENTS = {"models.mlp": 1.3}
 
 Actions = Iterator[tuple[str, Callable[[], Any]]]
 
@@ -58,12 +63,12 @@ def main() -> None:
     for case in options.only:
         for action, costs in _costs(case, options.sizes).items():
             exponent = exponent_of(options.sizes, costs)
-            is_flagged = exponent is not None and exponent > MOST_EXPONENT
+            is_flagged = is_too_high(action, exponent)
             cells = [f"{cost:.2f} s" for cost in costs]
             shown = "-" if exponent is None else f"{exponent:.2f}"
             print(f"| {case}, {action} | {' | '.join(cells)} | {shown} | {'**!**' * is_flagged} |")
             if is_flagged:
-                flags.append(f"{case}, {action}: exponent {shown} (at most {MOST_EXPONENT})")
+                flags.append(f"{case}, {action}: exponent {shown}")
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
 
@@ -87,6 +92,16 @@ def exponent_of(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
+def is_too_high(action: str, exponent: float | None) -> bool:
+    """Whether a cost grows faster than it should.
+
+    Example:
+        >>> is_too_high("fit", 1.2), is_too_high("models.mlp", 1.2), is_too_high("fit", None)
+        (True, False, False)
+    """
+    return (exponent or 0) > MOST_EXPONENTS.get(action, MOST_EXPONENT)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -100,15 +115,17 @@ def _options() -> argparse.Namespace:
 
 
 def _costs(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
-    """The costs of each action; where one grows too fast, the least of two measurements."""
+    """The costs of each action; where one grows too fast, the least of some measurements."""
     costs = _in_a_process(case, sizes)
-    if all((exponent_of(sizes, own) or 0) <= MOST_EXPONENT for own in costs.values()):
-        return costs
-    again = _in_a_process(case, sizes)
-    return {
-        action: [min(pair) for pair in zip(own, again[action], strict=True)]
-        for action, own in costs.items()
-    }
+    for _ in range(MOST_MEASURED - 1):
+        if not any(is_too_high(action, exponent_of(sizes, own)) for action, own in costs.items()):
+            break
+        again = _in_a_process(case, sizes)
+        costs = {
+            action: [min(pair) for pair in zip(own, again[action], strict=True)]
+            for action, own in costs.items()
+        }
+    return costs
 
 
 def _in_a_process(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:

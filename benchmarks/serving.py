@@ -46,6 +46,7 @@ SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
 ROUNDS = 5
 EMPTY = "empty"
+HERE = [name for name, kind in RUNTIMES.items() if kind.is_served]
 Call = Callable[[], Any]
 Row = dict[Any, Any]
 Key = tuple[str, int]
@@ -93,7 +94,7 @@ def measure(name: str, seconds: float) -> list[Row]:
 
     pipeline = SERVED[name](SIZES[-1])
     with tempfile.TemporaryDirectory() as folder:
-        for runtime in RUNTIMES:
+        for runtime in HERE:
             export_tensorflow_ensemble(
                 pipeline.model,
                 pipeline.workflow,
@@ -108,7 +109,7 @@ def measure(name: str, seconds: float) -> list[Row]:
                 feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
             requests = {
                 (runtime, n): request_of(f"{name}_{runtime}", feed)
-                for runtime in RUNTIMES
+                for runtime in HERE
                 for n, feed in feeds.items()
             }
             # It answers with one row.

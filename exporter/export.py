@@ -16,7 +16,7 @@ from exporter.plan.embeddings import expect_room
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import RUNTIMES, ServingOptions
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.plan import Plan, make_plan, runtime_of
+from exporter.plan.plan import Plan, make_plan
 from exporter.plan.runtime import Writer
 from exporter.plan.served_columns import select_features
 from exporter.prove.offline import OfflineAnswers
@@ -34,6 +34,7 @@ from exporter.repository.publish import (
     recover,
 )
 from exporter.repository.staging import staging, write_errors
+from exporter.runtimes.registry import runtime_of
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
 from workflow.files.durable import exclusive, file_hash
@@ -113,7 +114,7 @@ def export_tensorflow_ensemble(
     answers = OfflineAnswers(workflow, plan.features, network)
     repository = Path(model_path)
     models = [spec.name for spec in plan.models]
-    writers = runtime_of(plan.pipeline).prepare(network, plan.pipeline)
+    writers = runtime_of(options.runtime).prepare(network, plan.pipeline)
     with write_errors(repository), exclusive(repository) as alone:
         if alone:
             recover(repository, name)
@@ -167,7 +168,8 @@ def _plan(
         features = select_features(workflow, network.signature, labels, sparse_max)
     except WorkflowError as error:
         raise ExportError(str(error)) from error
-    return make_plan(Pipeline(name, version, features, network.signature, options))
+    pipeline = Pipeline(name, version, features, network.signature, options)
+    return make_plan(pipeline, runtime_of(options.runtime))
 
 
 def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
@@ -228,9 +230,10 @@ def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -
         try:
             # A fused model has no steps, and so none of their options.
             options = replace(pipeline.options, runtime=runtime, preprocess_instances=1, pack=True)
-            other = make_plan(replace(pipeline, options=options))
+            implementation = runtime_of(runtime)
+            other = make_plan(replace(pipeline, options=options), implementation)
             folders = _folders(folder / runtime, other)
-            _write_models(folders, runtime_of(other.pipeline).prepare(network, other.pipeline))
+            _write_models(folders, implementation.prepare(network, other.pipeline))
             prove_written(other, answers, folders)
         except ExportError:
             continue

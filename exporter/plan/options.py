@@ -10,15 +10,31 @@ from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
 from workflow.wire.request_rules import LIMITS
 
-# Whether a runtime serves preprocessing and network as one model.
-RUNTIMES: Mapping[str, bool] = {
-    "tensorflow": False,
-    "onnx": False,
-    "fused_onnx": True,
-    "fused_tensorflow": True,
+
+@dataclass(frozen=True)
+class RuntimeKind:
+    """Properties of a runtime that are known without its libraries.
+
+    Attributes:
+        is_fused: whether it serves preprocessing and network as one model.
+        is_served: whether the embedded server has its backend. The parity suite proves those alone,
+            and docs/parity.md claims no other.
+        ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
+            does, see `WireColumn`.
+    """
+
+    is_fused: bool = False
+    is_served: bool = True
+    ends_at_nul: bool = False
+
+
+# Each has an implementation in exporter/runtimes/registry.py.
+RUNTIMES: Mapping[str, RuntimeKind] = {
+    "tensorflow": RuntimeKind(),
+    "onnx": RuntimeKind(ends_at_nul=True),
+    "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
+    "fused_tensorflow": RuntimeKind(is_fused=True),
 }
-# Triton's onnxruntime backend passes strings as C strings.
-_ENDS_AT_NUL = ("onnx", "fused_onnx")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
@@ -142,12 +158,12 @@ class ServingOptions:
     @property
     def is_fused(self) -> bool:
         """Whether preprocessing and network are one model."""
-        return RUNTIMES[self.runtime]
+        return RUNTIMES[self.runtime].is_fused
 
     @property
     def ends_at_nul(self) -> bool:
         """Whether the server reads a string up to a NUL, see `WireColumn`."""
-        return self.runtime in _ENDS_AT_NUL
+        return RUNTIMES[self.runtime].ends_at_nul
 
     @property
     def limits(self) -> dict[str, int]:

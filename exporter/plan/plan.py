@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from importlib import import_module
 
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, golden_rows
@@ -60,8 +59,12 @@ class Plan:
         return replace(self, models=tuple(models))
 
 
-def make_plan(pipeline: Pipeline) -> Plan:
+def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
     """Make the models of an export, and check that they fit.
+
+    Args:
+        pipeline: with the options, which name the runtime.
+        runtime: the one of that name.
 
     Raises:
         ExportError: a name or version that Triton would refuse, a feature that the runtime cannot
@@ -81,7 +84,7 @@ def make_plan(pipeline: Pipeline) -> Plan:
     if pipeline.options.ends_at_nul:
         _expect_no_nul(pipeline.features.program)
     golden = golden_rows(pipeline)
-    models = with_warm_up(pipeline, runtime_of(pipeline).plan(pipeline), golden)
+    models = with_warm_up(pipeline, runtime.plan(pipeline), golden)
     plan = Plan(pipeline, models, golden)
     if plan.steps:
         prove(plan.published, plan.steps)
@@ -101,9 +104,3 @@ def _expect_no_nul(program: Program) -> None:
                     'Remove it from the data, or use runtime="tensorflow" or '
                     'runtime="fused_tensorflow".'
                 )
-
-
-def runtime_of(pipeline: Pipeline) -> Runtime:
-    """The runtime that the options name; other runtimes and their libraries are not imported."""
-    runtime: Runtime = import_module(f"exporter.runtimes.{pipeline.options.runtime}").RUNTIME
-    return runtime

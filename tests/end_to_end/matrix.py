@@ -87,7 +87,7 @@ def layouts():
         options = ServingOptions(runtime=runtime, max_batch_size=int(batch))
         planned = Pipeline(case, 1, features, network.signature, options)
         sent = {column.layout for column in planned.client_columns}
-        inside = set() if RUNTIMES[runtime] else planned.step_columns
+        inside = set() if test_runtimes.is_fused(case) else planned.step_columns
         yield runtime, int(batch), sorted(sent), sorted({column.layout for column in inside})
 
 
@@ -110,6 +110,8 @@ def page():
         lines.append(
             f"| `{runtime}` | {batch} | {', '.join(sent)} | {', '.join(inside) or 'one model'} |"
         )
+    if unserved := [f"`{name}`" for name, kind in RUNTIMES.items() if not kind.is_served]:
+        lines += ["", f"Exported, and not served here: {', '.join(unserved)}."]
     lines += [
         "",
         "Each line is run through each of these tests:",

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import matrix
+import test_runtimes
 
-from exporter.plan.options import RUNTIMES
+from exporter.plan import options
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 
@@ -14,9 +15,16 @@ def test_the_page_says_what_the_suite_does():
     assert PAGE.read_text() == matrix.page(), remedy
 
 
+def test_the_page_claims_nothing_of_a_runtime_that_is_not_served(monkeypatch):
+    page = matrix.page()
+    monkeypatch.setitem(options.RUNTIMES, "openvino", options.RuntimeKind(is_served=False))
+    lines = set(matrix.page().splitlines()) - set(page.splitlines())
+    assert lines == {"Exported, and not served here: `openvino`."}
+
+
 def test_every_runtime_is_asked_in_every_layout():
     made = {(runtime, batch > 0): sent for runtime, batch, sent, _ in matrix.layouts()}
-    assert len(made) == 2 * len(RUNTIMES)
+    assert len(made) == 2 * len(test_runtimes.SERVED)
     for (_, is_joined), sent in made.items():
         assert set(sent) == {"scalar", "padded" if is_joined else "flat"}
 

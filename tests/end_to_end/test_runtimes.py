@@ -14,7 +14,8 @@ from workflow.expressions.polars.series import to_column
 from workflow.wire.format import encode
 
 MAX = 64
-CASES = [f"{runtime}-{rows}" for runtime in RUNTIMES for rows in (0, MAX)]
+SERVED = [name for name, kind in RUNTIMES.items() if kind.is_served]
+CASES = [f"{runtime}-{rows}" for runtime in SERVED for rows in (0, MAX)]
 
 # As large as the rows of the pipeline need.
 LIMITS = {"max_list_length": 300, "max_string_bytes": 12}
@@ -24,7 +25,7 @@ EXACT = tuple(
 
 
 def is_fused(case):
-    return RUNTIMES[case.rpartition("-")[0]]
+    return RUNTIMES[case.rpartition("-")[0]].is_fused
 
 
 @pytest.fixture(scope="module")

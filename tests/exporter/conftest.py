@@ -7,8 +7,8 @@ from small_export import make_workflow
 from exporter import export as export_module
 from exporter import export_tensorflow_ensemble
 from exporter.network import network
-from exporter.plan.plan import runtime_of
 from exporter.plan.runtime import Runtime
+from exporter.runtimes.registry import runtime_of
 from exporter.write import python_step
 from training import models
 from workflow import get_embedding_sizes
@@ -55,12 +55,12 @@ def files_only(export, tmp_path_factory, monkeypatch):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
 
-    def without_tensorflow(pipeline):
+    def without_tensorflow(name):
         def prepare(_, pipeline):
             step = python_step.writer(pipeline.features.program)
             return {f"{pipeline.name}_nvt": step, f"{pipeline.name}_tf": write}
 
-        return Runtime(runtime_of(pipeline).plan, prepare)
+        return Runtime(runtime_of(name).plan, prepare)
 
     monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
     monkeypatch.setattr(network, "traced", lambda *_: None)

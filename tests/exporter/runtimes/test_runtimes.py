@@ -2,6 +2,7 @@
 
 import resource
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from small_export import configs, make_workflow, tree
 
 from exporter import ExportError, ServingOptions, verify
 from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import Runtime
+from exporter.runtimes.registry import runtime_of
 from training import models
 from workflow import get_embedding_sizes
 from workflow.wire.format import parse_columns
@@ -17,11 +20,20 @@ BATCHED = {runtime: ServingOptions(runtime=runtime, max_batch_size=64) for runti
 ONNX = ["onnx", "fused_onnx"]
 
 
+def test_every_runtime_is_implemented_and_in_the_guide():
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "export.md").read_text()
+    for name in RUNTIMES:
+        assert isinstance(runtime_of(name), Runtime)
+        assert f'| `"{name}"` |' in guide
+    with pytest.raises(NotImplementedError, match="has no runtime 'openvino'"):
+        runtime_of("openvino")
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_requests_are_joined_where_a_batch_size_is_given(runtime, export):
     by_name = configs(export(serving=BATCHED[runtime]))
     published = by_name["movies"]
-    assert len(by_name) == (1 if RUNTIMES[runtime] else 3)
+    assert len(by_name) == (1 if RUNTIMES[runtime].is_fused else 3)
     for config in by_name.values():
         assert config.max_batch_size == 64
         assert config.HasField("dynamic_batching") == (config.platform != "ensemble")

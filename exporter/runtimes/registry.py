@@ -1,0 +1,28 @@
+"""Implementation of each runtime, by its name."""
+
+from __future__ import annotations
+
+from exporter.plan.runtime import Runtime
+
+
+def runtime_of(name: str) -> Runtime:
+    """The runtime of a name. Its own libraries alone are imported; those of others may be missing.
+
+    Args:
+        name: a key of `exporter.plan.options.RUNTIMES`.
+
+    Raises:
+        NotImplementedError: the name is in `RUNTIMES` and not here.
+    """
+    match name:
+        case "tensorflow":
+            from exporter.runtimes.tensorflow import RUNTIME  # noqa: PLC0415
+        case "onnx":
+            from exporter.runtimes.onnx import RUNTIME  # noqa: PLC0415
+        case "fused_onnx":
+            from exporter.runtimes.fused_onnx import RUNTIME  # noqa: PLC0415
+        case "fused_tensorflow":
+            from exporter.runtimes.fused_tensorflow import RUNTIME  # noqa: PLC0415
+        case _:
+            raise NotImplementedError(f"exporter/runtimes/registry.py has no runtime {name!r}.")
+    return RUNTIME
