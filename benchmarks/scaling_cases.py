@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ import polars as pl
 
 from workflow import ops
 from workflow.expressions.language.tree import Expression, call, constant
-from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.language.verbs import VERBS, Verb
 from workflow.expressions.polars.series import to_lists
 from workflow.schema.column import Array, Column, Strings
 
@@ -233,32 +235,32 @@ def _edges(count: int) -> list[float]:
     return np.linspace(-50, 150, count).tolist()
 
 
-# The kind of a verb's column where it does not take every number.
-KINDS = {
-    "floor_divide": "whole",
-    "modulo": "whole",
-    "hash": "id",
-    "lookup": "id",
-    "gather": "place",
-    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not", "where"), "flag"),
-}
-OF_LISTS: Mapping[str, Mapping[str, Any]] = {
-    "list_length": {},
-    "list_slice": {"start": -5, "end": None},
-    "list_pad": {"length": 10},
-}
+# The kinds of columns, by the first type of these that a verb takes.
+KINDS = {"float64": "number", "int64": "whole", "bool": "flag"}
+# The kinds of columns that are looked up in a table, by its parameter.
+KINDS_OF_TABLES = {"keys": "id", "table": "place", "boundaries": "number"}
+
+
+def _kind(verb: Verb) -> str:
+    """The kind of a verb's column: numbers, where it takes them."""
+    for table in verb.tables:
+        return KINDS_OF_TABLES[table]
+    for dtype, kind in KINDS.items():
+        operands = [Type(dtype, is_list=not verb.elementwise)] * verb.arity
+        with contextlib.suppress(ExpressionError):
+            verb.infer(operands, verb.examples[0])
+            return kind
+    return "number"
 
 
 def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
-    tables: dict[str, Callable[[], Mapping[str, Any]]] = {
-        "lookup": lambda: {"keys": _column(_keys(table)), "first": 0, "missing": -1},
-        "gather": lambda: {"table": Column(np.arange(table) / 7)},
-        "bucketize": lambda: {"boundaries": Column(np.linspace(-50, 150, table))},
-        "cast": lambda: {"dtype": "int32"},
-        "clip": lambda: {"lower": 10, "upper": 90},
-        "hash": lambda: {"seed": 0},
+    made: dict[str, Callable[[], Column]] = {
+        "keys": lambda: _column(_keys(table)),
+        "table": lambda: Column(np.arange(table) / 7),
+        "boundaries": lambda: Column(np.linspace(-50, 150, table)),
     }
-    parameters = tables[name]() if name in tables else OF_LISTS.get(name, {})
+    row = VERBS[name]
+    parameters = {**row.examples[0], **{each: made[each]() for each in row.tables}}
 
     def apply(column: Expression) -> Expression:
         beside = [column] * (VERBS[name].arity - 1)
@@ -278,17 +280,15 @@ def _column(keys: pl.Series) -> Column:
 
 def _verbs() -> list[Case]:
     made = []
-    for name in VERBS:
-        kind = {"a": KINDS.get(name, "number")}
-        has_table = name in ("lookup", "gather", "bucketize")
+    for name, verb in VERBS.items():
         made.append(
             Case(
                 name,
                 _applied(name),
-                kind,
+                {"a": _kind(verb)},
                 lists=("a",),
-                table=has_table,
-                only_lists=name in OF_LISTS,
+                table=bool(verb.tables),
+                only_lists=not verb.elementwise,
             )
         )
     return made

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from spoiling import DEEP, Attack, Bomb, linked, sparse, written
 
+from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.safetensors_file import read_arrays, write_arrays
 
 
@@ -87,7 +88,24 @@ def descending_boundaries(folder: Path) -> None:
     tables(lambda held: held.update({"table0.values": held["table0.values"][::-1]}))(folder)
 
 
+def of_each_verb() -> Iterator[tuple[str, Attack]]:
+    """Each verb with operands and parameters that are not as its row says."""
+    for name, verb in VERBS.items():
+        operands = [0] * verb.arity
+        fine = dict(verb.examples[0]) | {table: {"table": "table0"} for table in verb.tables}
+        yield f"{name} of an operand too many", append(name, [*operands, 0], **fine)
+        yield f"{name} of nothing", append(name, [], **fine)
+        yield f"{name} with an unknown parameter", append(name, operands, **fine, code="x")
+        for parameter in verb.parameters:
+            others = {n: value for n, value in fine.items() if n != parameter}
+            yield f"{name} without {parameter}", append(name, operands, **others)
+            for wrong in (["__import__"], {"dtype": "object"}):
+                spoilt = others | {parameter: wrong}
+                yield f"{name} with {parameter} {wrong}", append(name, operands, **spoilt)
+
+
 PROGRAMS: dict[str, Attack] = {
+    **dict(of_each_verb()),
     "no document": lambda f: (f / "program.json").unlink(),
     "no tables": lambda f: (f / "program.safetensors").unlink(),
     "linked document": linked("program.json"),

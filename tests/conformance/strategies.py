@@ -107,23 +107,18 @@ def isnan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-PLACES = st.integers(-6, 6) | st.sampled_from([-(2**62), 2**62])
-PARAMETERS = {
-    "cast": lambda _: st.fixed_dictionaries({"dtype": st.sampled_from(sorted(DTYPES))}),
-    "clip": clips,
-    "hash": lambda _: st.fixed_dictionaries({"seed": st.sampled_from([0, 1, 2**63 - 1])}),
-    "lookup": lookups,
-    "gather": gathers,
-    "bucketize": boundaries,
-    "list_slice": lambda _: st.fixed_dictionaries({"start": PLACES, "end": st.none() | PLACES}),
-    "list_pad": lambda _: st.fixed_dictionaries({"length": st.integers(1, 6)}),
-}
+# Where parameters depend on the dtype: tables, and bounds at a dtype's extremes.
+BY_DTYPE = {"clip": clips, "lookup": lookups, "gather": gathers, "bucketize": boundaries}
 OVER_LISTS = VERBS.keys() - ELEMENTWISE
 
 
 def parameters(verb: str, dtype: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Static parameters of a verb whose first operand is of a dtype."""
-    return PARAMETERS[verb](dtype) if verb in PARAMETERS else st.just({})
+    """Static parameters of a verb whose first operand is of a dtype, each of the row's examples."""
+    if verb in BY_DTYPE:
+        return BY_DTYPE[verb](dtype)
+    examples = VERBS[verb].examples
+    drawn = {name: st.sampled_from([e[name] for e in examples]) for name in VERBS[verb].parameters}
+    return st.fixed_dictionaries(drawn)
 
 
 @cache

@@ -142,19 +142,11 @@ def _constant(value: Any, dtype: str) -> Expression:
 
 
 def _parameters(verb: str, dtype: str) -> list[dict[str, Any]]:
-    bounds = [(0, None), (None, 100), (-1.5, 1.5), (0, 2**40)]
-    places = [(0, 2), (1, None), (-2, None), (-3, -1), (2, -1), (0, -1), (5, 2)]
-    known: dict[str, list[dict[str, Any]]] = {
-        "cast": [{"dtype": name} for name in DTYPES],
-        "clip": [{"lower": lower, "upper": upper} for lower, upper in bounds],
-        "hash": [{"seed": 0}, {"seed": 7}],
-        "lookup": [{"keys": keys, "first": 3, "missing": 2} for keys in _keys(dtype)],
-        "gather": [{"table": table} for table in _tables()],
-        "bucketize": [{"boundaries": edges} for edges in _edges(dtype)],
-        "list_slice": [{"start": start, "end": end} for start, end in places],
-        "list_pad": [{"length": length} for length in (1, 3, 40)],
-    }
-    return known.get(verb, [{}])
+    """The verb's own examples, with each table of its parameters' names."""
+    made = {"keys": lambda: _keys(dtype), "table": _tables, "boundaries": lambda: _edges(dtype)}
+    row = VERBS[verb]
+    tables = itertools.product(*([(name, each) for each in made[name]()] for name in row.tables))
+    return [{**example, **dict(own)} for own in tables for example in row.examples]
 
 
 def _keys(dtype: str) -> list[Column]:

@@ -58,6 +58,7 @@ class Verb:
         lenient: whether the result can be a value although an operand is null.
         elementwise: whether it works on each value of a list separately.
         reshapes: whether it makes other lists from a list.
+        examples: parameters with which the tests and benchmarks try it, without its tables.
     """
 
     name: str
@@ -72,6 +73,12 @@ class Verb:
     lenient: bool = False
     elementwise: bool = True
     reshapes: bool = False
+    examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The parameters that are tables, of values or of keys."""
+        return tuple(name for name, kind in self.parameters.items() if kind is Column)
 
 
 def _joint(types: Sequence[Type], dtype: str) -> Type:
@@ -259,6 +266,8 @@ def _is_null(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
 
 def _table() -> dict[str, Verb]:
     number = (int, float, type(None))
+    bounds = [(0, None), (None, 100), (-1.5, 1.5), (0, 2**40)]
+    places = [(-2, None), (0, 2), (1, None), (-3, -1), (2, -1), (0, -1), (5, 2), (2**62, -(2**62))]
     verbs = [
         *(
             Verb(n, 2, {}, _arithmetic(n), signed_zero=False, keeps_time=True)
@@ -299,7 +308,7 @@ def _table() -> dict[str, Verb]:
         ),
         # The second operand where the first is true, else the third; null where the first is null.
         Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True, lenient=True),
-        Verb("cast", 1, {"dtype": str}, _cast),
+        Verb("cast", 1, {"dtype": str}, _cast, examples=tuple({"dtype": n} for n in DTYPES)),
         Verb(
             "clip",
             1,
@@ -307,11 +316,20 @@ def _table() -> dict[str, Verb]:
             _clip,
             signed_zero=False,
             keeps_time=True,
+            examples=tuple({"lower": lower, "upper": upper} for lower, upper in bounds),
         ),
         # From 0 to 2**63 - 1, equal for equal integers of any type; see hashing.py.
-        Verb("hash", 1, {"seed": int}, _hash),
+        Verb(
+            "hash", 1, {"seed": int}, _hash, examples=tuple({"seed": n} for n in (0, 7, 2**63 - 1))
+        ),
         # `first` + the position among the keys, or `missing` for a value that is not a key.
-        Verb("lookup", 1, {"keys": Column, "first": int, "missing": int}, _lookup),
+        Verb(
+            "lookup",
+            1,
+            {"keys": Column, "first": int, "missing": int},
+            _lookup,
+            examples=({"first": 3, "missing": 2},),
+        ),
         # The row of a table at a position; null (a list: empty) if that is negative or null.
         Verb("gather", 1, {"table": Column}, _gather),
         # The number of ascending boundaries that are less than or equal to the value.
@@ -328,6 +346,7 @@ def _table() -> dict[str, Verb]:
             keeps_time=True,
             elementwise=False,
             reshapes=True,
+            examples=tuple({"start": start, "end": end} for start, end in places),
         ),
         # Exactly `length` elements: a longer row is cut, a shorter one padded at its end.
         Verb(
@@ -339,6 +358,7 @@ def _table() -> dict[str, Verb]:
             keeps_time=True,
             elementwise=False,
             reshapes=True,
+            examples=tuple({"length": length} for length in (3, 1, 40)),
         ),
     ]
     return {verb.name: verb for verb in verbs}
