@@ -1,1 +1,1 @@
-"""The ways to a server: tensors as bytes, gRPC, HTTP and shared memory."""
+"""Connections to a server: tensors as bytes, gRPC, HTTP and shared memory."""

@@ -1,4 +1,4 @@
-"""Addresses of servers, and how the way there is secured."""
+"""Addresses of servers, and the certificates of secured connections."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Tls:
     """The certificates of a secured connection, files in PEM.
 
     Attributes:
-        root_certificates: who is trusted; None for those that the system trusts.
-        private_key: the client's key, where the server wants to know the client.
+        root_certificates: the trusted authorities; None for those of the system.
+        private_key: the client's key, if the server requires client certificates.
         certificate_chain: the client's certificate.
 
     Example:
@@ -51,12 +51,12 @@ class Address:
     """A server's address.
 
     Attributes:
-        url: as it was given.
+        url: the address as given.
         scheme: "grpc", "grpcs", "http" or "https".
-        host: the name or number.
+        host: the name or IP address.
         port: the port.
-        path: what comes before Triton's own paths, for a server behind a proxy.
-        tls: the certificates, where the scheme says that the connection is secured.
+        path: prefix of Triton's own paths, for a server behind a proxy.
+        tls: the certificates, if the scheme is a secured one.
     """
 
     url: str
@@ -68,7 +68,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether the server is on this machine, so that no proxy leads to it."""
+        """Whether the server is on this machine, so that no proxy is used."""
         return self.host in _LOCAL
 
     @property
@@ -87,7 +87,7 @@ def parse_address(url: str, tls: Tls | None = None) -> Address:
         tls: the certificates; only with TLS.
 
     Raises:
-        ClientError: an address that names no server, or certificates where there is no TLS.
+        ClientError: an invalid address, or certificates without TLS.
 
     Example:
         >>> parse_address("127.0.0.1:8001").scheme
@@ -115,7 +115,7 @@ def _split(url: str) -> tuple[SplitResult, int]:
     try:
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # Such as a port that is no number.
+    except ValueError:  # For example a port that is not a number.
         parts, port = urlsplit(""), None
     is_bare = parts.scheme.startswith("http") or not parts.path.strip("/")
     if parts.scheme in SCHEMES and parts.hostname and port is not None and is_bare:

@@ -1,4 +1,4 @@
-"""Channels of gRPC, for the connections with and without asyncio."""
+"""gRPC channels, for the connections with and without asyncio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.errors import ClientError, refusal
 
 # Triton's own limit; gRPC's default of 4 MiB is a batch of a few thousand rows.
 MAX_MESSAGE = 2**31 - 1
-# gRPC itself allows no more.
+# gRPC's own maximum.
 MOST_RETRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 
@@ -21,24 +21,24 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 def _channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
     """The options of a channel.
 
-    gRPC itself repeats a call that the server did not take; what makes that safe is that an
-    inference changes nothing. While most calls fail, none is repeated, so that a server under too
-    much load is left alone.
+    gRPC itself repeats a call that the server did not accept, which is safe because an inference
+    has no side effects. While most calls fail, gRPC stops retrying, so that an overloaded server is
+    spared.
 
     Args:
-        address: where the channel leads.
-        retries: how often a call is repeated at most.
+        address: the server's address.
+        retries: the greatest number of repetitions of a call.
     """
     options: list[tuple[str, Any]] = [
         ("grpc.max_send_message_length", MAX_MESSAGE),
         ("grpc.max_receive_message_length", MAX_MESSAGE),
-        # A server that is started anew should be found within the retries.
+        # A restarted server should be found within the retries.
         ("grpc.initial_reconnect_backoff_ms", int(FIRST_PAUSE * 1e3)),
         ("grpc.max_reconnect_backoff_ms", int(LONGEST_PAUSE * 1e3)),
         ("grpc.enable_retries", int(retries > 0)),
     ]
     if address.is_local:
-        # A proxy of the environment is for the world outside.
+        # Proxies in the environment are for remote servers.
         options.append(("grpc.enable_http_proxy", 0))
     if retries:
         policy = {
@@ -53,7 +53,7 @@ def _channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
             "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.5},
         }
         options.append(("grpc.service_config", json.dumps(config)))
-        # A larger request could not be repeated; the memory is that of the request itself.
+        # A larger request could not be repeated; the buffer refers to the request itself.
         options.append(("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE))
     return options
 
@@ -70,12 +70,12 @@ def _credentials(address: Address) -> grpc.ChannelCredentials | None:
 
 
 def open_channel(module: Any, address: Address, retries: int) -> Any:
-    """A channel, with TLS where the address says so.
+    """Open a channel, with TLS if the address says so.
 
     Args:
         module: `grpc`, or `grpc.aio` for asyncio.
-        address: where the channel leads.
-        retries: how often a call is repeated at most.
+        address: the server's address.
+        retries: the greatest number of repetitions of a call.
 
     Raises:
         ClientError: a certificate that cannot be read.
@@ -88,13 +88,13 @@ def open_channel(module: Any, address: Address, retries: int) -> Any:
 
 
 def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers as gRPC wants them, which is in small letters."""
+    """Headers in gRPC's form, with lower-case names."""
     return tuple((name.lower(), value) for name, value in headers.items())
 
 
 def refused(error: grpc.RpcError, url: str) -> ClientError:
-    """The error of a call, to be raised by the caller."""
+    """The error for a failed call; the caller raises it."""
     text = str(error.details())
-    # Triton's word for a missing key; over HTTP it says 403.
+    # Triton's message for a missing key; over HTTP it is status 403.
     code = "UNAUTHENTICATED" if "is restricted" in text else error.code().name
     return refusal(code, text, url)

@@ -17,12 +17,12 @@ from workflow.schema.column import Array
 
 
 class AsyncGrpcConnection:
-    """One channel to a server, which belongs to the event loop that it was made in.
+    """One channel to a server, bound to the event loop in which it was made.
 
     Args:
-        address: where the server is.
+        address: the server's address.
         headers: sent with every call.
-        retries: how often a call is repeated that the server did not take.
+        retries: how often a call that the server did not accept is repeated.
 
     Raises:
         ClientError: a certificate that cannot be read.
@@ -59,10 +59,10 @@ class AsyncGrpcConnection:
         return (await self._call(self._stub.ModelConfig, request, timeout)).config
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
-        """Tell the server of a shared-memory region.
+        """Register a shared-memory region with the server.
 
         Raises:
-            ClientError: no answer, or the server allows no shared memory.
+            ClientError: no answer, or the server does not allow shared memory.
         """
         request = service_pb2.SystemSharedMemoryRegisterRequest(
             name=region, key=key, byte_size=size
@@ -70,7 +70,7 @@ class AsyncGrpcConnection:
         await self._call(self._stub.SystemSharedMemoryRegister, request, timeout)
 
     async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
-        """Let the server forget a shared-memory region.
+        """Unregister a shared-memory region.
 
         Raises:
             ClientError: no answer, or a refusal.
@@ -79,7 +79,7 @@ class AsyncGrpcConnection:
         await self._call(self._stub.SystemSharedMemoryUnregister, request, timeout)
 
     async def close(self) -> None:
-        """Close the channel. Closing it twice does nothing."""
+        """Close the channel. Further calls do nothing."""
         await self._channel.close()
 
     async def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:  # noqa: ASYNC109

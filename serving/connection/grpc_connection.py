@@ -1,4 +1,4 @@
-"""A connection over gRPC. Threads may share it."""
+"""A connection over gRPC. Thread-safe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from workflow.schema.column import Array
 
 
 class GrpcConnection:
-    """One channel to a server, which is used for all calls.
+    """One channel to a server, used for all calls.
 
     Args:
-        address: where the server is.
+        address: the server's address.
         headers: sent with every call.
-        retries: how often a call is repeated that the server did not take.
+        retries: how often a call that the server did not accept is repeated.
 
     Raises:
         ClientError: a certificate that cannot be read.
@@ -55,10 +55,10 @@ class GrpcConnection:
         return self._call(self._stub.ModelConfig, request, timeout).config
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
-        """Tell the server of a shared-memory region.
+        """Register a shared-memory region with the server.
 
         Raises:
-            ClientError: no answer, or the server allows no shared memory.
+            ClientError: no answer, or the server does not allow shared memory.
         """
         request = service_pb2.SystemSharedMemoryRegisterRequest(
             name=region, key=key, byte_size=size
@@ -66,7 +66,7 @@ class GrpcConnection:
         self._call(self._stub.SystemSharedMemoryRegister, request, timeout)
 
     def unregister(self, region: str, timeout: float) -> None:
-        """Let the server forget a shared-memory region.
+        """Unregister a shared-memory region.
 
         Raises:
             ClientError: no answer, or a refusal.
@@ -75,7 +75,7 @@ class GrpcConnection:
         self._call(self._stub.SystemSharedMemoryUnregister, request, timeout)
 
     def close(self) -> None:
-        """Close the channel. Closing it twice does nothing."""
+        """Close the channel. Further calls do nothing."""
         self._channel.close()
 
     def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
@@ -83,5 +83,5 @@ class GrpcConnection:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise refused(error, self.address.url) from error
-        except ValueError as error:  # gRPC's word for a channel that was closed.
+        except ValueError as error:  # gRPC's error for a closed channel.
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

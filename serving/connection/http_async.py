@@ -29,12 +29,12 @@ from workflow.schema.column import Array
 
 
 class AsyncHttpConnection:
-    """Up to a hundred connections, which belong to the event loop that they were made in.
+    """Up to a hundred connections, bound to the event loop in which they were made.
 
     Args:
-        address: where the server is.
+        address: the server's address.
         headers: sent with every call.
-        retries: how often a call is repeated that the server did not take.
+        retries: how often a call that the server did not accept is repeated.
 
     Raises:
         ClientError: a certificate that cannot be read.
@@ -74,15 +74,15 @@ class AsyncHttpConnection:
         return config_response(await self._call(config_request(model, version), timeout))
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
-        """Tell the server of a shared-memory region.
+        """Register a shared-memory region with the server.
 
         Raises:
-            ClientError: no answer, or the server allows no shared memory.
+            ClientError: no answer, or the server does not allow shared memory.
         """
         await self._call(register_request(region, key, size), timeout)
 
     async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
-        """Let the server forget a shared-memory region.
+        """Unregister a shared-memory region.
 
         Raises:
             ClientError: no answer, or a refusal.
@@ -90,7 +90,7 @@ class AsyncHttpConnection:
         await self._call(unregister_request(region), timeout)
 
     async def close(self) -> None:
-        """Close the connections. Closing them twice does nothing."""
+        """Close the connections. Further calls do nothing."""
         await self._session.close()
 
     async def _call(self, request: Request, timeout: float) -> Answer:  # noqa: ASYNC109

@@ -1,4 +1,4 @@
-"""A connection over HTTP, with tensors in Triton's binary form. Threads may share it."""
+"""A connection over HTTP, with tensors in Triton's binary form. Thread-safe."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from workflow.schema.column import Array
 
 
 class HttpConnection:
-    """Keeps as many connections open as calls were under way at once.
+    """A pool of connections, as many as there were concurrent calls.
 
     Args:
-        address: where the server is.
+        address: the server's address.
         headers: sent with every call.
-        retries: how often a call is repeated that the server did not take.
+        retries: how often a call that the server did not accept is repeated.
 
     Raises:
         ClientError: a certificate that cannot be read.
@@ -67,15 +67,15 @@ class HttpConnection:
         return config_response(self._call(config_request(model, version), timeout))
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
-        """Tell the server of a shared-memory region.
+        """Register a shared-memory region with the server.
 
         Raises:
-            ClientError: no answer, or the server allows no shared memory.
+            ClientError: no answer, or the server does not allow shared memory.
         """
         self._call(register_request(region, key, size), timeout)
 
     def unregister(self, region: str, timeout: float) -> None:
-        """Let the server forget a shared-memory region.
+        """Unregister a shared-memory region.
 
         Raises:
             ClientError: no answer, or a refusal.
@@ -83,7 +83,7 @@ class HttpConnection:
         self._call(unregister_request(region), timeout)
 
     def close(self) -> None:
-        """Close the connections. Closing them twice does nothing."""
+        """Close the connections. Further calls do nothing."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()

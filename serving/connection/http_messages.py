@@ -44,8 +44,8 @@ class Request(NamedTuple):
 
     Attributes:
         method: "GET" or "POST".
-        path: behind the server's address.
-        headers: what this request adds to those of its connection.
+        path: the path after the server's address.
+        headers: headers in addition to those of the connection.
         body: its content.
     """
 
@@ -61,8 +61,8 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status.
         reason: its text.
-        json_length: the length of the JSON that the content begins with; 0 where it is all of it.
-        content: what was answered.
+        json_length: the length of the JSON at the start of the content; 0 if it is all of it.
+        content: the body.
     """
 
     status: int
@@ -86,7 +86,7 @@ def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Reque
 
 @lru_cache(maxsize=4096)
 def _input(name: str, datatype: str, shape: tuple[int, ...], data: Place | int) -> str:
-    """The JSON of an input, whose bytes are in shared memory or so many in the request."""
+    """The JSON of an input, whose bytes are in shared memory, or whose number is given."""
     parameters: dict[str, Any] = {"binary_data_size": data}
     if isinstance(data, Place):
         parameters = {
@@ -104,13 +104,13 @@ def config_request(model: str, version: str) -> Request:
 
 
 def register_request(region: str, key: str, size: int) -> Request:
-    """A request to learn of a shared-memory region."""
+    """A request to register a shared-memory region."""
     body = json.dumps({"key": key, "offset": 0, "byte_size": size}).encode()
     return Request("POST", f"/v2/systemsharedmemory/region/{region}/register", {}, body)
 
 
 def unregister_request(region: str) -> Request:
-    """A request to forget a shared-memory region."""
+    """A request to unregister a shared-memory region."""
     return Request("POST", f"/v2/systemsharedmemory/region/{region}/unregister", {}, b"")
 
 
@@ -133,7 +133,7 @@ def config_response(answer: Answer) -> Any:
 
 
 def expect_ok(answer: Answer, url: str) -> None:
-    """Check that the server did what it was asked for.
+    """Check that the server accepted a request.
 
     Raises:
         ClientError: it refused.
@@ -150,10 +150,10 @@ def _message(answer: Answer) -> str:
 
 
 class Attempts:
-    """Limits of the attempts at one request: how many, and for how long.
+    """Limits for the attempts at one request: their number and duration.
 
     Args:
-        retries: how often it is repeated at most.
+        retries: the greatest number of repetitions.
         timeout: seconds for all attempts and the pauses between them.
     """
 
@@ -166,14 +166,14 @@ class Attempts:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, some at least."""
+        """The remaining seconds, with a minimum above 0."""
         return max(self._deadline - time.monotonic(), 1e-3)
 
     def pause(self, error: ServerUnavailableError) -> float:
-        """The seconds to wait for the next attempt.
+        """The seconds to wait before the next attempt.
 
         Raises:
-            ServerUnavailableError: the error, since there is none.
+            ServerUnavailableError: `error`, if no attempt remains.
         """
         pause = next(self._pauses, None)
         if pause is None or pause > self._deadline - time.monotonic():
@@ -182,7 +182,7 @@ class Attempts:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Context that secures a connection.
+    """The SSL context of a secured connection.
 
     Raises:
         ClientError: a certificate that cannot be read.

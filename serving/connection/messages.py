@@ -1,7 +1,8 @@
-"""An inference's request and answer as gRPC carries them, by protobuf's own classes.
+"""Requests and answers of inferences over gRPC, by protobuf's own classes.
 
-What is the same in each request of a model and shape is made once, and copied by protobuf; what is
-left takes 26 µs for one row of 39 columns, where tritonclient takes 77 with its tensors made before.
+Parts that are equal in all requests of a model and shape are made once, and copied by protobuf; the
+rest takes 26 µs for one row of 39 columns, where tritonclient takes 77 with tensors made in
+advance.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Any:
 
 @lru_cache(maxsize=64)
 def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any:
-    """A request but for the bytes of its tensors."""
+    """A request without the bytes of its tensors."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
     for name, datatype, shape, place in heads:
         made = request.inputs.add(name=name, datatype=datatype, shape=shape)
@@ -47,12 +48,12 @@ def infer_response(response: Any) -> dict[str, Array]:
     """The tensors of a `ModelInferResponse`.
 
     Raises:
-        ClientError: it does not hold what it says.
+        ClientError: an incomplete or inconsistent answer.
     """
     try:
         pairs = zip(response.outputs, response.raw_output_contents, strict=True)
         return {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
-    # In place of what is no message the gRPC of asyncio gives None.
+    # gRPC for asyncio returns None in place of an invalid message.
     except (AttributeError, LookupError, ValueError) as error:
         raise ClientError(
             "INTERNAL", f"Expected the answer of an inference. Received: {response!r:.200}."

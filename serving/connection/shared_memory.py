@@ -1,4 +1,4 @@
-"""Tensors in memory that the client and a server on the same machine share."""
+"""Tensors in memory that the client shares with a server on the same machine."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from serving.errors import ClientError
 from workflow.schema.column import Array
 
 PREFIX = "ensemble_client_"
-# Tensors begin where a cache line does; a region is never smaller than this.
+# Tensors are aligned to cache lines; a region is never smaller than this.
 _ALIGNMENT, _SMALLEST = 64, 1 << 16
 _CLOSE_TIMEOUT = 5.0
 
 
 class Registry(Protocol):
-    """The calls by which a server learns of a region and forgets it."""
+    """The calls that register regions with a server."""
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
-        """Tell the server of a region."""
+        """Register a region."""
 
     def unregister(self, region: str, timeout: float) -> None:
-        """Let the server forget a region."""
+        """Unregister a region."""
 
 
 class AsyncRegistry(Protocol):
-    """The same for asyncio."""
+    """The calls for asyncio."""
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
-        """Tell the server of a region."""
+        """Register a region."""
 
     async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
-        """Let the server forget a region."""
+        """Unregister a region."""
 
 
 class Regions:
-    """Regions of shared memory that the server knows, one for each request that is under way.
+    """Registered regions of shared memory, one for each running request.
 
-    They are used again, and freed by `close`. When this process is killed, Python's resource
-    tracker frees them.
+    They are reused, and freed by `close`. If this process is killed, Python's resource tracker
+    frees them.
 
     Args:
         registry: the connection to the server.
@@ -59,10 +59,10 @@ class Regions:
 
     @contextmanager
     def holding(self, tensors: Mapping[str, Array], timeout: float) -> Iterator[list[Encoded]]:
-        """Tensors laid into a region, for the time of a request.
+        """Write tensors to a region, reserved for the duration of a request.
 
         Raises:
-            ClientError: no shared memory is left, or the server does not take it.
+            ClientError: no shared memory is left, or the server refuses it.
         """
         layout = _Layout(tensors)
         region = self._take(layout.size, timeout)
@@ -89,13 +89,13 @@ class Regions:
         try:
             self._registry.register(region.name, f"/{region.name}", region.size, timeout)
         except BaseException:
-            self._free(region)  # The server may know of it, although it did not say so in time.
+            self._free(region)  # The server may have registered it without answering in time.
             raise
         return region
 
     def _free(self, region: SharedMemory) -> None:
         try:
-            # A server that has gone has forgotten it as well.
+            # A server that has stopped has lost its registrations.
             with suppress(ClientError):
                 self._registry.unregister(region.name, _CLOSE_TIMEOUT)
         finally:
@@ -119,10 +119,10 @@ class AsyncRegions:
         tensors: Mapping[str, Array],
         timeout: float,  # noqa: ASYNC109 - the connection's own
     ) -> AsyncIterator[list[Encoded]]:
-        """Tensors laid into a region, for the time of a request.
+        """Write tensors to a region, reserved for the duration of a request.
 
         Raises:
-            ClientError: no shared memory is left, or the server does not take it.
+            ClientError: no shared memory is left, or the server refuses it.
         """
         layout = _Layout(tensors)
         region = await self._take(layout.size, timeout)
@@ -164,7 +164,7 @@ class AsyncRegions:
 
 
 async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
-    """Wait for a call even where the caller is cancelled: what the server knows must be known."""
+    """Await a call even if the caller is cancelled, so that the server's state stays known."""
     task = asyncio.ensure_future(call)
     try:
         await asyncio.shield(task)
@@ -175,7 +175,7 @@ async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
 
 
 class _Layout:
-    """Places of a request's tensors in a region."""
+    """Positions of a request's tensors in a region."""
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
         self._tensors = tensors
@@ -186,13 +186,14 @@ class _Layout:
             self.size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
 
     def laid_into(self, region: SharedMemory) -> list[Encoded]:
-        """The tensors as what a request says of them, once they lie in a region."""
+        """Write the tensors to a region, and return their encoded form."""
         view: Any = region.buf  # None only after close.
         encoded = []
         for name, tensor in self._tensors.items():
             offset, content = self._offsets[name], self._contents[name]
             view[offset : offset + len(content)] = content
-            # A region may not be named for nothing: a tensor without bytes is sent as it is.
+            # A request must not refer to an empty part of a region: an empty tensor is sent
+            # directly.
             data = Place(region.name, offset, len(content)) if len(content) else b""
             encoded.append(Encoded(name, datatype_of(name, tensor), tensor.shape, data))
         return encoded
@@ -220,7 +221,7 @@ def _remove(region: SharedMemory) -> None:
 
 
 def _content(tensor: Array) -> bytes | memoryview:
-    """The bytes of a tensor, numbers without a copy."""
+    """The bytes of a tensor; numbers are not copied."""
     if tensor.dtype.kind in "OSU" or not tensor.size:
         return to_bytes(tensor)
     return np.ascontiguousarray(tensor).data.cast("B")

@@ -1,4 +1,4 @@
-"""Tensors as bytes, as gRPC and the binary form of HTTP carry them."""
+"""Tensors as bytes, for gRPC and the binary form of HTTP."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tritonclient.utils import np_to_triton_dtype, triton_to_np_dtype
 from serving.errors import DtypeError
 from workflow.schema.column import Array
 
-# One lookup for each tensor of a request: Triton's own functions are a chain of comparisons.
+# Cached, since Triton's own function is a chain of comparisons.
 _numpy_dtype = cache(triton_to_np_dtype)
-# What stands before the bytes of each string.
+# The prefix of each string's bytes.
 _LENGTH = Struct("<I")
-# So many are made bytes of at once: on the way each takes a hundred bytes and more.
+# The number of strings converted at once: each takes a hundred bytes and more meanwhile.
 _STRINGS = 1 << 12
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a tensor in a shared-memory region, in bytes."""
+    """Position of a tensor in a shared-memory region, in bytes."""
 
     region: str
     offset: int
@@ -39,7 +39,7 @@ class Encoded(NamedTuple):
         name: the input's name.
         datatype: Triton's name of the dtype.
         shape: the shape.
-        data: the bytes, or where they lie.
+        data: the bytes, or their position.
     """
 
     name: str
@@ -86,13 +86,13 @@ def datatype_of(name: str, tensor: Array) -> str:
 
 @cache
 def _datatype(char: str) -> str | None:
-    # By the letter, since the hash of a dtype takes longer than all the rest.
+    # By the character, since hashing a dtype takes longer than everything else.
     datatype: str | None = np_to_triton_dtype(np.dtype(char))
     return datatype
 
 
 def to_bytes(tensor: Array) -> bytes:
-    """The bytes of a tensor; of strings each with its length before it."""
+    """The bytes of a tensor; each string is preceded by its length."""
     if tensor.dtype.kind not in "OSU":
         return tensor.tobytes()
     values = tensor.reshape(-1)
@@ -109,7 +109,7 @@ def _string_bytes(values: Array) -> bytes:
 
 
 def from_bytes(datatype: str, shape: Sequence[int], data: bytes) -> Array:
-    """The tensor that bytes carry; strings as an object array of `bytes`.
+    """The tensor in some bytes; strings as an object array of `bytes`.
 
     Example:
         >>> from_bytes("INT64", [2, 1], np.array([3, 4]).tobytes()).tolist()

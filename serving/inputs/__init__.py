@@ -1,1 +1,1 @@
-"""From the caller's data to columns: one file for each kind of data, one rule for all dtypes."""
+"""Conversion of the caller's data to columns: a file for each kind of data, one rule for dtypes."""

@@ -16,7 +16,7 @@ from workflow.wire.format import WireColumn
 
 ROW_TYPES = (list, tuple, np.ndarray)
 _NUMBERS, _TEXTS = frozenset({bool, int, float}), frozenset({str, bytes})
-# Of these none is null, nor a NaN.
+# Values of these types are never null or NaN.
 _NEVER_NULL = frozenset({bool, int, str, bytes})
 
 
@@ -55,7 +55,7 @@ def from_array(column: WireColumn, data: Array) -> Column:
 
 
 def _both(one: Array | None, other: Array | None) -> Array | None:
-    """Mask of the values present by both of two masks; None where all are."""
+    """Mask of the values that are present in both masks; None if all are."""
     if one is None or other is None:
         return one if other is None else other
     return one & other
@@ -64,11 +64,11 @@ def _both(one: Array | None, other: Array | None) -> Array | None:
 def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
     """A column from Python values: numbers, strings or None, and for a list column rows of them.
 
-    A NaN among integers, strings or times is null: that is how pandas and numpy write it.
+    NaN among integers, strings or times is null, as in pandas and numpy.
 
     Raises:
-        DtypeError: rows where scalars are expected or the other way round, or values that the
-            column cannot hold.
+        DtypeError: rows where scalars are expected or vice versa, or values that the column cannot
+            hold.
     """
     if column.layout == "scalar":
         values, valid = _flat(column, data)
@@ -87,12 +87,12 @@ def from_list(column: WireColumn, data: Sequence[Any]) -> Column:
 
 
 def _python(items: Array) -> Iterable[Any]:
-    """The elements of an array as Python's own; times stay numpy's, which would make integers of some."""
+    """The elements of an array as Python objects, except numpy's times, some of which would be integers."""
     return items if items.dtype.kind in "mM" else items.tolist()
 
 
 def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]:
-    """Values of one dtype, zero or "" where null, and where they are not null."""
+    """Values of one dtype, zero or "" for null, and a mask of values that are not null."""
     if column.time:
         return from_values(column, data)
     filled, valid = _filled(column, data)
@@ -107,7 +107,7 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
 
 
 def _filled(column: WireColumn, data: Sequence[Any]) -> tuple[Sequence[Any], Array | None]:
-    """Values of Python's own, zero or "" where null, and where they are not null."""
+    """Python values, zero or "" for null, and a mask of values that are not null."""
     kinds, is_float = set(map(type, data)), DTYPES[column.dtype].kind == "float"
     if kinds <= _NEVER_NULL or (is_float and kinds <= _NUMBERS):
         return data, None
@@ -124,7 +124,7 @@ def _filled(column: WireColumn, data: Sequence[Any]) -> tuple[Sequence[Any], Arr
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is numpy's, and no time, of which `item` would make an integer."""
+    """Whether `item` converts a value of numpy; it would make integers of some times."""
     return isinstance(value, np.generic) and value.dtype.kind not in "mM"
 
 
@@ -163,7 +163,7 @@ def _floats(column: WireColumn, values: Sequence[Any], kinds: set[type]) -> Arra
             _integers(column, [value for value in values if not isinstance(value, float)])
         return cast(column, np.array(values, np.float64), None)
     reals = np.array([value for value in values if isinstance(value, float)])
-    cast(column, reals, None)  # Refuses those that are not whole.
+    cast(column, reals, None)  # Refuses fractions.
     return _integers(column, [int(value) for value in values])
 
 

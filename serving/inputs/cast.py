@@ -1,4 +1,4 @@
-"""The one rule for dtypes: a value arrives as it was sent, rounded at most to float32, or is refused."""
+"""The rule for dtypes: a value is sent exactly, or rounded to the column's float, or refused."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from workflow.schema.column import Array
 from workflow.schema.times import remedy
 from workflow.wire.format import WireColumn
 
-# Above this a whole number may have no float64 of its own.
+# Above this float64 cannot represent all integers.
 EXACT_FLOAT64 = 2**53
 
 
 def refused(column: WireColumn, received: Any, advice: str = "") -> DtypeError:
-    """The error for a column whose data cannot be sent, to be raised by the caller."""
+    """The error for a column whose data cannot be sent; the caller raises it."""
     lists = "lists of " if column.is_list else ""
     message = f"Column {column.name!r}: expected {lists}{column.element}. Received: {received}."
     return DtypeError("INVALID_INPUT", f"{message} {advice}".strip())
 
 
 def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
-    """Convert values to the column's dtype where nothing is lost by it.
+    """Convert values to the column's dtype without loss.
 
     Args:
-        column: what is expected.
+        column: the expected column.
         values: shape (N,), numbers, or `str` in an object array.
-        valid: False where the value is null, and so does not matter; None when nothing is.
+        valid: False where the value is null, and so ignored; None if no value is null.
 
     Returns:
         Shape (N,), the column's numpy dtype.
 
     Raises:
-        DtypeError: the dtype is of another kind, as numbers are for times, or a value does not fit.
+        DtypeError: the dtype is of another kind, such as numbers for times, or a value does not
+            fit.
 
     Example:
         >>> cast(WireColumn("userId", "int32"), np.array([1, 2]), None).dtype
@@ -70,7 +71,7 @@ def _cast_advice(column: WireColumn) -> str:
 
 
 def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
-    """Floats are welcome as integers where they are whole: pandas makes ids float beside a NaN."""
+    """Refuse floats with fractions as integers; whole ones occur in pandas beside a NaN."""
     if real.dtype.kind == "b" or not real.size:
         return
     if real.dtype.kind == "f":
@@ -88,7 +89,7 @@ def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]
     inexact = real[rounded != real.astype(np.float64)]
     for value in inexact[:1]:
         raise refused(column, f"{real.dtype} with the value {value}, which has no exact {target}")
-    # Beyond 2**53 float64 itself rounds, so those few are compared as Python's integers.
+    # Beyond 2**53 float64 itself rounds, so those few are compared as Python integers.
     for value in real[(real > EXACT_FLOAT64) | (real < -EXACT_FLOAT64)].tolist():
         if int(target.type(value)) != value:
             raise refused(
@@ -97,7 +98,7 @@ def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]
 
 
 def _check_finite(column: WireColumn, values: Array, made: Array, valid: Array | None) -> None:
-    """Rounding is what training did as well; a number that becomes infinite is an error."""
+    """Refuse numbers that become infinite; training rounds as well, so rounding is allowed."""
     lost = np.isinf(made)
     if not lost.any():
         return

@@ -1,8 +1,8 @@
-"""The one way from a table to what its requests carry, compiled for what a model takes.
+"""The conversion of a table to the content of its requests, prepared for a model's inputs.
 
-In a small request each step for each column takes time, so columns that are alike, in what the model
-takes and in what the table holds, take their steps together, as one long column. Where that fails
-the columns are taken one by one, which says what is wrong with which: `to_columns` has the errors.
+In a small request each step for each column costs time, so columns with equal expected and actual
+types are processed together, as one long column. If that fails, the columns are processed one by
+one, to find the faulty one: `to_columns` has the errors.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES, SchemaError
 from workflow.wire.format import WireColumn, encode_request
 
-# Up to so many values Python's own comparisons are faster than numpy's.
+# Up to this many values Python's own comparisons are faster than numpy's.
 _FEW = 256
 _DTYPE = attrgetter("dtype")
 _PLAIN = {getattr(pl, dtype.polars) for dtype in DTYPES.values()}
 
 
 class Encoded(NamedTuple):
-    """A table as its requests carry it.
+    """The content of a table's requests.
 
     Attributes:
-        scalars: the tensors (N, 1) of the single values, by column.
-        lists: the other columns, which are laid out for each request.
+        scalars: the tensors (N, 1) of the scalar columns, by column.
+        lists: the list columns, which are laid out for each request.
     """
 
     scalars: Mapping[str, Array]
@@ -57,10 +57,10 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Encodes tables of any kind for one model. Threads may share it.
+    """Encodes tables of any kind for one model. Thread-safe.
 
     Args:
-        columns: what the model takes.
+        columns: the columns that the model takes.
 
     Example:
         >>> encoder = Encoder([WireColumn("userId", "int64"), WireColumn("age", "int64")])
@@ -79,7 +79,7 @@ class Encoder:
         self._small = SmallFrames(self._columns)
 
     def encode(self, data: Any) -> Encoded:
-        """The table as its requests carry it.
+        """Encode a table.
 
         Args:
             data: a Polars or pandas frame, or a mapping of names to arrays, lists or series.
@@ -93,7 +93,7 @@ class Encoder:
         return self.one_by_one(data)
 
     def one_by_one(self, data: Any) -> Encoded:
-        """The same, each column by itself.
+        """Encode a table column by column.
 
         Raises:
             ClientError: the data does not fit; names the column.
@@ -108,10 +108,10 @@ class Encoder:
         return Encoded({name: t for tensors in scalars for name, t in tensors.items()}, lists)
 
     def _together(self, table: Mapping[str, Any]) -> Encoded:
-        """The table with columns that are alike taken together.
+        """Encode a table, processing columns of equal form together.
 
         Raises:
-            ClientError, SchemaError, KeyError: something does not fit, or not into one column.
+            ClientError, SchemaError, KeyError: a value or column does not fit, or columns differ.
         """
         scalars: dict[str, Array] = {}
         rows = set[int]()
@@ -130,7 +130,7 @@ class Encoder:
         lists = to_columns(self._lists, table) if self._lists else {}
         rows.update(column.rows for column in lists.values())
         if len(rows) > 1:
-            # All are read again one by one, for an error that names the columns.
+            # All columns are then read one by one, for an error that names them.
             raise DtypeError("INVALID_INPUT", "Expected columns of equal numbers of rows.")
         return Encoded(scalars, lists)
 
@@ -144,7 +144,7 @@ def _rows(column: Column, start: int, end: int) -> Column:
 
 
 def _tensor(column: WireColumn, values: Any) -> Array:
-    """The tensor (N, 1) of a column of single values.
+    """The tensor (N, 1) of a scalar column.
 
     Raises:
         ClientError, SchemaError: a value does not fit.
@@ -157,7 +157,7 @@ def _tensor(column: WireColumn, values: Any) -> Array:
 
 
 def _as_list(values: Any) -> Sequence[Any] | None:
-    """A list, or an array of so few values that it had better be one; else None."""
+    """A list, or a small array converted to one; else None."""
     if type(values) in (list, tuple):
         return cast("Sequence[Any]", values)
     if type(values) is not np.ndarray or values.size > _FEW or values.dtype.kind in "mMS":
@@ -166,7 +166,7 @@ def _as_list(values: Any) -> Sequence[Any] | None:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Columns of one kind and length as one; None where they are not."""
+    """Columns of one kind and length, concatenated; None if they differ."""
     if len(parts) == 1:
         return parts[0]
     kinds = set(map(type, parts))

@@ -15,14 +15,14 @@ from workflow.wire.format import WireColumn
 
 
 def from_pandas(column: WireColumn, series: pd.Series) -> Column:
-    """A column from a pandas series. NaN, NA, NaT and None are null; categories are their values.
+    """A column from a pandas series. NaN, NA, NaT and None are null; categories become their values.
 
     Raises:
         DtypeError: a dtype or value that the column cannot hold.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.ArrowDtype):
-        # As training reads it: of Arrow's types there are more than pandas has words for.
+        # As in training: Arrow has more types than pandas' dtype API describes.
         return from_polars(column, pl.from_pandas(series))
     if column.time and isinstance(dtype, pd.DatetimeTZDtype):
         utc = series.dt.tz_convert(None).to_numpy()
@@ -37,7 +37,7 @@ def from_pandas(column: WireColumn, series: pd.Series) -> Column:
     valid = ~missing if missing.any() else None
     plain = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
     if column.layout == "scalar" and isinstance(plain, np.dtype) and plain.kind in "biuf":
-        # A null of a nullable dtype has no number; what stands in for it does not matter.
+        # A null of a nullable dtype has no number; its replacement is ignored.
         values = series.array if plain is dtype else series.fillna(0).array
         return Column(cast(column, values.to_numpy(plain), valid), valid)
     objects = series.astype(object).to_numpy(copy=True)

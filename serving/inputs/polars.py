@@ -19,8 +19,8 @@ def from_polars(column: WireColumn, series: pl.Series) -> Column:
     """A column from a Polars series; categoricals are sent as strings, NaN among integers is null.
 
     Raises:
-        DtypeError: lists where scalars are expected or the other way round, or a dtype or value
-            that the column cannot hold.
+        DtypeError: lists where scalars are expected or vice versa, or a dtype or value that the
+            column cannot hold.
     """
     if isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
@@ -32,7 +32,7 @@ def from_polars(column: WireColumn, series: pl.Series) -> Column:
     if series.dtype == pl.Null:
         series = series.cast(pl.List(pl.Null))
     lengths = series.list.len().fill_null(0).to_numpy().astype(np.int64)
-    # Null rows and empty ones are one thing here.
+    # Null rows and empty ones are equivalent.
     values, valid = _flat(column, series.explode(empty_as_null=False, keep_nulls=False))
     return Column(values, valid, lengths)
 
@@ -70,14 +70,14 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
 
 
 def _values(series: pl.Series) -> tuple[Array, Array | None]:
-    """The values of a series, zero or "" where null, and where they are not null."""
+    """The values of a series, zero or "" for null, and a mask of values that are not null."""
     valid = series.is_not_null().to_numpy() if series.null_count() else None
     zero = "" if series.dtype == pl.String else False if series.dtype == pl.Boolean else 0
     return (series if valid is None else series.fill_null(zero)).to_numpy(), valid
 
 
 def _of_64_bits(column: WireColumn, series: pl.Series) -> pl.Series:
-    """Integers that numpy does not have, which Polars makes of large ones, as those that it has."""
+    """Convert integers of types that numpy lacks, which Polars uses for large ones, to 64 bits."""
     smallest = series.min()
     narrow = pl.Int64 if isinstance(smallest, int) and smallest < 0 else pl.UInt64
     try:

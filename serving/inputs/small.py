@@ -1,7 +1,7 @@
-"""Frames of few values, read as Python's own.
+"""Small frames, read as Python objects.
 
-A frame takes long for each of its columns, pandas longest, and Python for each value: below some
-hundreds of values Python is faster.
+Reading a frame costs time for each column, most in pandas, while Python costs time for each value:
+below some hundreds of values Python is faster.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import polars as pl
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn
 
-# How many values a frame has at most, and how many bytes: a value may be a list or a long text.
+# Limits of a small frame, in values and in bytes: a value may be a list or a long text.
 _FEW_OF_POLARS, _FEW_OF_PANDAS, _BYTES = 512, 8_192, 65_536
-# What one of pandas' may be, to mean what it means in a list.
+# Types of pandas' values with the same meaning in a list.
 _PYTHONS = frozenset({int, float, str, list, np.ndarray})
 _NUMBERS = {getattr(pl, info.polars) for info in DTYPES.values() if info.kind != "string"}
-# The kinds of dtypes that one kind can be made of.
+# The kinds of dtypes that can be converted to each kind.
 _ALIKE = {"float": ("float", "int", "uint"), "int": ("int", "uint"), "uint": ("int", "uint")}
 
 
 class SmallFrames:
-    """Reads tables by their columns, those of small frames as lists of Python's own values.
+    """Reads the columns of tables; those of small frames become lists of Python objects.
 
     Args:
-        columns: what a model takes.
+        columns: the columns that a model takes.
     """
 
     def __init__(self, columns: Iterable[WireColumn]) -> None:
@@ -41,9 +41,9 @@ class SmallFrames:
         self._seen: tuple[Any, list[str], bool] = None, [], False
 
     def columns_of(self, data: Any) -> Mapping[str, Any]:
-        """The columns of a table: lists, arrays or series; None for null in lists.
+        """The columns of a table: lists, arrays or series; null is None in lists.
 
-        A column stays a series where a list of Python's own might not stand for it.
+        A column stays a series if a list of Python objects could have another meaning.
 
         Args:
             data: a table of any kind.
@@ -63,16 +63,16 @@ class SmallFrames:
         few: dict[str, Any]
         if others_are_numbers:
             few = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
-        else:  # Others may take long, or not fit into Python's own.
+        else:  # Other columns may take long, or have no Python equivalent.
             few = {name: tuple(data[name].to_list()) for name in taken}
         if len(taken) < len(names):
             few |= {name: data[name] for name in names if name not in taken}
         return few
 
     def _taken(self, names: list[str], kinds: list[Any]) -> tuple[list[str], bool]:
-        """The columns that lists stand for, and whether all others are numbers."""
+        """The columns that become lists, and whether all others are numbers."""
         seen, taken, others_are_numbers = self._seen
-        # The rows of one service come one after another, and have the same columns.
+        # Consecutive requests of a service usually have the same columns.
         if seen != (names, kinds):
             of_name = dict(zip(names, kinds, strict=True))
             taken = [name for name, kind in of_name.items() if kind in self._classes.get(name, ())]
@@ -93,9 +93,9 @@ class SmallFrames:
         }
 
     def _names(self, index: Any) -> Sequence[Any]:
-        """The names of the columns; where one is there twice, none that is expected."""
+        """The names of the columns; without expected names that occur twice."""
         known, names = self._index
-        # The rows of one frame come one after another, and share an index.
+        # Rows that are taken from one frame share an index.
         if index is not known:
             names = index.tolist()
             if len(set(names)) < len(names):
@@ -107,7 +107,7 @@ class SmallFrames:
 def _with_none(values: list[Any]) -> list[Any] | None:
     kinds, missing = set(map(type, values)), _missing()
     if kinds <= missing or not kinds <= _PYTHONS | missing:
-        return None  # Of nulls alone only the dtype could tell what they are.
+        return None  # Only the dtype says what nulls alone are.
     made = [
         None if type(value) in missing or (type(value) is float and value != value) else value  # noqa: PLR0124
         for value in values
@@ -117,13 +117,13 @@ def _with_none(values: list[Any]) -> list[Any] | None:
 
 @cache
 def _missing() -> frozenset[type]:
-    """The types of what pandas writes for null, besides NaN."""
+    """The types that pandas uses for null, besides NaN."""
     pandas = sys.modules["pandas"]
     return frozenset({type(None), type(pandas.NA), type(pandas.NaT)})
 
 
 def _classes_of(column: WireColumn) -> frozenset[Any]:
-    """The classes, as `_class_of` gives them, whose values Python's own stand for."""
+    """The classes of `_class_of` whose values become Python objects without loss."""
     if column.time:
         return frozenset()
     kind = DTYPES[column.dtype].kind
@@ -133,5 +133,5 @@ def _classes_of(column: WireColumn) -> frozenset[Any]:
 
 
 def _class_of(dtype: pl.DataType) -> Any:
-    """The class of a dtype of Polars; of a list with `pl.List`."""
+    """The class of a Polars dtype; for a list together with `pl.List`."""
     return (pl.List, type(dtype.inner)) if isinstance(dtype, pl.List) else type(dtype)

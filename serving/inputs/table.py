@@ -1,4 +1,4 @@
-"""From a table of any kind to the columns that a model expects."""
+"""Conversion of a table of any kind to the columns that a model expects."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 
 def is_pandas(data: Any) -> bool:
-    """Whether data is a pandas frame; pandas is not imported for the question."""
+    """Whether data is a pandas frame; does not import pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
 def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
-    """The expected columns, taken from a table. Other columns of the table are left out.
+    """The expected columns of a table; other columns are ignored.
 
     Args:
-        expected: what the model takes.
+        expected: the columns that the model takes.
         data: a Polars or pandas frame, or a mapping of names to arrays, lists or series. In a
             mapping a list column may also be its two halves, `x__values` and `x__nnzs`.
 
@@ -36,7 +36,7 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
 
     Raises:
         ColumnError: columns are missing, or differ in their number of rows.
-        DtypeError: a column holds what the model does not take.
+        DtypeError: a column has values that the model does not take.
 
     Example:
         >>> to_columns([WireColumn("userId", "int64")], {"userId": [1, 2]})["userId"].rows
@@ -57,10 +57,10 @@ def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
 
 
 def expect_table(data: Any) -> None:
-    """Check that a table is one.
+    """Check that data is a table.
 
     Raises:
-        ColumnError: it is something else.
+        ColumnError: it is not.
     """
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
         advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
@@ -119,10 +119,10 @@ def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
 
 
 def read(column: WireColumn, data: Any) -> Column:
-    """A column of any kind of data.
+    """Read a column from any kind of data.
 
     Raises:
-        ClientError: it does not fit, or is no column.
+        ClientError: it does not fit, or is not a column.
     """
     if isinstance(data, pl.Series):
         return from_polars(column, data)
@@ -132,7 +132,7 @@ def read(column: WireColumn, data: Any) -> Column:
         return from_list(column, data)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.Series):
-        # Imported here, so that a caller without pandas does not need it.
+        # Imported here, so that callers without pandas do not need it.
         from serving.inputs.pandas import from_pandas  # noqa: PLC0415
 
         return from_pandas(column, data)

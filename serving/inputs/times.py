@@ -1,7 +1,7 @@
-"""Dates and times as a model takes them: microseconds since 1970-01-01, int64.
+"""Dates and times in the model's form: microseconds since 1970-01-01, int64.
 
-The rule is that of training: a date is a date, a time without a zone is such a time, and of a time
-with a zone the moment counts. Anything else would be another time than was meant.
+As in training: a date has to be a date, a time without a zone such a time, and for a time with a
+zone the moment counts. Any other conversion would change the time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _KINDS = {"D": DATE, **dict.fromkeys(("h", "m", "s", "ms", "us", "ns"), NAIVE)}
 
 
 def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[Array, Array | None]:
-    """An array of `datetime64` as microseconds, and where it is not NaT or too far away.
+    """An array of `datetime64` as microseconds, and a mask without NaT and times out of range.
 
     Args:
-        column: what is expected.
+        column: the expected column.
         values: shape (N,).
-        time: of which kind they are, where the dtype does not say it: the name of a zone, of
-            times in UTC.
+        time: the kind of times, if the dtype does not determine it: the name of a zone, for times
+            in UTC.
 
     Raises:
         DtypeError: the column holds times of another kind.
@@ -47,10 +47,10 @@ def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[A
 
 
 def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array | None]:
-    """Dates or times of Python, numpy or pandas as microseconds, and where they are not missing.
+    """Dates or times of Python, numpy or pandas as microseconds, and a mask of present values.
 
     Raises:
-        DtypeError: one of them is none, or of another kind than the column's.
+        DtypeError: a value is not a time, or is of another kind than the column's.
 
     Example:
         >>> from_values(WireColumn("day", "int64", time="date"), [date(1970, 1, 2)])[0].tolist()
@@ -67,7 +67,7 @@ def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether it is None, NaN, NaT, too far away or pandas' NA, which is not imported for that."""
+    """Whether it is None, NaN, NaT, out of range or pandas' NA, without importing pandas."""
     if isinstance(value, np.datetime64):
         return bool(np.isnat(in_microseconds(np.array(value))))
     if isinstance(value, (float, datetime)):
@@ -90,7 +90,7 @@ def _microseconds(column: WireColumn, value: Any, row: int) -> int:
 
 
 def _time_of(value: Any) -> str:
-    """The kind of a date or time; that of one with a zone is UTC, since the moment counts."""
+    """The kind of a date or time; UTC for any zone, since the moment counts."""
     if isinstance(value, np.datetime64):
         return _KINDS.get(np.datetime_data(value.dtype)[0], "")
     if isinstance(value, datetime):
@@ -99,15 +99,15 @@ def _time_of(value: Any) -> str:
 
 
 def expect_time(column: WireColumn, time: str, received: str) -> None:
-    """Refuse times that are not of the kind of the column's.
+    """Refuse times of another kind than the column's.
 
     Args:
-        column: what is expected; of times.
-        time: of which kind they are, "" where they are none.
-        received: what they are, for the message.
+        column: the expected column, of times.
+        time: the kind of the received times, "" if they are not times.
+        received: a description of them, for the message.
 
     Raises:
-        DtypeError: says how to make them such times.
+        DtypeError: includes how to convert them.
     """
     if not time or not are_alike_times(column.time, time):
         raise refused(column, received, remedy(column.time, time))
