@@ -55,9 +55,11 @@ test-long: env  ## The tests that take minutes: faults at every step, longer tra
 	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
 
 # A process for each file, and a new one after a test that hung or ended it: others keep their GPU.
+# A thread ends a test that hangs outside of Python, and faulthandler one that lets no thread run.
+GPU_PYTEST := -m pytest -n 1 --timeout-method=thread -o faulthandler_timeout=250 -o faulthandler_exit_on_timeout=true
 test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test_verbs.py, with PYTHON=...
 	@failed=0; for file in $(GPU_TESTS); do \
-	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) -m pytest -n 1 --timeout-method=thread $$file || failed=1; \
+	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) $(GPU_PYTEST) $$file || failed=1; \
 	done; exit $$failed
 
 bench: env  ## Measure workflow, loader and training against their alternatives
