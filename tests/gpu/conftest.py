@@ -12,6 +12,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_GPU_ALLOCATOR", "cuda_malloc_async")
 
 
+def pytest_itemcollected(item):
+    item.add_marker("gpu")
+    for deprecated in ("DeprecationWarning", "FutureWarning"):  # cuDF's packages among themselves
+        item.add_marker(pytest.mark.filterwarnings(f"ignore::{deprecated}"))
+
+
 @pytest.fixture(scope="session")
 def device():
     return os.environ.get("TEST_DEVICE", "gpu:0")

@@ -18,7 +18,7 @@ from loader_rows import SETTINGS, make_frame
 
 from loader import KerasSequenceLoader, LoaderError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 PART = 3_000  # rows of each of six files
 SECONDS = 20  # of random damage

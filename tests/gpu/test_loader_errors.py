@@ -19,7 +19,6 @@ from loader.gpu.cuda import gpu_lives, is_busy, prepare_memory, tell_gpu_errors,
 from loader.read.damaged import SkippingReader
 
 pytestmark = [
-    pytest.mark.gpu,
     pytest.mark.timeout(120),
     pytest.mark.skipif(os.environ.get("TEST_DEVICE") == "cpu", reason="needs an NVIDIA GPU"),
 ]

@@ -17,7 +17,6 @@ import tensorflow as tf
 from loader import KerasSequenceLoader
 
 pytestmark = [
-    pytest.mark.gpu,
     pytest.mark.timeout(240),
     pytest.mark.skipif(os.environ.get("TEST_DEVICE") == "cpu", reason="needs an NVIDIA GPU"),
 ]

@@ -13,7 +13,7 @@ from loader_rows import SETTINGS, assert_same_batches, make_frame
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

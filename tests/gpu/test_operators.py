@@ -17,7 +17,7 @@ from workflow.expressions.polars.series import column_schema, to_column
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import OPERATORS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 EXAMPLES = [
     pytest.param(example, id=f"{name}-{number}")

@@ -20,7 +20,6 @@ ON_CPU = os.environ.get("TEST_DEVICE") == "cpu"
 GPUS = tf.config.list_physical_devices("GPU")[:2]
 
 pytestmark = [
-    pytest.mark.gpu,
     pytest.mark.timeout(150),
     pytest.mark.skipif(not ON_CPU and len(GPUS) < 2, reason="needs two NVIDIA GPUs"),
 ]

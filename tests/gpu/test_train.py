@@ -15,7 +15,7 @@ import tensorflow as tf
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training import TrainingError, models, optimizers, train
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.timeout(150)
 
 ROWS, BATCH, IDS = 400_000, 8192, 1000
 

@@ -16,7 +16,7 @@ from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column, to_series
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("verb", VERBS)
