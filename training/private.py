@@ -21,11 +21,6 @@ def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     return list(layer._flatten_layers())  # noqa: SLF001
 
 
-def operation_of(tensor: Any) -> Any:
-    """The operation of a functional model that makes a tensor."""
-    return tensor._keras_history.operation  # noqa: SLF001
-
-
 def node_of(tensor: Any) -> Any:
     """The call of an operation that makes a tensor of a functional model."""
     operation, number, _ = tensor._keras_history  # noqa: SLF001
@@ -67,11 +62,6 @@ def state_of(optimizer: keras.Optimizer, kind: str, variable: Any) -> tf.Variabl
     """An optimizer's state of a variable: of kind "momentums", "velocities" ..."""
     place = optimizer._get_variable_index(variable)  # noqa: SLF001
     return getattr(optimizer, kind)[place].value
-
-
-def trained_by(optimizer: keras.Optimizer) -> list[Any]:
-    """The variables that an optimizer was built for."""
-    return list(optimizer._trainable_variables)  # noqa: SLF001
 
 
 def as_one_operation(choice: tf.Operation) -> None:

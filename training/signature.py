@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.private import operation_of
+from training.private import node_of
 from workflow.schema.dtypes import DTYPES
 
 # TensorFlow silently renames inputs of a SavedModel with other names.
@@ -116,7 +116,7 @@ def _output_names(model: keras.Model) -> list[str]:
         raise TrainingError(
             f"Expected one tensor for each key of the model's outputs. Received: {structure!r}."
         )
-    operations = list(map(operation_of, model.outputs))
+    operations = [node_of(tensor).operation for tensor in model.outputs]
     names = [operation.name for operation in operations]
     unnamed = [op.name for op in operations if _is_auto_named(op)]
     if len(names) > 1 and unnamed:

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.optimizers.distinct import distinct_rows
-from training.private import trained_by
 
 
 class SparseRows:
@@ -25,6 +24,7 @@ class SparseRows:
     global_clipnorm: float | None
     loss_scale_factor: float | None
     gradient_accumulation_steps: int | None
+    _trainable_variables: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,7 +51,7 @@ class SparseRows:
         if self._clips or not self.linear:
             if trainable_variables is not None:
                 trainable_variables = list(trainable_variables)
-            tables = trainable_variables or trained_by(self)
+            tables = trainable_variables or self._trainable_variables
             if len(tables) == len(grads):  # otherwise Keras raises the error
                 grads = [
                     distinct_rows(grad, table) if isinstance(grad, tf.IndexedSlices) else grad

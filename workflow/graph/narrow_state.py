@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -124,14 +124,9 @@ def _same_frame(old: Bound, new: Bound) -> bool:
         needed |= new.operator.needs(before)
     if not needed <= set(after):
         return False
-    was, now = _frame_schema(old, before), _frame_schema(new, after)
+    operators = [cast("ManyRowsOperator", bound.operator) for bound in (old, new)]
+    was, now = (o.frame_schema(c) for o, c in zip(operators, (before, after), strict=True))
     return bool(now) and all(name in was and was[name] == now[name] for name in now)
-
-
-def _frame_schema(bound: Bound, columns: Schema) -> Schema:
-    if not isinstance(bound.operator, ManyRowsOperator):
-        raise TypeError(f"Expected an operator over frames. Received: {bound.operator}.")
-    return bound.operator.frame_schema(columns)
 
 
 def _same_steps(old: Bound, state: State, new: Bound, kept: State) -> bool:

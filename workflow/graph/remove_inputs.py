@@ -54,7 +54,7 @@ def remove_inputs(
             f"No input {', '.join(map(repr, unknown))} in the workflow. The inputs are: {', '.join(inputs)}."
         )
     removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
-    output = removal.replacement(workflow.nodes[-1])
+    output = removal.replaced[workflow.nodes[-1]]
     if output is None:
         raise WorkflowError(f"Nothing remains of the workflow without {', '.join(lost)}.")
     smaller = make(output)
@@ -77,6 +77,9 @@ class _Removal:
         found: states of its operators, by the number of the node.
         inputs: the columns of the data.
         remaining: the columns that remain.
+
+    Attributes:
+        replaced: the replacement of each node, None if nothing of it remains.
     """
 
     def __init__(
@@ -89,25 +92,21 @@ class _Removal:
         self.resolution = Resolution(remaining)
         self.states: dict[Node, State] = {}
         self._before, self._remaining = Resolution(inputs), remaining
-        self._replaced: dict[Node, Node | None] = {}
+        self.replaced: dict[Node, Node | None] = {}
         for number, node in enumerate(nodes):
             state = found.get(number, {})
             self._before.resolve(node, state)
             new = self._unchanged(node, state) or self._replacement(node, state)
             if new is not None and new not in self.resolution.made:
                 self.resolution.resolve(new, self.states.get(new, {}))
-            self._replaced[node] = new
-
-    def replacement(self, node: Node) -> Node | None:
-        """Replacement of a node; None if nothing of it remains."""
-        return self._replaced[node]
+            self.replaced[node] = new
 
     def _replacement(self, node: Node, state: State) -> Node | None:
         if isinstance(node, ColumnSelector):
             return self._selector(node)
         if isinstance(node, OperatorNode):
             return self._operator(node, state)
-        found = [self._replaced[parent] for parent in node.parents]
+        found = [self.replaced[parent] for parent in node.parents]
         if isinstance(node, SubsetNode):
             return None if found[0] is None else self._subset(node, found[0])
         parents = [parent for parent in found if parent is not None]
@@ -123,7 +122,7 @@ class _Removal:
             columns = self._before.made[node].columns
             stays = not node.selection.is_dynamic and all(n in self._remaining for n in columns)
         else:
-            stays = all(self._replaced[parent] is parent for parent in node.parents)
+            stays = all(self.replaced[parent] is parent for parent in node.parents)
         self.states |= {node: state} if stays and state else {}
         return node if stays else None
 
@@ -151,7 +150,7 @@ class _Removal:
 
     def _operator(self, node: OperatorNode, state: State) -> Node | None:
         """The operator over the remaining columns, or else the columns that it passes through."""
-        parent = self._replaced[node.parents[0]]
+        parent = self.replaced[node.parents[0]]
         if parent is None:
             return None
         old = node.bind(self._before.inputs(node))
@@ -167,7 +166,7 @@ class _Removal:
 
     def _candidates(self, node: OperatorNode, old: Bound, parent: Node) -> Iterator[OperatorNode]:
         """The operator over all remaining columns, and over the groups that remain complete."""
-        others = (self._replaced[p] for p in node.parents[1:])
+        others = (self.replaced[p] for p in node.parents[1:])
         remaining = [other for other in others if other is not None]
         have = {name for p in (parent, *remaining) for name in self._columns(p)}
         operator = without_settings(node.operator, old.columns.keys() - have)
