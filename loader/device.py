@@ -69,7 +69,7 @@ def open_device(
         decode_timeout: seconds after which a GPU that decodes counts as hanging; None for never.
 
     Raises:
-        LoaderError: there is no such device, it cannot take this data, or a timeout below 0.
+        LoaderError: an unknown device, a device that cannot take this data, or a timeout below 0.
     """
     check_timeout(decode_timeout)
     configure_as_environment_asks()

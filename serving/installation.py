@@ -39,7 +39,7 @@ class Installation:
     """A tritonserver on this machine.
 
     Attributes:
-        binary: the program.
+        binary: the executable.
         wheel: the folder of the nvidia-pytriton wheel that the program belongs to, or None.
     """
 

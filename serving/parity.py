@@ -96,7 +96,7 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
 def _network(model: Any) -> Any:
     """A network that runs in this process: the model itself, or the one at a path."""
     if isinstance(model, str | os.PathLike):
-        # A path is used after an export from a path. TensorFlow is imported for it only.
+        # Only a model given as a path needs the exporter, which imports TensorFlow.
         from exporter.errors import ExportError  # noqa: PLC0415
         from exporter.network.network import load_network  # noqa: PLC0415
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TrainingError(ValueError):
-    """A model, a layer or a training run cannot do what it was asked to do.
+    """A model, a layer or a training run cannot work as requested.
 
     The message says what was expected, what was received and how to fix it.
     """

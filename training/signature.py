@@ -25,7 +25,7 @@ class TensorSpec:
     """One tensor of a signature.
 
     Attributes:
-        name: the tensor's name, in the user's own case.
+        name: the tensor's name, with the user's capitalisation.
         dtype: a name of the dtype table in `workflow.schema.dtypes`.
         shape: (None, k): any number of rows, a fixed number of columns.
 

@@ -29,7 +29,7 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
     if unknown := [name for name in columns if name not in known]:
         raise ExportError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
-            f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is none."
+            f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is not an input."
         )
     if twice := sorted(n for n, count in Counter(names.values()).items() if count > 1):
         raise ExportError(

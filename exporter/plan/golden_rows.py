@@ -47,7 +47,7 @@ class GoldenRows:
         frame: the rows, with the columns that a client sends.
         requests: each row as a client sends it alone.
         warming: the number of rows, from the first, that warm the server up.
-        bold: the names of rows that may not occur in any data, which a network may refuse.
+        bold: the names of rows that real data may never contain; a network may refuse them.
     """
 
     names: tuple[str, ...]

@@ -38,8 +38,8 @@ class Offline:
     """The answers to golden rows in this process.
 
     Attributes:
-        golden: the rows, without those that are refused here.
-        refused: the names of the refused rows, which may not occur in any data.
+        golden: the rows, without the refused ones.
+        refused: the names of the refused rows, which real data may never contain.
         features: the columns that the network takes, with its dtypes.
         predictions: the outputs by name, (N, k).
         allowed: the allowed difference of a served output, by name, (N, k); infinite if the order

@@ -1,1 +1,1 @@
-"""Batches made of rows, ahead of their consumer."""
+"""Batches of rows, prepared ahead of their consumer."""

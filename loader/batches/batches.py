@@ -93,7 +93,7 @@ class BlockSource(Protocol):
     """Source of an epoch's rows in blocks of whole batches; each device has one.
 
     Attributes:
-        chunks_per_read: how many chunks are read at once, where the buffer allows it.
+        chunks_per_read: how many chunks are read at once, if the buffer is large enough.
         order_by: the algorithm that derives the row order from a seed, and its version.
     """
 

@@ -119,7 +119,7 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
     """The schema that a workflow wrote beside the first file, or None.
 
     Raises:
-        LoaderError: when `_schema.json` is there and cannot be understood.
+        LoaderError: `_schema.json` exists, but is invalid.
     """
     try:
         return schema_beside(files)

@@ -13,7 +13,7 @@ from loader.order.plan import Piece
 # Exceptions that pylibcudf raises for libcudf's, apart from out-of-memory.
 CUDF_ERRORS = (RuntimeError, OSError, ValueError, TypeError, IndexError, ArithmeticError)
 LOST = (
-    "From then on the GPU works again only in a new process: start the program anew. "
+    "From then on the GPU works again only in a new process: restart the program. "
     'device="cpu" finds the damage, and reads data that on_bad_files="skip" cannot skip here.'
 )
 _NOT_READY = "cudaErrorNotReady"

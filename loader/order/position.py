@@ -127,7 +127,7 @@ def read_state(
             "Expected a state of the same data and settings: files, row groups, batch_size, "
             "shuffle, parts_per_chunk, buffer_size, device and version of Polars or cuDF. "
             f"Received: {state!r}, of another order of rows. "
-            "Start the epoch anew, by setting its batch to 0 and its legs to []."
+            "Restart the epoch by setting its batch to 0 and its legs to []."
         )
     if writers == workers or not position.batch:
         return position

@@ -158,7 +158,7 @@ def _as_array(series: pl.Series) -> Array:
 class _Exported:
     """Export of an array's memory, so that TensorFlow can borrow it.
 
-    Polars hands out read-only views, and numpy exports only writable arrays through DLPack.
+    Polars returns read-only views, and numpy exports only writable arrays through DLPack.
     The memory belongs to the block alone, and TensorFlow does not write to what it borrows.
     """
 

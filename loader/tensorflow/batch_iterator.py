@@ -1,4 +1,4 @@
-"""The iterator that `iter(loader)` gives, for Python loops and for compiled Keras steps."""
+"""The iterator from `iter(loader)`, for Python loops and for compiled Keras steps."""
 
 from __future__ import annotations
 

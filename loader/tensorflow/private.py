@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator as OwnedIterator  # noqa: PLC0414 - mypy's word for an export
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator as OwnedIterator  # noqa: PLC0414 - mypy's syntax for a re-export
 from tensorflow.python.ops import script_ops
 
 # The attributes that TensorFlow reads from an iterator that is passed to a function.

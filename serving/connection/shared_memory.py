@@ -34,7 +34,7 @@ class Registry(Protocol):
 
 
 class AsyncRegistry(Protocol):
-    """The calls for asyncio."""
+    """The same calls for asyncio."""
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
         """Register a region."""

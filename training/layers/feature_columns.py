@@ -132,7 +132,7 @@ def _objections_to_numbers(column: Any) -> Iterator[tuple[str, str]]:
     if column.default_value is not None:
         yield f"default_value={column.default_value}", "Use ops.FillMissing in the workflow."
     if len(column.shape) > 1:
-        yield f"shape {column.shape}", "Give a vector, (k,), and reshape what the layer gives."
+        yield f"shape {column.shape}", "Use a vector, (k,), and reshape the layer's output."
 
 
 def _objections_to_ids(source: Any) -> Iterator[tuple[str, str]]:
@@ -149,12 +149,15 @@ def _objections_to_embedding(column: Any) -> Iterator[tuple[str, str]]:
     if not column.trainable:
         yield (
             "trainable=False",
-            "Give these columns a layer of their own and set its trainable to False.",
+            "Put these columns into a separate layer and set its trainable to False.",
         )
     if column.ckpt_to_load_from is not None:
         yield "ckpt_to_load_from", "Use layer.embeddings.set_embedding_table(column, vectors)."
     if not _is_default(column.initializer, column.dimension):
-        yield "initializer", "Give the layer embeddings_initializer, which is for all columns."
+        yield (
+            "initializer",
+            "Pass embeddings_initializer to the layer, which applies to all columns.",
+        )
 
 
 def _is_default(initializer: Any, width: int) -> bool:

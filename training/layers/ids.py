@@ -54,7 +54,7 @@ def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
     """The table row of each id, where a column has `cardinality` rows and one for unknown ids.
 
     Args:
-        ids: int64 or int32, (columns, rows) or of one column.
+        ids: int64 or int32, shape (columns, rows), or (rows,) for one column.
         cardinality: ids of the column are 0 .. cardinality - 1.
         offset: the first row of the column; its row for unknown ids follows the rows of its ids.
 
@@ -102,7 +102,7 @@ def seen(tensor: tf.Tensor, condition: tf.Tensor, told: Sequence[Any]) -> tf.Ten
     Args:
         tensor: the result.
         condition: a bool, shape ().
-        told: the error's message, and the tensors to show with it.
+        told: the error's message, followed by tensors to include in it.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.

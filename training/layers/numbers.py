@@ -15,7 +15,7 @@ def widths_of(continuous: Any) -> dict[str, int | None]:
     """Column -> numbers in a row; None for as many as the input has.
 
     Raises:
-        TrainingError: neither distinct names nor such a dictionary.
+        TrainingError: not a list of distinct names, nor such a dictionary.
     """
     if isinstance(continuous, Mapping):
         return dict(continuous)

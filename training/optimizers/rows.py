@@ -45,7 +45,7 @@ class SparseRows:
         return any((self.clipnorm, self.clipvalue, self.global_clipnorm))
 
     def apply(self, grads: Iterable[Any], trainable_variables: Any = None) -> None:
-        """As Keras' `apply`."""
+        """Apply gradients, as in Keras."""
         scale = self.loss_scale_factor
         grads = [None if grad is None else divided(grad, scale) for grad in grads]
         if self._clips or not self.linear:

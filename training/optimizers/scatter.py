@@ -15,7 +15,7 @@ def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Ten
     times as fast on one thread. On a GPU TensorFlow's kernel is the faster one.
 
     Args:
-        variable: of shape (all rows, ...).
+        variable: shape (all rows, ...).
         rows: (n,), integers.
         values: (n, ...).
         scale: a scalar.

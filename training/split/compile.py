@@ -54,7 +54,7 @@ def compile_model(
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
             "float16", for which the loss is scaled. Variables, the last layers and the tables stay
             float32.
-        xla: whether XLA compiles the dense part; None for only if there is a GPU.
+        xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
             the number of steps between two calls of callbacks, at which Keras waits for the GPU:
             with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,

@@ -32,7 +32,7 @@ def uninstall(model: keras.Model) -> None:
 
 
 class _TrainFunction:
-    """The function that Keras calls for `steps_per_execution` steps, or for those that there are batches for.
+    """The function that Keras calls for `steps_per_execution` steps, or fewer if batches run out.
 
     Keras reads the metrics after each call, which waits for the GPU.
     """

@@ -71,7 +71,7 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         reason = " ".join(str(error).split())
         raise TrainingError(
             "Expected layers that can be recreated from their get_config, for another precision. "
-            f"Received: {reason} Give the model a dtype policy yourself: "
+            f"Received: {reason} Set a dtype policy for the model: "
             f"keras.config.set_dtype_policy({policy!r}) before it is built."
         ) from error
     _check_same(tower, copy)

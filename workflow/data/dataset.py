@@ -33,7 +33,7 @@ class DataFile(NamedTuple):
     Attributes:
         path: path of the file.
         rows: number of rows that it must have; None for a file that no run published.
-        size: size in bytes, likewise.
+        size: size in bytes that it must have; None likewise.
         keys: columns from the names of the folders above it, starting below the given folder.
     """
 
@@ -148,7 +148,7 @@ def _parsed(document: dict[str, Any], folder: Path) -> Manifest:
 def _file_of(folder: Path, name: str, entry: Any) -> DataFile:
     plain = Path(name).name == name and name.endswith(_SUFFIX) and not name.startswith(_HIDDEN)
     if not plain or not isinstance(entry, dict) or entry.keys() != {"rows", "bytes"}:
-        raise FormatError(f"{name!r:.200} is no file of the data set with rows and bytes.")
+        raise FormatError(f"{name!r:.200} is not a file of the data set with rows and bytes.")
     if any(type(number) is not int or number < 0 for number in entry.values()):
         raise FormatError(f"{name!r:.200} needs rows and bytes as whole numbers.")
     return DataFile(folder / name, entry["rows"], entry["bytes"])

@@ -56,7 +56,7 @@ _NOT_HELD = (np.complexfloating, np.void)
 _REMEDIES = {
     "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
     "Sparse": "Convert it in pandas: {column} = {column}.sparse.to_dense().",
-    "complex": "Take its real and its imaginary part as columns of their own: .real and .imag.",
+    "complex": "Use its real and its imaginary part as two columns: .real and .imag.",
     "float128": 'Round it: {column}.astype("float64").',
     "void": 'Take each of its fields as a column: {column}["field"].',
     "timedelta64": 'Take a number of seconds: {column} / np.timedelta64(1, "s").',

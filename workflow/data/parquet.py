@@ -263,7 +263,7 @@ class ParquetTable:
         return (self.slice(start, rows) for start in range(0, max(self.rows, 1), rows))
 
     def slice(self, start: int, rows: int) -> pl.LazyFrame:
-        """Exactly `rows` rows from an index on, or what is left."""
+        """Exactly `rows` rows from an index on, or the remaining ones."""
         ends = list(accumulate(file.rows for file in self.files))
         end = min(start + rows, ends[-1])
         first = bisect_right(ends, start, hi=len(ends) - 1)

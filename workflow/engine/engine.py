@@ -23,7 +23,7 @@ QUERIES_AT_ONCE = 8
 
 
 def is_gpu(engine: str) -> bool:
-    """Whether an engine is a GPU.
+    """Whether an engine runs on the GPU.
 
     Raises:
         WorkflowError: it is not "auto", "cpu" or "gpu", or it is "gpu" and cuDF is not installed.

@@ -82,7 +82,7 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     for number, (_, bound) in learning.items():
         # A merged count may be wider than one that was not merged.
         if not names[number]:
-            continue  # It learns from tables of its own.
+            continue  # The operator made no query: it has a given table.
         above = {
             n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
             for n in names[number]
@@ -104,7 +104,7 @@ def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Ta
 def _element_counts(
     readings: Mapping[int, Reading], tables: Tables
 ) -> dict[tuple[int, str], pl.LazyFrame]:
-    """The tables of elements, in place of those that count positions of lists."""
+    """The tables of elements, which replace tables that count positions of lists."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     own = by_operator(tables)
     for number, reading in readings.items():

@@ -240,7 +240,7 @@ def _text(value: str) -> str:
     text = str(value.value if isinstance(value, Enum) else value)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a character of UTF-16
+    except UnicodeEncodeError:  # a lone surrogate of UTF-16
         raise _UnfitError(value) from None
     return text
 

@@ -1,4 +1,4 @@
-"""Moments of values, in a form in which those of parts of the data can be merged.
+"""Moments of values, in a form that can be merged over parts of the data.
 
 Means and sums of squared differences are merged pairwise in float64, which is stable where sums of
 squares are not: 1e8, 1e8 + 1, 1e8 + 2 has a standard deviation of 1.
@@ -19,7 +19,7 @@ def moments(values: pl.Expr, prefix: str = "") -> list[pl.Expr]:
 
     Args:
         values: numbers; least and greatest keep their dtype.
-        prefix: of the names of what is made.
+        prefix: prefix of the columns' names.
     """
     real = values.cast(pl.Float64)
     count = real.count().cast(pl.Float64)
@@ -28,7 +28,7 @@ def moments(values: pl.Expr, prefix: str = "") -> list[pl.Expr]:
 
 
 def merged_moments(prefix: str = "") -> list[pl.Expr]:
-    """The moments of several parts together, of the columns that `moments` names."""
+    """The moments of several parts together, from columns named as in `moments`."""
     count, mean, squares, low, high = (pl.col(prefix + key) for key in _KEYS)
     # Null, not 0 / 0, if no part has a value: it may be merged again.
     whole = pl.when(count.sum() > 0).then((count * mean).sum() / count.sum())
@@ -38,7 +38,7 @@ def merged_moments(prefix: str = "") -> list[pl.Expr]:
 
 
 def variance(prefix: str = "") -> pl.Expr:
-    """The variance of a sample (ddof 1), null of fewer than two values."""
+    """The variance of a sample (ddof 1), null for fewer than two values."""
     count, _, squares, low, high = (pl.col(prefix + key) for key in _KEYS)
     # The mean of equal values may be rounded, and then the values deviate from it.
     same = (low == high) & low.cast(pl.Float64).is_finite()

@@ -22,7 +22,7 @@ _Value = _Plain | Sequence[_Plain] | Mapping[str, _Plain]
 class _Metadata(Operator, abstract=True):
     """An operator that changes the schema alone: values pass through.
 
-    What it adds are its `tags` and its `properties`, of which it has one or both.
+    It adds its fields `tags` and `properties`; a subclass has one of them or both.
     """
 
     def _check_settings(self) -> None:

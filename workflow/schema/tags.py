@@ -38,7 +38,7 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     Tags.ITEM_ID.value: (Tags.ITEM.value, Tags.ID.value),
     Tags.SESSION_ID.value: (Tags.SESSION.value, Tags.ID.value),
 }
-# All tags except for those of the owner or context of a value, and of its being a number.
+# All tags, except those that name the owner or context of a value, or mark it as a number.
 OWN = frozenset(
     tag.value
     for tag in Tags
@@ -66,7 +66,7 @@ def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
 
 
 def computed_of(*columns: ColumnSchema) -> ColumnSchema:
-    """A column whose tags and properties a column computed from several columns inherits.
+    """A template of tags and properties for a column computed from several columns.
 
     Only its tags and properties matter; its dtype is that of the first column.
 

@@ -142,7 +142,7 @@ def _make_scratch(folder: Path, marker: Path) -> Path:
     # A unique name: workers of a killed run may still write under theirs.
     scratch = marker / secrets.token_hex(4)
     scratch.mkdir()
-    # Whoever may write to the folder may write there: workers may run as other users.
+    # With the folder's permissions, since workers may run as other users.
     for path in (marker, scratch):
         path.chmod(stat.S_IMODE(folder.stat().st_mode))
     return scratch

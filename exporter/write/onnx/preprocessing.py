@@ -36,7 +36,7 @@ def onnx_spec(
 
 
 def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -> onnx.ModelProto:
-    """The preprocessing, from what the client sends to the given columns.
+    """The preprocessing, from the client's columns to the given columns.
 
     Raises:
         ExportError: an operation that ONNX lacks.

@@ -139,7 +139,7 @@ def test_a_table_too_small_is_found_by_its_column(pipeline, export):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"nobody": "name"}, r"The inputs are name-cat.*'nobody', which is none"),
+        ({"nobody": "name"}, r"The inputs are name-cat.*'nobody', which is not an input"),
         (COLUMNS | {"x-sum": "name"}, "name feeds two inputs.*ops.Rename"),
         (COLUMNS | {"x-sum": "absent"}, "takes 'absent', which the workflow does not make"),
         (COLUMNS | {"x-sum": "a-b"}, "'a-b'.*ops.Rename"),

@@ -68,12 +68,12 @@ def test_rows_as_dicts_are_refused_with_the_remedy():
 
 RECORDS = np.array([(1, 2.0), (3, 4.0)], [("a", "i4"), ("b", "f8")])
 NOT_HELD = {
-    "complex numbers": ([1 + 2j, 3j], r"complex in row 0\. Take its real"),
-    "one complex number": ([1, 3j], r"complex in row 1\. Take its real"),
-    "complex numbers in lists": ([[1.5], [2j]], r"complex in row 1\. Take its real"),
-    "numpy's": ([np.complex64(1), np.complex64(2)], r"complex64 in row 0\. Take its real"),
-    "objects that are complex": (np.array([1, 2j], object), r"complex in row 1\. Take its real"),
-    "lists of arrays": ([np.array([1j]), np.array([2j])], r"complex128 in row 0\. Take its real"),
+    "complex numbers": ([1 + 2j, 3j], r"complex in row 0\. Use its real"),
+    "one complex number": ([1, 3j], r"complex in row 1\. Use its real"),
+    "complex numbers in lists": ([[1.5], [2j]], r"complex in row 1\. Use its real"),
+    "numpy's": ([np.complex64(1), np.complex64(2)], r"complex64 in row 0\. Use its real"),
+    "objects that are complex": (np.array([1, 2j], object), r"complex in row 1\. Use its real"),
+    "lists of arrays": ([np.array([1j]), np.array([2j])], r"complex128 in row 0\. Use its real"),
     "records": (RECORDS, r"void96 of the fields a, b\. Take each of its fields"),
     "a list of records": (list(RECORDS), r"void in row 0\. Take each of its fields"),
     "raw bytes": (np.array([b"ab", b"cd"], "V2"), "void16"),

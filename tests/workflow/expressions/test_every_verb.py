@@ -98,7 +98,9 @@ def test_one_list_says_all_places_where_a_verb_is_missing():
 def test_an_interpreter_with_a_verb_too_few_or_too_many_is_refused():
     from workflow.expressions.language.verbs import VERBS, of_every_verb
 
-    with pytest.raises(NotImplementedError, match="The interpreter mine has erf, which is no verb"):
+    with pytest.raises(
+        NotImplementedError, match="The interpreter mine has erf, which is not a verb"
+    ):
         of_every_verb("mine", {**VERBS, "erf": None})
     with pytest.raises(NotImplementedError, match="The interpreter mine has no entry for tanh"):
         of_every_verb("mine", {name: None for name in VERBS if name != "tanh"})

@@ -388,7 +388,9 @@ def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str
         raise NotImplementedError(f"The interpreter {interpreter} has no entry for {names}.")
     if unknown := entries.keys() - VERBS.keys():
         names = ", ".join(sorted(unknown))
-        raise NotImplementedError(f"The interpreter {interpreter} has {names}, which is no verb.")
+        raise NotImplementedError(
+            f"The interpreter {interpreter} has {names}, which is not a verb."
+        )
     return entries
 
 
@@ -402,7 +404,7 @@ def element_root(
         result: the result's type.
         types: the operands' types.
         roots: the operands' roots.
-        own: the root of a result that begins anew: a source, a table's lists, a scalar, a slice.
+        own: the root of a result with a new root: a source, a table's lists, a scalar, a slice.
 
     Raises:
         ExpressionError: elements of a list would meet a scalar column or another list.

@@ -176,7 +176,7 @@ def _counted(
     """Tensors with the numbers of rows of all inputs.
 
     onnxruntime opens a graph in a time quadratic in the number of its `Shape`s, 3 s more for a
-    thousand. So many inputs are concatenated by type, which fails if their rows differ, except for
+    thousand. Many inputs are therefore concatenated by type, which fails if rows differ, except for
     strings, which would be copied one by one.
     """
     tensors = {name: source.lengths or source.values for name, source in sources.items()}

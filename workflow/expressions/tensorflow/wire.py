@@ -31,7 +31,7 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
     Args:
         program: the program to run.
         inputs: the wire form of the program's inputs; by default derived from their schema.
-        outputs: likewise of its outputs.
+        outputs: the wire form of its outputs, likewise.
 
     Raises:
         SchemaError: a wire form that does not fit its column.
