@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 from exporter.errors import ExportError
 from exporter.plan.options import ServingOptions
 from exporter.repository.verify import verify
+from exporter.repository.versions import rollback
 
 if TYPE_CHECKING:
     from exporter.export import export_tensorflow_ensemble
     from exporter.report.report import ExportReport
 
-__all__ = ["ExportError", "ExportReport", "ServingOptions", "export_tensorflow_ensemble", "verify"]
+__all__ = [
+    "ExportError",
+    "ExportReport",
+    "ServingOptions",
+    "export_tensorflow_ensemble",
+    "rollback",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

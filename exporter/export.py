@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,17 +24,23 @@ from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.report.report import ExportReport
 from exporter.repository.config_pbtxt import config_text
-from exporter.repository.content import file_hashes, generation_of
-from exporter.repository.publish import (
+from exporter.repository.manifest import (
     CONFIG,
-    MANIFEST,
     WARM_UP,
+    Manifest,
+    file_hashes,
+    generation_of,
+)
+from exporter.repository.publish import (
     compatible_versions,
     expect_free,
     publish,
+    published_version,
     recover,
+    step_names,
 )
 from exporter.repository.staging import staging, write_errors
+from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
@@ -82,8 +89,9 @@ def export_tensorflow_ensemble(
             (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
             padded with 0. Without it the network's input determines the width; with it a client
             cuts a list before sending it if the rest would not be used.
-        version: the version folder of all models. An older version stays on disk. A fused model
-            serves it beside the newest if its inputs and outputs are the same, to clients that
+        version: the version folder of all models, above the published one. The previous version
+            stays on disk for `rollback` (`ServingOptions.keep_versions`). A fused model serves it
+            beside the newest if its inputs and outputs are the same, to clients that
             request it by `model_version`; an ensemble serves its newest version only.
         nvtabular_backend: "python", the only remaining one.
         cats: no longer needed: the network's inputs name the columns it takes.
@@ -120,10 +128,12 @@ def export_tensorflow_ensemble(
             recover(repository, name)
         expect_free(repository, models, version)
         with staging(repository, name) as stage:
-            generation = _write(stage, repository, plan, writers)
+            plan = _write(stage, repository, plan, writers)
             proof = _proven(stage, plan, network, answers)
-            publish(stage, repository, models, version)
-    return ExportReport(repository, plan.of_generation(generation), generation, proof)
+            publish(stage, repository, [spec.name for spec in plan.models], version)
+        if options.keep_versions is not None:
+            collect(repository, name, options.keep_versions)
+    return ExportReport(repository, plan, plan.published.parameters["generation"], proof)
 
 
 def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
@@ -172,34 +182,43 @@ def _plan(
     return make_plan(pipeline, runtime_of(options.runtime))
 
 
-def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> str:
-    """Write all files of an export into the staging folder; returns the generation."""
+def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> Plan:
+    """Write all files of an export into the staging folder; returns the plan as it is published."""
     folders = _folders(stage, plan)
     _write_models(folders, writers)
-    for spec in plan.models:
-        _write_warm_up(stage / spec.name / WARM_UP, spec)
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
-    generation = generation_of(hashes)
-    configs = {}
-    for spec in plan.of_generation(generation).models:
-        older = [] if spec.steps else compatible_versions(repository, config_text(spec))
-        if (keep := plan.pipeline.options.keep_versions) is not None:
-            older = sorted(older, reverse=True)[: keep - 1]
-        path = stage / spec.name / CONFIG
-        path.write_text(config_text(spec, older))
-        configs[spec.name] = file_hash(path)
-    manifest = {
-        "generation": generation,
-        "models": hashes,
-        "configs": configs,
-        "warm_up": {
-            m.name: file_hashes(stage / m.name / WARM_UP / str(m.version))
-            for m in plan.models
-            if m.warm_up
-        },
+    contract = hashlib.sha256("".join(map(config_text, plan.contract)).encode()).hexdigest()
+    generation = generation_of(hashes.values(), contract)
+    names = step_names(repository, plan.steps, generation) | {
+        plan.published.name: plan.published.name
     }
-    (folders[plan.published.name] / MANIFEST).write_text(json.dumps(manifest, indent=1))
-    return generation
+    published = plan.published_as(names, generation)
+    for name, new in names.items():
+        (stage / name).rename(stage / new)
+    for spec in published.models:
+        _write_warm_up(stage / spec.name / WARM_UP, spec)
+        (stage / spec.name / CONFIG).write_text(
+            config_text(spec, () if spec in published.steps else _loadable(repository, published))
+        )
+    version, name = plan.published.version, plan.published.name
+    previous = published_version(repository, name)
+    shutil.copyfile(stage / name / CONFIG, stage / name / str(version) / CONFIG)
+    Manifest(
+        generation,
+        contract,
+        previous if previous != version else None,
+        {names[model]: files for model, files in hashes.items()},
+        {spec.name: file_hash(stage / spec.name / CONFIG) for spec in published.models},
+        {s.name: file_hashes(stage / s.name / WARM_UP) for s in published.models if s.warm_up},
+    ).write(stage, version)
+    return published
+
+
+def _loadable(repository: Path, plan: Plan) -> list[int]:
+    """The versions of the published model that its new config describes and that are kept."""
+    spec, keep = plan.published, plan.pipeline.options.keep_versions
+    older = [] if spec.steps else sorted(compatible_versions(repository, spec), reverse=True)
+    return [spec.version, *older[: None if keep is None else keep - 1]]
 
 
 def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> Proof:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
@@ -40,11 +41,27 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
     return tuple(models)
 
 
-def _is_published(folder: Path) -> bool:
+def steps_of(repository: Path, model: str) -> tuple[str, ...]:
+    """The models inside an ensemble; none for another model, or where there is no config.
+
+    Raises:
+        ServerError: the config cannot be read.
+    """
+    if not (repository / model / "config.pbtxt").is_file():
+        return ()
+    steps = _read_config(repository / model).ensemble_scheduling.step
+    return tuple(dict.fromkeys(step.model_name for step in steps))
+
+
+def _read_config(folder: Path) -> Any:
     config = model_config_pb2.ModelConfig()
     try:
-        text_format.Parse((folder / "config.pbtxt").read_text(), config)
+        return text_format.Parse((folder / "config.pbtxt").read_text(), config)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ServerError(f"{folder / 'config.pbtxt'} is not a model's config: {error}") from error
+
+
+def _is_published(folder: Path) -> bool:
+    config = _read_config(folder)
     is_ensemble = config.platform == "ensemble" or bool(config.ensemble_scheduling.step)
     return is_ensemble or "label_columns" in config.parameters

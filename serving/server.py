@@ -14,7 +14,7 @@ from serving.errors import ServerError
 from serving.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
 from serving.installation import find_tritonserver
 from serving.process import ServerProcess
-from serving.repository import models_to_load
+from serving.repository import models_to_load, steps_of
 from triton_models.healthcheck import ProbeError, probe
 
 
@@ -77,6 +77,7 @@ class TritonServer:
         self._process: ServerProcess | None = None
         self._stopped = True
         self._models: list[str] = []
+        self._steps: dict[str, tuple[str, ...]] = {}
 
     @property
     def grpc_url(self) -> str:
@@ -129,6 +130,7 @@ class TritonServer:
             )
             self._stopped = False
             self._models = list(models)
+            self._steps = {name: steps_of(self.model_repository, name) for name in models}
             try:
                 return self._await_ready(self._process, deadline)
             except BaseException:
@@ -186,17 +188,26 @@ class TritonServer:
         return True
 
     def load(self, model: str) -> None:
-        """Load a model, or load it again from changed files, and wait until it answers.
+        """Load a model, or load it again after an export or a rollback, and wait until it answers.
+
+        The steps of an ensemble are loaded first: the server would unload an ensemble with a step
+        that it cannot load. Steps that the ensemble no longer needs are unloaded last.
 
         Raises:
-            ServerError: the model cannot be loaded; an earlier version continues to serve.
+            ServerError: the model or a step cannot be loaded; an earlier version continues to serve.
         """
         process = self._running()
+        administration = self._administration()
+        steps = steps_of(self.model_repository, model)
         try:
-            self._administration().load(model, self._startup_timeout)
+            for name in (*steps, model):
+                administration.load(name, self._startup_timeout)
             probe(self.http_url, model, self._startup_timeout)
+            for step in set(self._steps.get(model, ())) - {*steps}:
+                administration.unload(step, self._startup_timeout)
         except ProbeError as error:
             raise process.failure(f"The model {model} could not be loaded: {error}") from error
+        self._steps[model] = steps
         if model not in self._models:
             self._models.append(model)
 

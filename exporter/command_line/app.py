@@ -17,8 +17,12 @@ from exporter.command_line.serve import serve
 from exporter.command_line.show import show
 from exporter.command_line.train import train
 from exporter.command_line.transform import transform
+from exporter.command_line.versions import recover, rollback, verify
 
-COMMANDS = (demo, fit, transform, train, export, serve, parity, show, bench)
+COMMANDS = (
+    *(demo, fit, transform, train, export, serve, parity, show, bench),
+    *(verify, rollback, recover),
+)
 
 
 def make_app() -> typer.Typer:
@@ -26,7 +30,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        9
+        12
     """
     app = typer.Typer(
         name="ensemble",
@@ -51,7 +55,8 @@ def options(
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
     The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `parity`,
-    `bench` and `show`. `demo` runs all of them in a new folder.
+    `bench` and `show`. `demo` runs all of them in a new folder. `verify`, `rollback` and
+    `recover` maintain a model repository.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose

@@ -85,7 +85,9 @@ class ServingOptions:
             parquet paths; the first 8 are used, and stay readable in the repository. By default it
             is a row of zeros, empty strings and lists with one of them. The export proves the
             written models with these rows as well as with its own.
-        keep_versions: the most versions that stay loadable; None for all that fit the config.
+        keep_versions: how many published versions stay on disk, the new one included, for
+            `rollback`; older ones are removed. None keeps all. The server loads the steps of each,
+            Python steps in a process each.
         max_rows: the most rows of a request.
         max_list_length: the most values in a row of a list.
         max_string_bytes: the most bytes of a string. Our Python models check these three limits
@@ -112,7 +114,7 @@ class ServingOptions:
     response_cache: bool = False
     warm_up: bool = True
     golden_rows: Any = field(default=None, repr=False, compare=False)
-    keep_versions: int | None = None
+    keep_versions: int | None = 2
     max_rows: int | None = None
     max_list_length: int | None = None
     max_string_bytes: int | None = None

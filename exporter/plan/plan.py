@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from exporter.errors import ExportError
@@ -50,13 +51,31 @@ class Plan:
         """The models inside the published one, if it is an ensemble."""
         return self.models[:-1]
 
-    def of_generation(self, generation: str) -> Plan:
-        """The plan with the generation in every model's parameters."""
-        models = [
-            replace(model, parameters={**model.parameters, "generation": generation})
+    @property
+    def contract(self) -> tuple[ModelSpec, ...]:
+        """The models without their versions: what an export of other data has in common with it."""
+        return tuple(
+            replace(model, version=1, steps=tuple(replace(s, version=1) for s in model.steps))
             for model in self.models
-        ]
-        return replace(self, models=tuple(models))
+        )
+
+    def published_as(self, names: Mapping[str, str], generation: str) -> Plan:
+        """The plan as it is published.
+
+        Args:
+            names: the names under which the steps are published.
+            generation: a parameter of the model that clients ask.
+        """
+        steps = [replace(step, name=names[step.name]) for step in self.steps]
+        parameters = {**self.published.parameters, "generation": generation}
+        if (preprocess := parameters.get("preprocessing")) is not None:
+            parameters["preprocessing"] = names[preprocess]
+        published = replace(
+            self.published,
+            parameters=parameters,
+            steps=tuple(replace(s, model=names[s.model]) for s in self.published.steps),
+        )
+        return replace(self, models=(*steps, published))
 
 
 def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
@@ -85,6 +104,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
         _expect_no_nul(pipeline.features.program)
     golden = golden_rows(pipeline)
     models = with_warm_up(pipeline, runtime.plan(pipeline), golden)
+    models = tuple(_part_of(name, model) for model in models)
     plan = Plan(pipeline, models, golden)
     if plan.steps:
         prove(plan.published, plan.steps)
@@ -104,3 +124,10 @@ def _expect_no_nul(program: Program) -> None:
                     'Remove it from the data, or use runtime="tensorflow" or '
                     'runtime="fused_tensorflow".'
                 )
+
+
+def _part_of(name: str, model: ModelSpec) -> ModelSpec:
+    """The model with the name of the one that clients ask, by which a server checks its files."""
+    if model.steps:
+        return model
+    return replace(model, parameters={**model.parameters, "published": name})

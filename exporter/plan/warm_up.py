@@ -1,8 +1,8 @@
 """Requests that the server makes of each model before it reports the model as ready.
 
 They are golden rows, as a client would send them; the network of a pipeline with two steps gets the
-output of preprocessing. Without rows from the user it is a row of zeros, which serves all purposes
-but filling caches.
+output of preprocessing. Without rows from the user both get zeros, which serve all purposes but
+filling caches, and are the same for every state of the workflow.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.model_spec import ModelSpec, WarmUpTensor
 from exporter.plan.pipeline import Pipeline
 from serving.connection.tensors import to_bytes
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.schema.column import Array
 from workflow.wire.format import decode, encode
 from workflow.wire.packed_tensor import pack, parse_packing
+from workflow.wire.request_rules import NNZS
 
 
 def with_warm_up(
@@ -47,14 +51,23 @@ def _network_requests(
 ) -> tuple[Tensors, ...]:
     """Tensors that preprocessing passes to the network."""
     run = NumpyInterpreter(pipeline.features.program)
+    given = pipeline.options.golden_rows is not None
     made: list[Tensors] = []
     for tensors in requests:
         answer = run({c.name: decode(c, tensors) for c in pipeline.client_columns})
         made.append({})
         for column in pipeline.step_columns:
-            made[-1] |= encode(column, answer[column.name])
+            wire = encode(column, answer[column.name])
+            made[-1] |= wire if given else {n: _zeros(n, tensor) for n, tensor in wire.items()}
     packing = parse_packing(preprocess.parameters.get("packing", "{}"))
     return tuple(pack(tensors, packing) for tensors in made)
+
+
+def _zeros(name: str, tensor: Array) -> Array:
+    """Zeros in place of values, so that the request is the same for every state of a workflow."""
+    if name.endswith(NNZS):
+        return tensor
+    return np.full_like(tensor, b"" if tensor.dtype == object else 0)
 
 
 def _request(model: ModelSpec, tensors: Tensors) -> Mapping[str, WarmUpTensor]:
@@ -63,7 +76,7 @@ def _request(model: ModelSpec, tensors: Tensors) -> Mapping[str, WarmUpTensor]:
     for name, dtype in ((tensor.name, tensor.dtype) for tensor in model.inputs):
         content, shape = to_bytes(tensors[name]), tensors[name].shape
         made[name] = WarmUpTensor(
-            file=f"{model.version}/{hashlib.sha256(content).hexdigest()[:16]}",
+            file=hashlib.sha256(content).hexdigest()[:16],
             dtype=dtype,
             dims=shape[1:] if model.max_batch_size else shape,
             content=content,

@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2
 from exporter.errors import ExportError
 from exporter.plan.model_spec import shape_text
 from exporter.repository.config_pbtxt import config_text, parse_config, read_config
-from exporter.repository.publish import CONFIG
+from exporter.repository.manifest import CONFIG
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import time_name

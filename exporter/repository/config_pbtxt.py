@@ -19,14 +19,17 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
 
     Args:
         model: the model.
-        versions: older versions of the same inputs and outputs that stay loadable.
+        versions: the versions that can be loaded; without any, all that are there.
 
     Example:
         >>> config_text(ModelSpec("m", 1, (ModelTensor("x", "int64"),), (ModelTensor("y", "float32"),))).splitlines()[0]
         'name: "m"'
     """
     config = pb.ModelConfig(name=model.name, platform=model.platform, backend=model.backend)
-    config.version_policy.specific.versions.extend(sorted({*versions, model.version}))
+    if listed := sorted(versions):
+        config.version_policy.specific.versions.extend(listed)
+    else:
+        config.version_policy.all.SetInParent()
     config.max_batch_size = model.max_batch_size
     config.input.extend(_tensor(pb.ModelInput, tensor, model) for tensor in model.inputs)
     for entry, tensor in zip(config.input, model.inputs, strict=True):

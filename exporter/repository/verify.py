@@ -1,97 +1,131 @@
-"""Check that a published version is unchanged since its export."""
+"""Verification: a repository's files compared with the manifests of their exports."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from exporter.errors import ExportError
-from exporter.repository.config_pbtxt import read_config
-from exporter.repository.content import generation_of
-from exporter.repository.publish import CONFIG, MANIFEST, WARM_UP, is_published
+from exporter.repository.manifest import (
+    CONFIG,
+    MANIFEST,
+    WARM_UP,
+    Hashes,
+    Manifest,
+    read_manifest,
+    versions_of,
+)
+from exporter.repository.publish import published_version
 from workflow.files.durable import file_hash
 
 
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:
-    """Check the files of an ensemble and its steps against the export's manifest.
+    """Check every file of an ensemble and its steps against the exports' manifests.
 
     Args:
         repository: the model repository.
-        name: the ensemble.
-        version: the version; by default the one that the ensemble's config pins. The configs belong
-            to that version, and are checked only with it.
+        name: the ensemble, or the fused model.
+        version: the version that has to be whole; by default the published one. What is there of
+            other versions has to be as it was exported too.
 
     Returns:
-        The generation.
+        the generation of the version.
 
     Raises:
-        ExportError: a file is missing, extra or changed; the text names it.
+        ExportError: a file is missing, was changed, or is not of an export; the text names it.
 
     Example:
         >>> verify("models", "movielens")  # doctest: +SKIP
         '5f1d0c8ab6c3e7a2'
     """
     root = Path(repository)
-    pinned = _pinned_version(root / name / CONFIG)
-    version = pinned if version is None else version
-    manifest = _read_manifest(root / name / str(version) / MANIFEST)
-    for model, files in manifest["models"].items():
-        _verify_folder(root / model / str(version), files)
-    for model, files in manifest["warm_up"].items():
-        _verify_folder(root / model / WARM_UP / str(version), files)
-    if version == pinned:
-        for model, expected in manifest["configs"].items():
-            _verify_file(root / model / CONFIG, expected)
-    return str(manifest["generation"])
+    published = published_version(root, name)
+    if published is None:
+        raise ExportError(f"Expected the config {root / name / CONFIG}. Received: no such file.")
+    version = published if version is None else version
+    manifests = {v: read_manifest(root, name, v) for v in {*versions_of(root, name), version}}
+    stored = root / name / str(published) / CONFIG
+    if (root / name / CONFIG).read_bytes() != (stored.read_bytes() if stored.is_file() else b""):
+        raise ExportError(f"{root / name / CONFIG} is not what the export wrote.")
+    verify_version(root, version, manifests[version])
+    for number, manifest in manifests.items():
+        if number == version:
+            continue
+        there = [model for model in manifest.models if (root / model / str(number)).exists()]
+        for model in there:
+            _verify_model(root, model, number, manifest)
+    for model in {model for manifest in manifests.values() for model in manifest.models}:
+        _expect_no_others(root / model, model, manifests)
+    return manifests[version].generation
 
 
-def _pinned_version(path: Path) -> int:
-    if not path.is_file():
-        raise ExportError(f"Expected the ensemble's config {path}. Received: no such file.")
-    config = read_config(path)
-    if is_published(config) and config.platform != "ensemble":
-        return int(max(config.version_policy.specific.versions))
-    versions = {step.model_version for step in config.ensemble_scheduling.step}
-    if len(versions) != 1:
-        raise ExportError(
-            f"Expected {path} to pin one version of all steps. Received: {sorted(versions) or 'none'}."
-        )
-    return int(versions.pop())
+def verify_version(root: Path, version: int, manifest: Manifest) -> None:
+    """Check the files of one version, whatever else is there.
+
+    Raises:
+        ExportError: a file is missing, was changed, or is not of an export; the text names it.
+    """
+    for model in manifest.models:
+        _verify_model(root, model, version, manifest)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest, and verify it: the generation is derived from its hashes."""
-    if not path.is_file():
-        raise ExportError(
-            f"Expected the manifest {path}. Export the model, or name another version."
-        )
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        whole = (
-            manifest.keys() == {"generation", "models", "configs", "warm_up"}
-            and manifest["configs"].keys() == manifest["models"].keys()
-            and manifest["warm_up"].keys() <= manifest["models"].keys()
-            and manifest["generation"] == generation_of(manifest["models"])
-        )
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ExportError(f"Expected a manifest in {path}. Received: {error}.") from error
-    if not whole:
-        raise ExportError(f"{path} is not what the export wrote.")
-    return dict(manifest)
+def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> None:
+    folder, files = root / model / str(version), manifest.models[model]
+    is_step = model in manifest.steps
+    own = {MANIFEST} if is_step else {MANIFEST, CONFIG}
+    _verify_folder(folder, files, own)
+    # The config of a published model is replaced by that of a newer version; each has its own copy.
+    _verify_file((root / model if is_step else folder) / CONFIG, manifest.configs[model])
+    expected = {"generation": manifest.generation, "files": files}
+    if is_step and _read(folder / MANIFEST) != expected:
+        raise ExportError(f"{folder / MANIFEST} is not what the export wrote.")
+    for file, expected_hash in manifest.warm_up.get(model, {}).items():
+        _verify_file(root / model / WARM_UP / file, expected_hash)
 
 
-def _verify_folder(folder: Path, files: dict[str, str]) -> None:
-    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    # Python may leave its caches where the server could write; they are not loaded from elsewhere.
-    extra = sorted(n for n in present - files.keys() if n != MANIFEST and "__pycache__" not in n)
-    if extra:
-        raise ExportError(
-            f"{folder} holds files that the export did not write: {', '.join(extra)}."
-        )
+def _expect_no_others(folder: Path, model: str, manifests: dict[int, Manifest]) -> None:
+    """Refuse what no export wrote beside the files of the versions."""
+    described = [manifest for manifest in manifests.values() if model in manifest.models]
+    expected = {CONFIG, *(str(v) for v, manifest in manifests.items() if manifest in described)}
+    if requests := {file for manifest in described for file in manifest.warm_up.get(model, ())}:
+        expected.add(WARM_UP)
+        _expect_known(folder / WARM_UP, {p.name for p in _paths(folder / WARM_UP)}, requests)
+    _expect_known(folder, {path.name for path in _paths(folder)}, expected)
+
+
+def _verify_folder(folder: Path, files: Hashes, own: set[str]) -> None:
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    _expect_known(folder, present, {*files, *own})
     for name, expected in files.items():
         _verify_file(folder / name, expected)
+
+
+def _paths(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _expect_known(folder: Path, present: Iterable[str], known: set[str]) -> None:
+    if not (extra := sorted({*present} - known)):
+        return
+    cache = any("__pycache__" in name for name in extra)
+    advice = (
+        " Python runs byte code that it finds: remove it. The models that are exported leave none."
+    )
+    raise ExportError(
+        f"{folder} holds files that the export did not write: {', '.join(extra)}."
+        f"{advice if cache else ''}"
+    )
+
+
+def _read(path: Path) -> object:
+    if not path.is_file():
+        raise ExportError(f"{path} is missing.")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
 
 
 def _verify_file(path: Path, expected: str) -> None:

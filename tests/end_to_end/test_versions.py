@@ -4,14 +4,16 @@ import keras
 import pytest
 from pipelines import movielens
 
-from exporter import ServingOptions, export_tensorflow_ensemble, verify
+from exporter import ExportError, ServingOptions, export_tensorflow_ensemble, rollback, verify
 from serving import (
     EnsembleClient,
+    ServerError,
     ServerUnavailableError,
     TritonServer,
     UnknownModelError,
     check_parity,
 )
+from triton_models.healthcheck import fetch
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,8 @@ def test_the_server_answers_with_version_2(two_versions):
             assert old.predict(first.rows).equals(
                 first.workflow.transform(first.rows).select(old_names(old)).collect()
             )
+    # The server left no byte code behind.
+    assert verify(repository, "movielens")
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
@@ -73,6 +77,41 @@ def test_which_old_version_can_be_asked_for(runtime, tmp_path):
         ask_for_the_old_one(ServerUnavailableError)
     with TritonServer(tmp_path) as server:
         ask_for_the_old_one(UnknownModelError)
+
+
+def test_a_broken_version_leaves_the_old_one_serving(tmp_path):
+    """And the way back is one rename and a load; an ensemble of other steps drops the old ones."""
+    pipeline = movielens()
+
+    def export(version, **options):
+        return export_tensorflow_ensemble(
+            pipeline.model, pipeline.workflow, "movielens", tmp_path, ["rating"], None, version,
+            serving=ServingOptions(**options),
+        )  # fmt: skip
+
+    def loaded():
+        url = f"{server.http_url}/v2/repository/index"
+        index = fetch(url, {}, timeout=10, headers=server.admin_headers)
+        return {model["name"] for model in index if model.get("state") == "READY"}
+
+    export(1)
+    with TritonServer(tmp_path) as server, EnsembleClient(server.grpc_url, "movielens") as client:
+        before = client.predict(pipeline.rows)
+        broken = export(2).paths["movielens_tf"] / "model.savedmodel" / "saved_model.pb"
+        broken.write_bytes(b"")
+        with pytest.raises(ServerError, match="is not what the export wrote"):
+            server.load("movielens")
+        assert client.predict(pipeline.rows).equals(before)
+        with pytest.raises(ExportError, match=r"saved_model\.pb is not what the export wrote"):
+            verify(tmp_path, "movielens")
+        assert rollback(tmp_path, "movielens") == 1
+        server.load("movielens")
+        assert client.predict(pipeline.rows).equals(before)
+        report = export(3, max_queue_size=7)
+        server.load("movielens")
+        assert client.predict(pipeline.rows).equals(before)
+        assert loaded() == {model.name for model in report.plan.models}
+        assert report.plan.models[0].name == f"movielens_nvt_{report.generation}"
 
 
 def old_names(client):

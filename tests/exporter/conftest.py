@@ -48,7 +48,9 @@ def files_only(export, tmp_path_factory, monkeypatch):
     strike, and all are written alike.
     """
     saved = export(path=tmp_path_factory.mktemp("saved")).paths["movies_tf"]
-    files = {p.relative_to(saved): p.read_bytes() for p in saved.rglob("*") if p.is_file()}
+    files = {
+        p.relative_to(saved): p.read_bytes() for p in saved.glob("model.*/**/*") if p.is_file()
+    }
 
     def write(folder):
         for path, content in files.items():

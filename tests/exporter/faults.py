@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -14,6 +15,7 @@ from exporter.repository.config_pbtxt import parse_config
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove"}
 DONE, REFUSED, CRASHED = 0, 3, 4
 MODELS = {"movies_nvt", "movies_tf", "movies"}
+MODEL = re.compile("movies|movies_(nvt|tf)(_[0-9a-f]{16})?")
 
 
 def kill():
@@ -86,7 +88,7 @@ def pinned(repository):
     for step in parse_config(path.read_text()).ensemble_scheduling.step:
         versions[step.model_name] = step.model_version
         own = parse_config((repository / step.model_name / "config.pbtxt").read_text())
-        assert step.model_version in own.version_policy.specific.versions
+        assert own.version_policy.HasField("all")
         assert (repository / step.model_name / str(step.model_version)).is_dir()
     (version,) = set(versions.values())
     return version
@@ -95,5 +97,5 @@ def pinned(repository):
 def strangers(repository):
     """The folders that belong to no model, beside the repository and inside."""
     beside = {path.name for path in repository.parent.iterdir()} - {"models"}
-    inside = {p.name for p in repository.iterdir()} - MODELS if repository.exists() else set()
-    return beside | inside
+    inside = {path.name for path in repository.iterdir()} if repository.exists() else set()
+    return beside | {name for name in inside if not MODEL.fullmatch(name)}

@@ -8,6 +8,7 @@ before it.
 
 SHARED_FILES = (
     "workflow/schema/dtypes.py",
+    "workflow/wire/integrity.py",
     "workflow/wire/request_rules.py",
     "triton_models/backends/joint_calls.py",
     "triton_models/backends/model_backend.py",

@@ -19,9 +19,11 @@ import triton_python_backend_utils as pb_utils
 if TYPE_CHECKING:
     from triton_models.backends.joint_calls import RequestError, Tensors, answer, attempt, row_count
     from workflow.schema.dtypes import DTYPES
+    from workflow.wire.integrity import expect_exported
     from workflow.wire.request_rules import LimitError, expect_within, parse_limits
 else:  # In the server these files are beside model.py, outside any package.
     from dtypes import DTYPES
+    from integrity import expect_exported
     from joint_calls import RequestError, Tensors, answer, attempt, row_count
     from request_rules import LimitError, expect_within, parse_limits
 
@@ -87,11 +89,14 @@ class ModelBackend:
         Raises:
             ConfigError: the config names other inputs, outputs, dtypes or shapes than the model, or
                 invalid limits.
+            IntegrityError: the files are not those of one export.
         """
         config = json.loads(args["model_config"])
+        folder = Path(pb_utils.get_model_dir())
+        expect_exported(folder, config)
         on_gpu = args["model_instance_kind"] == "GPU"
         device = int(args["model_instance_device_id"]) if on_gpu else None
-        self.load(Path(pb_utils.get_model_dir()), config, device)
+        self.load(folder, config, device)
         check_config(config, self.inputs, self.outputs, flattens=self.flattens)
         self.input_names = [tensor["name"] for tensor in config["input"]]
         self.ragged = ragged_inputs(config)

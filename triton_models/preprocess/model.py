@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,9 @@ import triton_python_backend_utils as pb_utils
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+# A repository holds what was exported and no byte code, which would be run instead of it.
+sys.dont_write_bytecode = True
+shutil.rmtree(HERE / "__pycache__", ignore_errors=True)
 
 from preprocess_runtime.expressions.numpy.interpreter import (  # noqa: E402 - found beside this file
     NumpyInterpreter,
@@ -35,6 +39,7 @@ from preprocess_runtime.wire.format import (  # noqa: E402
     encode,
     parse_columns,
 )
+from preprocess_runtime.wire.integrity import expect_exported  # noqa: E402
 from preprocess_runtime.wire.request_rules import (  # noqa: E402
     LimitError,
     expect_within,
@@ -57,10 +62,12 @@ class TritonPythonModel:
         """Load the program beside this file, and validate it against the config.
 
         Raises:
+            IntegrityError: the files are not those of one export.
             RuntimeError: program and config do not match.
         """
-        parameters = json.loads(args["model_config"])["parameters"]
-        text = {name: value["string_value"] for name, value in parameters.items()}
+        config = json.loads(args["model_config"])
+        expect_exported(HERE, config)
+        text = {name: value["string_value"] for name, value in config["parameters"].items()}
         self._inputs = parse_columns(text["inputs"])
         self._outputs = parse_columns(text["outputs"])
         self._packing = packed_tensor.parse_packing(text["packing"])

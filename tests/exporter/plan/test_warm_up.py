@@ -1,5 +1,7 @@
 """Before a server calls a model ready it asks it for golden rows, as a client would send them."""
 
+import shutil
+
 import numpy as np
 import polars as pl
 import pytest
@@ -72,8 +74,11 @@ def test_without_golden_rows_it_is_one_row_of_nothing_and_may_be_none(export):
     }
     without = export(version=2, serving=ServingOptions(warm_up=False))
     assert not any(config.model_warmup for config in configs(without).values())
-    # Version 1 keeps its own.
-    assert {path.name for path in report.repository.glob("*/warmup/*")} == {"1"}
+    # Version 1 keeps its own, and the new steps are of another config.
+    assert {path.parents[1].name for path in report.repository.glob("*/warmup/*")} == {
+        "movies_nvt",
+        "movies_tf",
+    }
 
 
 def test_a_server_has_asked_before_it_is_ready(export, tmp_path):
@@ -129,14 +134,12 @@ def test_the_first_eight_rows_of_parquet_are_enough(export, tmp_path):
     assert [len(m.model_warmup) for m in configs(report).values()] == [8, 8, 0]
 
 
-def test_what_is_left_of_a_removed_version_is_named(export, tmp_path):
-    """A version's warm-up lies beside it, where Triton wants it."""
-    import shutil
-
+def test_a_version_that_was_removed_by_hand_can_be_exported_again(export):
+    """Its warm-up lies beside it, where Triton wants it."""
     report = export()
+    before = tree(report.repository)
     for folder in report.paths.values():
         shutil.rmtree(folder)
-    before = tree(tmp_path)
-    with pytest.raises(ExportError, match=r"Version 1 exists already: .*movies_nvt/warmup/1"):
-        export()
-    assert tree(tmp_path) == before
+    export()
+    assert tree(report.repository).keys() == before.keys()
+    assert verify(report.repository, "movies")

@@ -1,11 +1,14 @@
-"""A version beside another, and what an export leaves untouched."""
+"""A version beside another, the way back, and what an export leaves untouched."""
+
+import json
+import shutil
 
 import keras
 import numpy as np
 import pytest
 from small_export import make_workflow, rows, tree
 
-from exporter import ExportError, verify
+from exporter import ExportError, ServingOptions, rollback, verify
 from exporter.repository.config_pbtxt import parse_config
 from workflow import Workflow, ops
 
@@ -16,35 +19,118 @@ def config(repository, model):
     return parse_config((repository / model / "config.pbtxt").read_text())
 
 
-def test_version_2_beside_version_1(export, tmp_path):
-    export()
-    first = {k: v for k, v in tree(tmp_path / "models").items() if "/1" in k}
-    export(version=2)
-    after = tree(tmp_path / "models")
-    assert {k: v for k, v in after.items() if "/1" in k} == first
-    repository = tmp_path / "models"
-    for model in MODELS:
-        assert (repository / model / "2").is_dir()
-    assert list(config(repository, "movies").version_policy.specific.versions) == [2]
-    assert [s.model_version for s in config(repository, "movies").ensemble_scheduling.step] == [
-        2,
-        2,
+def other_network():
+    """A network of fewer inputs than that of the fixtures."""
+    inputs = {"userId": keras.Input((1,), name="userId", dtype="int64")}
+    number = keras.ops.cast(inputs["userId"], "float32")
+    return keras.Model(inputs, keras.layers.Dense(1, name="other")(number))
+
+
+def steps_of(repository):
+    return [
+        (s.model_name, s.model_version)
+        for s in config(repository, "movies").ensemble_scheduling.step
     ]
-    for step in MODELS[:2]:
-        assert list(config(repository, step).version_policy.specific.versions) == [1, 2]
+
+
+def test_the_config_that_clients_are_answered_by_is_the_one_file_that_changes(export, tmp_path):
+    repository = tmp_path / "models"
+    export()
+    first = tree(repository)
+    export(version=2)
+    after = tree(repository)
+    assert {path for path in first if after[path] != first[path]} == {"movies/config.pbtxt"}
+    assert {path.split("/")[1] for path in after.keys() - first.keys()} == {"2"}
+    assert steps_of(repository) == [("movies_nvt", 2), ("movies_tf", 2)]
+    assert list(config(repository, "movies").version_policy.specific.versions) == [2]
+    assert all(config(repository, step).version_policy.HasField("all") for step in MODELS[:2])
     assert verify(repository, "movies", 1)
     assert verify(repository, "movies") == verify(repository, "movies", 2)
 
 
-def test_an_older_version_of_another_shape_is_not_loadable(export, tmp_path, workflow):
+def test_a_step_of_another_config_becomes_a_model_of_its_own(export, tmp_path, workflow):
+    repository = tmp_path / "models"
     export()
-    inputs = {"userId": keras.Input((1,), name="userId", dtype="int64")}
-    other = keras.Model(
-        inputs, keras.layers.Dense(1, name="other")(keras.ops.cast(inputs["userId"], "float32"))
-    )
-    export(other, workflow, version=2)
-    for model in MODELS:
-        assert list(config(tmp_path / "models", model).version_policy.specific.versions) == [2]
+    first = tree(repository)
+    report = export(other_network(), workflow, version=2)
+    after = tree(repository)
+    assert {path for path in first if after[path] != first[path]} == {"movies/config.pbtxt"}
+    names = [f"movies_nvt_{report.generation}", f"movies_tf_{report.generation}"]
+    assert steps_of(repository) == [(name, 2) for name in names]
+    assert config(repository, "movies").parameters["preprocessing"].string_value == names[0]
+    assert [model.name for model in report.plan.models] == [*names, "movies"]
+    export(other_network(), workflow, version=3)
+    assert steps_of(repository) == [(name, 3) for name in names]
+    assert verify(repository, "movies") == verify(repository, "movies", 3)
+
+
+def test_two_versions_are_kept_and_older_ones_are_removed_with_their_steps(
+    export, tmp_path, workflow
+):
+    repository = tmp_path / "models"
+    export()
+    other = export(other_network(), workflow, version=2)
+    assert {path.name for path in repository.iterdir()} > {"movies_nvt", "movies_tf"}
+    export(other_network(), workflow, version=5)
+    names = {f"movies_nvt_{other.generation}", f"movies_tf_{other.generation}", "movies"}
+    assert {path.name for path in repository.iterdir()} == names
+    for name in names:
+        assert {p.name for p in (repository / name).iterdir()} - {"config.pbtxt", "warmup"} == {
+            "2",
+            "5",
+        }
+    for version in (2, 5):
+        assert verify(repository, "movies", version)
+    with pytest.raises(ExportError, match="Expected the manifest"):
+        verify(repository, "movies", 1)
+
+
+def test_all_versions_can_be_kept_or_one(export, tmp_path):
+    repository = tmp_path / "models"
+    for version in (1, 2, 3):
+        export(version=version, serving=ServingOptions(keep_versions=None))
+    assert [p.name for p in sorted((repository / "movies_nvt").glob("[0-9]"))] == ["1", "2", "3"]
+    export(version=4, serving=ServingOptions(keep_versions=1))
+    assert [p.name for p in (repository / "movies_nvt").glob("[0-9]")] == ["4"]
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+def test_rollback_makes_the_repository_what_it_was(runtime, export, tmp_path):
+    repository, serving = tmp_path / "models", ServingOptions(runtime=runtime, keep_versions=3)
+    trees = []
+    for version in (1, 2, 3):
+        export(version=version, serving=serving)
+        trees.append(tree(repository))
+    assert rollback(repository, "movies") == 2
+    assert tree(repository) == trees[1]
+    export(version=3, serving=serving)
+    assert rollback(repository, "movies", 1) == 1
+    assert tree(repository) == trees[0]
+    assert verify(repository, "movies") == verify(repository, "movies", 1)
+    with pytest.raises(ExportError, match=r"to go back to, of \[1\]\. Received: none before 1"):
+        rollback(repository, "movies")
+
+
+def test_rollback_refuses_a_version_that_is_damaged(export, tmp_path):
+    repository = tmp_path / "models"
+    export()
+    export(version=2)
+    (repository / "movies_nvt" / "1" / "program.safetensors").write_bytes(b"")
+    before = tree(repository)
+    with pytest.raises(ExportError, match=r"program\.safetensors is not what the export wrote"):
+        rollback(repository, "movies")
+    with pytest.raises(ExportError, match="Expected a published model films"):
+        rollback(repository, "films")
+    assert tree(repository) == before
+
+
+def test_a_version_below_the_published_one_is_refused(export, tmp_path):
+    """A server answers with the newest, so that it would never be asked."""
+    export(version=4)
+    before = tree(tmp_path)
+    with pytest.raises(ExportError, match=r"Expected a version above 4.*Received: 2"):
+        export(version=2)
+    assert tree(tmp_path) == before
 
 
 def test_neither_model_nor_workflow_is_changed(export, model, workflow, tmp_path):
@@ -60,7 +146,7 @@ def test_neither_model_nor_workflow_is_changed(export, model, workflow, tmp_path
         np.testing.assert_array_equal(before, after)
 
 
-def test_an_older_version_that_knows_other_nulls_is_not_loadable(export, tmp_path):
+def test_a_step_that_knows_other_nulls_is_another_step(export):
     """One config counts for all versions, and it says which values mean null."""
 
     def pipeline(price):
@@ -70,24 +156,22 @@ def test_an_older_version_that_knows_other_nulls_is_not_loadable(export, tmp_pat
     first = export(pipeline=pipeline(["price"] >> ops.FillMissing(0.0)), labels=[])
     second = export(pipeline=pipeline(["price"]), labels=[], version=2)
     assert first.plan.steps[0].inputs == second.plan.steps[0].inputs
-    versions = config(tmp_path / "models", "movies_nvt").version_policy.specific.versions
-    assert list(versions) == [2]
+    assert second.plan.steps[0].name == f"movies_nvt_{second.generation}"
 
 
-def test_an_older_version_that_was_removed_is_not_named(export, tmp_path):
-    import shutil
-
+def test_versions_that_were_removed_by_hand_are_not_missed(export, tmp_path):
     export()
     for model in MODELS:
         shutil.rmtree(tmp_path / "models" / model / "1")
-    export(version=2)
-    assert list(config(tmp_path / "models", "movies_nvt").version_policy.specific.versions) == [2]
+    report = export(version=2)
+    assert verify(tmp_path / "models", "movies") == report.generation
 
 
-def test_every_config_carries_the_generation_and_other_content_has_another(export, tmp_path):
+def test_the_generation_is_in_the_config_and_beside_each_step(export, tmp_path):
     one = export()
-    for model in MODELS:
-        assert config(one.repository, model).parameters["generation"].string_value == one.generation
+    published = config(one.repository, "movies").parameters["generation"].string_value
+    parts = [json.loads((one.paths[step] / "manifest.json").read_text()) for step in MODELS[:2]]
+    assert {published, *(part["generation"] for part in parts)} == {one.generation}
     refitted = make_workflow().fit(rows().reverse().head(3))
     other = export(pipeline=refitted, path=tmp_path / "other")
     assert other.generation != one.generation

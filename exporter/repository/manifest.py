@@ -1,0 +1,123 @@
+"""The manifest of an export: its files with their checksums, and the name of its generation.
+
+The version folder of the published model holds the whole manifest, and the config with which that
+version is published. The version folder of each step holds its own part, which the step compares
+with its files when a server loads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from exporter.errors import ExportError
+from workflow.expressions.program.safetensors_file import FormatError
+from workflow.files.durable import file_hash
+from workflow.files.sealed import sealed, unsealed
+
+CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
+# Where Triton looks for the requests that a config says it makes by itself.
+WARM_UP = "warmup"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+Hashes = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of an export.
+
+    Attributes:
+        generation: its name, made of `models` and `contract`.
+        contract: a hash of the configs without names and versions.
+        previous: the version that was published before; None for the first one.
+        models: the sha256 of each file in the version folders, by model; the published one last.
+        configs: the sha256 of each model's config.
+        warm_up: the sha256 of each file of the warm-up requests, by model.
+    """
+
+    generation: str
+    contract: str
+    previous: int | None
+    models: dict[str, Hashes]
+    configs: Hashes
+    warm_up: dict[str, Hashes]
+
+    @property
+    def steps(self) -> list[str]:
+        """The models beside the published one."""
+        return list(self.models)[:-1]
+
+    def write(self, stage: Path, version: int) -> None:
+        """Write the manifest, and to each step's version folder its own part."""
+        *steps, published = self.models
+        for step in steps:
+            part = {"generation": self.generation, "files": self.models[step]}
+            (stage / step / str(version) / MANIFEST).write_text(json.dumps(part, indent=1))
+        folder = stage / published / str(version)
+        (folder / MANIFEST).write_bytes(sealed(asdict(self)))
+
+
+def file_hashes(folder: Path) -> Hashes:
+    """The sha256 of every file under a folder, by relative path."""
+    return {
+        path.relative_to(folder).as_posix(): file_hash(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def generation_of(models: Iterable[Mapping[str, str]], contract: str) -> str:
+    """A name for an export, made of its content: another content has another name.
+
+    Args:
+        models: the `file_hashes` of each model's version folder.
+        contract: a hash of the configs.
+
+    Example:
+        >>> generation_of([{"model.py": "9f86d0"}], "a1b2")
+        'd83ae4ffd0fe644e'
+    """
+    text = json.dumps([*models, contract], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_manifest(repository: Path, name: str, version: int) -> Manifest:
+    """The manifest of a published version, which vouches for itself by its generation.
+
+    Raises:
+        ExportError: there is none, or it is not what an export wrote.
+    """
+    path = repository / name / str(version) / MANIFEST
+    if not path.is_file():
+        raise ExportError(
+            f"Expected the manifest {path}. Export the model, or name another version."
+        )
+    try:
+        manifest = Manifest(**unsealed(path.read_bytes(), str(path)))
+        models = list(manifest.models)
+        whole = (
+            models[-1] == name
+            and all(NAME.fullmatch(model) for model in models)
+            and manifest.configs.keys() == manifest.models.keys()
+            and manifest.warm_up.keys() <= manifest.models.keys()
+            and isinstance(manifest.previous, int | None)
+            and manifest.generation == generation_of(manifest.models.values(), manifest.contract)
+        )
+    except FormatError as error:
+        raise ExportError(f"{path} is not what the export wrote.") from error
+    except (ValueError, AttributeError, TypeError, IndexError) as error:
+        raise ExportError(f"Expected a manifest in {path}. Received: {error}.") from error
+    if not whole:
+        raise ExportError(f"{path} is not what the export wrote.")
+    return manifest
+
+
+def versions_of(repository: Path, name: str) -> list[int]:
+    """The versions of a published model that have a manifest, in ascending order."""
+    found = (repository / name).glob(f"*/{MANIFEST}")
+    return sorted(int(path.parent.name) for path in found if path.parent.name.isdecimal())

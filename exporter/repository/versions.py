@@ -1,0 +1,129 @@
+"""Versions of a published model: which are kept, and the way back to an older one."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+from exporter.errors import ExportError
+from exporter.repository.manifest import (
+    CONFIG,
+    WARM_UP,
+    Manifest,
+    read_manifest,
+    versions_of,
+)
+from exporter.repository.publish import published_version, recover, remove
+from exporter.repository.staging import staging, write_errors
+from exporter.repository.verify import verify_version
+from workflow.files.durable import exclusive, replace_file, sync
+
+
+def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
+    """Publish an older version of an ensemble or fused model again, by one rename.
+
+    The versions after it are removed, since a server loads every version of a step. A running
+    server follows with `TritonServer.load`.
+
+    Args:
+        repository: the model repository.
+        name: the model that clients ask.
+        version: the version; by default the one that was published before.
+
+    Returns:
+        the version.
+
+    Raises:
+        ExportError: there is no such version, or its files are not what the export wrote.
+
+    Example:
+        >>> rollback("models", "movielens")  # doctest: +SKIP
+        1
+    """
+    root = Path(repository)
+    with write_errors(root), exclusive(root) as alone:
+        if alone:
+            recover(root, name)
+        current = published_version(root, name)
+        if current is None:
+            raise ExportError(f"Expected a published model {name} in {root}. Received: none.")
+        if version is None:
+            version = read_manifest(root, name, current).previous
+        known = versions_of(root, name)
+        if version not in known:
+            raise ExportError(
+                f"Expected a version of {name} to go back to, of {known}. Received: "
+                f"{'none before ' + str(current) if version is None else version}. "
+                "Set ServingOptions(keep_versions=...) to keep more of them."
+            )
+        verify_version(root, version, read_manifest(root, name, version))
+        folder = root / name
+        replace_file(folder / CONFIG, (folder / str(version) / CONFIG).read_bytes())
+        collect(root, name, keep=len(known))
+    return version
+
+
+def recover_repository(repository: str | os.PathLike[str], name: str) -> int | None:
+    """Remove what killed exports of an ensemble left, and give the version that is published.
+
+    Raises:
+        ExportError: the repository cannot be written.
+    """
+    root = Path(repository)
+    if not root.is_dir():
+        raise ExportError(f"Expected a model repository. Received: {root}, no such folder.")
+    with write_errors(root), exclusive(root):
+        recover(root, name)
+        return published_version(root, name)
+
+
+def collect(repository: Path, name: str, keep: int) -> None:
+    """Remove all but the newest versions of a published model, with their steps.
+
+    The repository is locked. What cannot be removed gives a warning, since the new version is
+    published by then.
+
+    Args:
+        repository: the model repository.
+        name: the model that clients ask.
+        keep: how many versions stay: the published one, the one before it, and so on.
+    """
+    try:
+        if paths := _unneeded(repository, name, keep):
+            with staging(repository, name) as stage:
+                for path in paths:
+                    remove(path, stage)
+                sync(repository)
+    except OSError as error:
+        warnings.warn(f"Older versions of {name} could not be removed: {error}.", stacklevel=3)
+
+
+def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
+    """Files and folders of older versions: steps before the manifest that describes them."""
+    manifests = {v: read_manifest(repository, name, v) for v in versions_of(repository, name)}
+    kept = _newest(repository, name, manifests, keep)
+    needed = {(step, version) for version in kept for step in manifests[version].steps}
+    paths = []
+    for version in manifests.keys() - kept.keys():
+        steps = [step for step in manifests[version].steps if (step, version) not in needed]
+        for step in steps:
+            is_last = not any(model == step for model, _ in needed)
+            paths.append(repository / step if is_last else repository / step / str(version))
+        paths.append(repository / name / str(version))
+    requests = {file for version in kept for file in manifests[version].warm_up.get(name, ())}
+    warm_up = (repository / name / WARM_UP).glob("*")
+    paths += [path for path in warm_up if path.name not in requests]
+    return [path for path in dict.fromkeys(paths) if path.exists()]
+
+
+def _newest(
+    repository: Path, name: str, manifests: dict[int, Manifest], keep: int
+) -> dict[int, None]:
+    """The versions to keep, the published one first."""
+    kept: dict[int, None] = {}
+    version = published_version(repository, name)
+    while version in manifests and version not in kept and len(kept) < keep:
+        kept[version] = None
+        version = manifests[version].previous
+    return kept
