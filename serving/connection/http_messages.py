@@ -2,6 +2,11 @@
 
 A body begins with JSON, and the bytes of the tensors follow:
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md
+
+tritonclient's HTTP client needs geventhttpclient, and an `InferInput` for each tensor. A request of one
+row from tensors took 475 µs of processor time with it and 398 with this file for the MovieLens-like
+model, and 677 and 487 for the Criteo-like one (`python -m benchmarks.client`, 2 cores at a load of 9,
+2026-11-23).
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ class SmallFrames:
             few = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
         else:  # Other columns may take long, or have no Python equivalent.
             few = {name: tuple(data[name].to_list()) for name in taken}
-        if len(taken) < len(names):
-            few |= {name: data[name] for name in names if name not in taken}
+        if len(taken) < len(self._classes):
+            known = self._classes.keys() - set(taken)
+            few |= {name: data[name] for name in names if name in known}
         return few
 
     def _taken(self, names: list[str], kinds: list[Any]) -> tuple[list[str], bool]:
