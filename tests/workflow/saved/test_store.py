@@ -117,7 +117,7 @@ def as_folder(saved):
         (half("workflow.json"), r"not a saved workflow: it has no workflow\.json\."),
         (half("state-*"), r"it has no state-[0-9a-f]{16}\.safetensors\. Copy the whole folder"),
         (of_nvtabular, "pickled workflow of NVTabular"),
-        (newer, "of format 3, which a newer version wrote; this one reads format 2"),
+        (newer, "format is 3, which a newer version wrote; this one reads format 2"),
         (as_folder, r"workflow\.json: expected a file"),
     ],
 )
