@@ -86,7 +86,7 @@ class KerasSequenceLoader(EpochDataset):
             CUDA context of a GPU is an error in any case.
         decode_timeout: seconds that a GPU may be busy with one read (0.05 on an H200, with the
             default buffer) before the read counts as hanging, which is an error: a damaged page can
-            keep a GPU busy for ever. Waiting for files does not count. None for no limit, as when
+            keep a GPU busy forever. Waiting for files does not count. None for no limit, as when
             debugging GPU code.
 
     Raises:

@@ -33,5 +33,5 @@ def _write(program: Program, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
     (folder / RUNTIME_PACKAGE / "__init__.py").write_text(
-        '"""What preprocessing needs, as it was when exported."""\n'
+        '"""Dependencies of the preprocessing, as of the export."""\n'
     )

@@ -1,6 +1,6 @@
 """Reads on a GPU that may never end, and the wait for them.
 
-A damaged page can keep cuDF's decompression busy for ever (seen with zstd), and nothing can
+A damaged page can keep cuDF's decompression busy forever (seen with zstd), and nothing can
 interrupt a kernel. So the thread that waits for the reader raises an error.
 """
 

@@ -29,7 +29,7 @@ class SkippingReader(Generic[T]):
     """Reads as another reader does, with other rows in place of damaged ones.
 
     Leaving rows out would give workers different numbers of steps, and workers with more steps
-    would wait for the others for ever. So a damaged row group is replaced with as many rows of the
+    would wait for the others forever. So a damaged row group is replaced with as many rows of the
     row groups that follow it in the files. The replacement depends on the files alone: every epoch
     keeps its number of batches, and a position refers to the same rows after an interruption.
 

@@ -112,7 +112,7 @@ class GeneratorFunctions:
         """A new dataset over the streams.
 
         TensorFlow would add a prefetching thread to any dataset that is iterated. The stream has
-        its own; a second one would run ahead of the saved position, and would wait for ever for
+        its own; a second one would run ahead of the saved position, and would wait forever for
         Python when the interpreter exits.
         """
         options = tf.data.Options()
