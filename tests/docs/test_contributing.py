@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from workflow import ops
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
@@ -18,6 +20,13 @@ def test_every_file_and_folder_that_it_names_is_there():
     named = set(PLACE.findall(TEXT))
     assert len(named) > 40
     assert not [place for place in sorted(named) if not (ROOT / place).exists()]
+
+
+def test_the_guide_has_each_operator_in_its_table():
+    guide = (ROOT / "docs" / "guide" / "workflow.md").read_text()
+    table = guide.split("## The operators")[1].split("\n\n")[2]
+    named = set(re.findall(r"`([A-Z]\w+)`", table))
+    assert named == set(ops.__all__)
 
 
 def docstrings(file):

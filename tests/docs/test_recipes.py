@@ -1,0 +1,129 @@
+"""The recipes of CONTRIBUTING.md, followed in a copy of the packages: an operator, a verb and a runtime."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
+OPERATOR = """
+from dataclasses import dataclass
+
+from workflow.operator.feature import Feature
+from workflow.operator.operator import Operator
+
+
+@dataclass(frozen=True)
+class Reciprocal(Operator):
+    def lower(self, columns, state):
+        return {n: Feature.of(n, f.expression.reciprocal(), f.schema) for n, f in columns.items()}
+"""
+RUNTIME = "from exporter.runtimes.fused_onnx import RUNTIME\n"
+# A line of a file, and the one that comes after it: six files for the verb.
+VERB = {
+    "workflow/expressions/language/verbs.py": (
+        '        Verb("multiply", 2, {}, _arithmetic("multiply")),\n',
+        '        Verb("reciprocal", 1, {}, _real("reciprocal"), exact=False),\n',
+    ),
+    "workflow/expressions/language/methods.py": (
+        '        return self._call("tanh", self)\n',
+        '\n    def reciprocal(self):\n        return self._call("reciprocal", self)\n',
+    ),
+    "workflow/expressions/numpy/verbs.py": (
+        '        "tanh": _transcendental(np.tanh),\n',
+        '        "reciprocal": _transcendental(np.reciprocal),\n',
+    ),
+    "workflow/expressions/polars/interpreter.py": (
+        '        "tanh": _transcendental(lambda a: a.tanh()),\n',
+        '        "reciprocal": _transcendental(lambda a: 1.0 / a),\n',
+    ),
+    "workflow/expressions/tensorflow/verbs.py": (
+        '        "tanh": _transcendental(tf.math.tanh),\n',
+        '        "reciprocal": _transcendental(tf.math.reciprocal),\n',
+    ),
+    "workflow/expressions/onnx/verbs.py": (
+        '        "tanh": _transcendental(lambda graph, x: graph.add("Tanh", x)),\n',
+        '        "reciprocal": _transcendental(lambda graph, x: graph.add("Reciprocal", x)),\n',
+    ),
+}
+PROGRAM = """
+import math
+
+import keras
+import polars as pl
+from exporter import ServingOptions, export_tensorflow_ensemble
+from workflow import Workflow, ops
+
+rows = pl.DataFrame({"a": [1.0, -2.0, None, 3.0], "b": [0.5, 1.5, 2.5, -3.5]})
+filled = ["a"] >> ops.FillMissing(4.0) >> ops.Reciprocal()
+graph = filled + (["b"] >> ops.LambdaOp(lambda b: b.reciprocal()))
+workflow = Workflow(graph).fit(rows)
+made = workflow.transform(rows).collect()
+for name in "ab":
+    for value, reciprocal in zip(rows[name].fill_null(4.0), made[name], strict=True):
+        assert math.isclose(reciprocal, 1 / value, rel_tol=1e-15), made
+
+inputs = {name: keras.Input((1,), name=name, dtype="float32") for name in "ab"}
+both = keras.layers.Concatenate()([inputs["a"], inputs["b"]])
+network = keras.Model(inputs, {"sum": keras.layers.Dense(1, kernel_initializer="ones")(both)})
+for runtime in ("tensorflow", "twin", "fused_tensorflow"):
+    report = export_tensorflow_ensemble(
+        network, workflow, "sums", runtime, serving=ServingOptions(runtime=runtime)
+    )
+    assert report.proof.rows and not report.proof.refused, report
+    print("exported", runtime)
+"""
+
+
+def insert(path: Path, after: str, line: str) -> None:
+    text = path.read_text()
+    assert text.count(after) == 1, f"{path}: {after!r}"
+    path.write_text(text.replace(after, after + line))
+
+
+@pytest.fixture
+def copy(tmp_path):
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return tmp_path
+
+
+@pytest.mark.long
+def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
+    (copy / "workflow" / "ops" / "reciprocal.py").write_text(OPERATOR)
+    insert(
+        copy / "workflow" / "ops" / "__init__.py",
+        "from .column_similarity import ColumnSimilarity\n",
+        "from .reciprocal import Reciprocal\n",
+    )
+    for name, (after, line) in VERB.items():
+        insert(copy / name, after, line)
+    (copy / "exporter" / "runtimes" / "twin.py").write_text(RUNTIME)
+    insert(
+        copy / "exporter" / "runtimes" / "registry.py",
+        "    match name:\n",
+        '        case "twin":\n            from exporter.runtimes.twin import RUNTIME\n',
+    )
+    insert(
+        copy / "exporter" / "plan" / "options.py",
+        '    "tensorflow": RuntimeKind(),\n',
+        '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    exported = [line[1] for line in lines if line[:1] == ["exported"]]
+    assert exported == ["tensorflow", "twin", "fused_tensorflow"]
