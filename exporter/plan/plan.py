@@ -53,18 +53,18 @@ class Plan:
 
     @property
     def contract(self) -> tuple[ModelSpec, ...]:
-        """The models without their versions: what an export of other data has in common with it."""
+        """The models without their versions: the part that exports of other data have in common."""
         return tuple(
             replace(model, version=1, steps=tuple(replace(s, version=1) for s in model.steps))
             for model in self.models
         )
 
     def published_as(self, names: Mapping[str, str], generation: str) -> Plan:
-        """The plan as it is published.
+        """The published form of the plan.
 
         Args:
             names: the names under which the steps are published.
-            generation: a parameter of the model that clients ask.
+            generation: a parameter of the model that clients use.
         """
         steps = [replace(step, name=names[step.name]) for step in self.steps]
         parameters = {**self.published.parameters, "generation": generation}
@@ -127,7 +127,7 @@ def _expect_no_nul(program: Program) -> None:
 
 
 def _part_of(name: str, model: ModelSpec) -> ModelSpec:
-    """The model with the name of the one that clients ask, by which a server checks its files."""
+    """The model with the name of the model that clients use, which a server needs to check files."""
     if model.steps:
         return model
     return replace(model, parameters={**model.parameters, "published": name})

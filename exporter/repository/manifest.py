@@ -1,8 +1,8 @@
 """The manifest of an export: its files with their checksums, and the name of its generation.
 
-The version folder of the published model holds the whole manifest, and the config with which that
-version is published. The version folder of each step holds its own part, which the step compares
-with its files when a server loads it.
+The version folder of the published model contains the whole manifest, and the config with which
+that version is published. The version folder of each step contains the step's part, which the step
+compares with its files when a server loads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
 
 CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
-# Where Triton looks for the requests that a config says it makes by itself.
+# Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -32,9 +32,9 @@ class Manifest:
     """The content of an export.
 
     Attributes:
-        generation: its name, made of `models` and `contract`.
+        generation: its name, a hash of `models` and `contract`.
         contract: a hash of the configs without names and versions.
-        previous: the version that was published before; None for the first one.
+        previous: the previously published version; None for the first one.
         models: the sha256 of each file in the version folders, by model; the published one last.
         configs: the sha256 of each model's config.
         warm_up: the sha256 of each file of the warm-up requests, by model.
@@ -49,11 +49,11 @@ class Manifest:
 
     @property
     def steps(self) -> list[str]:
-        """The models beside the published one."""
+        """The models other than the published one."""
         return list(self.models)[:-1]
 
     def write(self, stage: Path, version: int) -> None:
-        """Write the manifest, and to each step's version folder its own part."""
+        """Write the manifest, and each step's part into its version folder."""
         *steps, published = self.models
         for step in steps:
             part = {"generation": self.generation, "files": self.models[step]}
@@ -72,7 +72,7 @@ def file_hashes(folder: Path) -> Hashes:
 
 
 def generation_of(models: Iterable[Mapping[str, str]], contract: str) -> str:
-    """A name for an export, made of its content: another content has another name.
+    """A name for an export, derived from its content: other content has another name.
 
     Args:
         models: the `file_hashes` of each model's version folder.
@@ -87,10 +87,10 @@ def generation_of(models: Iterable[Mapping[str, str]], contract: str) -> str:
 
 
 def read_manifest(repository: Path, name: str, version: int) -> Manifest:
-    """The manifest of a published version, which vouches for itself by its generation.
+    """Read the manifest of a published version, and verify it by its generation.
 
     Raises:
-        ExportError: there is none, or it is not what an export wrote.
+        ExportError: it is missing, or differs from the one that an export wrote.
     """
     path = repository / name / str(version) / MANIFEST
     if not path.is_file():

@@ -1,13 +1,13 @@
-"""Publication of a staged export: what is published never changes, and one rename decides.
+"""Publication of a staged export: published files never change, and one rename publishes.
 
-A step with the config of the published step of its name becomes a version folder beside it. One
-with another config becomes a model of its own, whose name ends with the generation. So no file that
-a server may read is rewritten but one: the config of the model that clients ask. It is replaced
-last, and names the steps by their versions.
+A step whose config equals that of the published step with its name becomes a version folder beside
+it. A step with another config becomes a separate model, whose name ends with the generation. So the
+only file that is rewritten while a server may read it is the config of the model that clients use.
+It is replaced last, and names the versions of the steps.
 
-What is moved lies in a staging folder before, with a journal of what is to be moved. After an
-error, and after a kill by the next export, what was moved is removed again; killed at any moment,
-the repository serves the old version or the new one.
+Files are first in a staging folder, with a journal of the planned moves. After an error, or after a
+kill by the next export, the moved files are removed again; the repository serves the old version or
+the new one, whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from exporter.repository.manifest import CONFIG, WARM_UP
 from exporter.repository.staging import JOURNAL, leftovers
 from workflow.files.durable import remove_if_empty, sync, sync_tree
 
-# What a config may say anew without an older version being another.
+# Fields of a config that may change without affecting an older version.
 _NOT_OF_A_VERSION = (
     *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
 )
-# In a staging folder, beside the models, whose names begin with no dot.
+# In a staging folder, beside the models, whose names do not begin with a dot.
 BEFORE, AFTER, DRAFT = ".before.pbtxt", ".after.pbtxt", ".draft"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
-    """Check that the version is the newest, and that no name is taken by another kind of model.
+    """Check that the version is the newest, and that no name belongs to another kind of model.
 
     Args:
         repository: the model repository; may be missing.
         models: the steps, and the published model last.
-        version: the version to come.
+        version: the new version.
 
     Raises:
         ExportError: the published model has this version or a newer one, or a name belongs to
@@ -68,15 +68,15 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
 
 
 def is_published(config: Any) -> bool:
-    """Whether a config is that of a model that clients ask: an ensemble, or a whole pipeline."""
+    """Whether a config belongs to a model that clients use: an ensemble, or a whole pipeline."""
     return config.platform == "ensemble" or "label_columns" in config.parameters
 
 
 def published_version(repository: Path, name: str) -> int | None:
-    """The version that clients are answered by; None where nothing is published.
+    """The version that clients use; None if nothing is published.
 
     Raises:
-        ExportError: the config is not that of a model that clients ask.
+        ExportError: the config does not belong to a model that clients use.
     """
     path = repository / name / CONFIG
     if not path.exists():
@@ -92,7 +92,7 @@ def published_version(repository: Path, name: str) -> int | None:
 
 
 def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) -> dict[str, str]:
-    """Names under which steps are published: a published model of the same config, or a new one."""
+    """Names for the published steps: a published model with the same config, or a new one."""
     return {step.name: _step_name(repository, step, generation) for step in steps}
 
 
@@ -109,7 +109,7 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
     """Move staged models into the repository, the published model's config last.
 
     Raises:
-        OSError: the file system refused; the repository is as it was.
+        OSError: an error of the file system; the repository is unchanged.
     """
     moves = _moves(stage, repository, models, version)
     _write_journal(stage, repository, models[-1], moves)
@@ -144,25 +144,25 @@ def _moves(stage: Path, repository: Path, models: Sequence[str], version: int) -
 
 
 def recover(repository: Path, name: str) -> None:
-    """Clean up what killed exports of an ensemble left. No other export may be at work.
+    """Remove the remains of killed exports of an ensemble. No other export may be running.
 
     An export that was killed before its config was in place is undone.
     """
     for stage in leftovers(repository, name):
         if (stage / JOURNAL).exists() and not _is_after(repository / name / CONFIG, stage):
             _roll_back(stage, repository)
-        # First of all, since what is left of a stage without it could be taken for moved.
+        # First, since the remains of a stage without its journal could look published.
         (stage / JOURNAL).unlink(missing_ok=True)
         shutil.rmtree(stage)
 
 
 def _write_journal(stage: Path, repository: Path, published: str, moves: Sequence[str]) -> None:
-    """Write what going back needs beforehand, so that it needs no room: the disk may be full."""
-    # What decides, after a kill, whether the new version counts.
+    """Write the data for a rollback in advance, since the disk may be full later."""
+    # Decides, after a kill, whether the new version is published.
     shutil.copyfile(stage / published / CONFIG, stage / AFTER)
     if (repository / published / CONFIG).exists():
         shutil.copyfile(repository / published / CONFIG, stage / BEFORE)
-    # Under another name until it is whole: a torn journal would be none.
+    # Under another name until it is complete: a truncated journal would be useless.
     draft = stage / DRAFT
     draft.write_text(json.dumps(list(moves)))
     draft.rename(stage / JOURNAL)
@@ -174,13 +174,13 @@ def _is_after(config: Path, stage: Path) -> bool:
 
 
 def _roll_back(stage: Path, repository: Path) -> None:
-    """Remove what was moved, in the opposite order; can be done twice."""
+    """Remove the moved files, in reverse order; can be repeated."""
     for move in reversed(json.loads((stage / JOURNAL).read_text())):
         path = repository / move
         if path.name == CONFIG and (stage / BEFORE).exists():
             (stage / BEFORE).replace(path)
         elif path.name == CONFIG and path.exists() and not _is_after(path, stage):
-            pass  # put back already
+            pass  # restored already
         elif path.exists() and not (stage / move).exists():
             remove(path, stage)
         if path.parent.name == WARM_UP:
@@ -191,18 +191,18 @@ def _roll_back(stage: Path, repository: Path) -> None:
 
 
 def remove(path: Path, stage: Path) -> None:
-    """Remove a file or folder of a repository by one rename, so that no half of it is ever seen."""
+    """Remove a file or folder of a repository by one rename, so that readers never see a part."""
     path.replace(stage / f".removed-{len(list(stage.glob('.removed-*')))}")
 
 
 def compatible_versions(repository: Path, model: ModelSpec) -> list[int]:
     """The published versions of a model that a new config describes as well.
 
-    A config counts for all versions of a model, so an older one stays loadable only when
-    nothing but the versions, the generation and the way of waiting has changed.
+    A config applies to all versions of a model, so an older one stays loadable only if nothing but
+    the versions, the generation and the queue has changed.
 
     Raises:
-        ExportError: the config that is there cannot be read.
+        ExportError: the existing config cannot be read.
     """
     folder = repository / model.name
     if not (folder / CONFIG).exists():

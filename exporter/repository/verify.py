@@ -27,14 +27,14 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
     Args:
         repository: the model repository.
         name: the ensemble, or the fused model.
-        version: the version that has to be whole; by default the published one. What is there of
-            other versions has to be as it was exported too.
+        version: the version that has to be complete; by default the published one. Existing files
+            of other versions have to be unchanged too.
 
     Returns:
-        the generation of the version.
+        The generation of the version.
 
     Raises:
-        ExportError: a file is missing, was changed, or is not of an export; the text names it.
+        ExportError: a file is missing, changed, or not from an export; the text names it.
 
     Example:
         >>> verify("models", "movielens")  # doctest: +SKIP
@@ -62,10 +62,10 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
 
 
 def verify_version(root: Path, version: int, manifest: Manifest) -> None:
-    """Check the files of one version, whatever else is there.
+    """Check the files of one version, regardless of other files.
 
     Raises:
-        ExportError: a file is missing, was changed, or is not of an export; the text names it.
+        ExportError: a file is missing, changed, or not from an export; the text names it.
     """
     for model in manifest.models:
         _verify_model(root, model, version, manifest)
@@ -76,7 +76,7 @@ def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> N
     is_step = model in manifest.steps
     own = {MANIFEST} if is_step else {MANIFEST, CONFIG}
     _verify_folder(folder, files, own)
-    # The config of a published model is replaced by that of a newer version; each has its own copy.
+    # A newer version replaces the config of a published model; each version has a copy.
     _verify_file((root / model if is_step else folder) / CONFIG, manifest.configs[model])
     expected = {"generation": manifest.generation, "files": files}
     if is_step and _read(folder / MANIFEST) != expected:
@@ -86,7 +86,7 @@ def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> N
 
 
 def _expect_no_others(folder: Path, model: str, manifests: dict[int, Manifest]) -> None:
-    """Refuse what no export wrote beside the files of the versions."""
+    """Refuse files beside the versions that no export wrote."""
     described = [manifest for manifest in manifests.values() if model in manifest.models]
     expected = {CONFIG, *(str(v) for v, manifest in manifests.items() if manifest in described)}
     if requests := {file for manifest in described for file in manifest.warm_up.get(model, ())}:

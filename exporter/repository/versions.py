@@ -1,4 +1,4 @@
-"""Versions of a published model: which are kept, and the way back to an older one."""
+"""Versions of a published model: removal of old ones, and rollback to an older one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from workflow.files.durable import exclusive, replace_file, sync
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
     """Publish an older version of an ensemble or fused model again, by one rename.
 
-    The versions after it are removed, since a server loads every version of a step. A running
-    server follows with `TritonServer.load`.
+    Later versions are removed, since a server loads every version of a step. A running server needs
+    `TritonServer.load` to follow.
 
     Args:
         repository: the model repository.
-        name: the model that clients ask.
-        version: the version; by default the one that was published before.
+        name: the model that clients use.
+        version: the version; by default the previously published one.
 
     Returns:
-        the version.
+        The version.
 
     Raises:
-        ExportError: there is no such version, or its files are not what the export wrote.
+        ExportError: there is no such version, or its files have changed.
 
     Example:
         >>> rollback("models", "movielens")  # doctest: +SKIP
@@ -65,7 +65,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
 
 
 def recover_repository(repository: str | os.PathLike[str], name: str) -> int | None:
-    """Remove what killed exports of an ensemble left, and give the version that is published.
+    """Remove the remains of killed exports of an ensemble, and return the published version.
 
     Raises:
         ExportError: the repository cannot be written.
@@ -81,13 +81,13 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
 def collect(repository: Path, name: str, keep: int) -> None:
     """Remove all but the newest versions of a published model, with their steps.
 
-    The repository is locked. What cannot be removed gives a warning, since the new version is
-    published by then.
+    The repository is locked. Files that cannot be removed cause a warning, since the new version is
+    already published.
 
     Args:
         repository: the model repository.
-        name: the model that clients ask.
-        keep: how many versions stay: the published one, the one before it, and so on.
+        name: the model that clients use.
+        keep: the number of versions to keep: the published one, the one before it, and so on.
     """
     try:
         if paths := _unneeded(repository, name, keep):

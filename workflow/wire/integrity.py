@@ -16,20 +16,20 @@ MANIFEST = "manifest.json"
 
 
 class IntegrityError(Exception):
-    """A version folder that is not as it was exported; the text names the file."""
+    """A version folder differs from its export; the text names the file."""
 
 
 def expect_exported(folder: Path, config: Mapping[str, Any]) -> None:
-    """Compare a version folder with its manifest, and with the model that it is a part of.
+    """Compare a version folder with its manifest, and with the model that it belongs to.
 
-    A model of another tool has neither the parameter `published` nor a manifest, and passes.
+    A model from another tool has neither the parameter `published` nor a manifest, and passes.
 
     Args:
         folder: the version folder.
-        config: the model's config, as Triton writes it in JSON.
+        config: the model's config, as parsed from Triton's JSON.
 
     Raises:
-        IntegrityError: a file is missing or was changed, or the folder is of another generation.
+        IntegrityError: a file is missing or changed, or the folder is of another generation.
     """
     published = config.get("parameters", {}).get("published", {}).get("string_value")
     if published is None:
@@ -39,7 +39,7 @@ def expect_exported(folder: Path, config: Mapping[str, Any]) -> None:
     for name, expected in files.items():
         if _hash(folder / name) != expected:
             raise IntegrityError(f"{folder / name} is not what the export wrote. Export it again.")
-    # Where the server copies a model from an object store, the published one does not lie beside it.
+    # A server that copies models from an object store does not put the published one beside it.
     whole = folder.parents[1] / published / folder.name / MANIFEST
     if whole.exists() and _read(whole)["generation"] != own["generation"]:
         raise IntegrityError(
