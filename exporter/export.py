@@ -183,7 +183,7 @@ def _plan(
 
 
 def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> Plan:
-    """Write all files of an export into the staging folder; returns the plan as it is published."""
+    """Write all files of an export into the staging folder; returns the published form of the plan."""
     folders = _folders(stage, plan)
     _write_models(folders, writers)
     hashes = {name: file_hashes(folder) for name, folder in folders.items()}
@@ -215,7 +215,7 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
 
 
 def _loadable(repository: Path, plan: Plan) -> list[int]:
-    """The versions of the published model that its new config describes and that are kept."""
+    """The kept versions of the published model that its new config describes."""
     spec, keep = plan.published, plan.pipeline.options.keep_versions
     older = [] if spec.steps else sorted(compatible_versions(repository, spec), reverse=True)
     return [spec.version, *older[: None if keep is None else keep - 1]]

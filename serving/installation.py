@@ -149,7 +149,7 @@ def prepare(
     for name, size in MALLOC.items():
         environment.setdefault(name, str(size))
     environment.pop("PYTHONHOME", None)
-    # onnxruntime reports its use to its makers otherwise, from 1.31 on.
+    # Otherwise onnxruntime from 1.31 on sends telemetry to its makers.
     environment["ORT_DISABLE_TELEMETRY"] = "1"
     if installation.wheel is not None or python is not None:
         interpreter = ask_interpreter(python)

@@ -42,7 +42,7 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
 
 
 def steps_of(repository: Path, model: str) -> tuple[str, ...]:
-    """The models inside an ensemble; none for another model, or where there is no config.
+    """The models inside an ensemble; none for another model, or without a config.
 
     Raises:
         ServerError: the config cannot be read.

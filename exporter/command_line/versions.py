@@ -1,4 +1,4 @@
-"""Versions of an export: `verify`, `rollback` and `recover`."""
+"""Commands for an export's versions: `verify`, `rollback` and `recover`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rollback(
 
 
 def recover(name: Name, repository: Repository = Path("models")) -> None:
-    """Remove what a killed export left; the next export does the same.
+    """Remove the remains of a killed export, as the next export would.
 
     Example: `ensemble recover movielens --repository models`
     """

@@ -17,8 +17,8 @@ class RuntimeKind:
 
     Attributes:
         is_fused: whether it serves preprocessing and network as one model.
-        is_served: whether the embedded server has its backend. The parity suite proves those alone,
-            and docs/parity.md claims no other.
+        is_served: whether the embedded server has its backend. The parity suite and docs/parity.md
+            cover such runtimes only.
         ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
             does, see `WireColumn`.
     """
@@ -28,7 +28,7 @@ class RuntimeKind:
     ends_at_nul: bool = False
 
 
-# Each has an implementation in exporter/runtimes/registry.py.
+# exporter/runtimes/registry.py has the implementations.
 RUNTIMES: Mapping[str, RuntimeKind] = {
     "tensorflow": RuntimeKind(),
     "onnx": RuntimeKind(ends_at_nul=True),
@@ -85,9 +85,9 @@ class ServingOptions:
             parquet paths; the first 8 are used, and stay readable in the repository. By default it
             is a row of zeros, empty strings and lists with one of them. The export proves the
             written models with these rows as well as with its own.
-        keep_versions: how many published versions stay on disk, the new one included, for
-            `rollback`; older ones are removed. None keeps all. The server loads the steps of each,
-            Python steps in a process each.
+        keep_versions: how many published versions stay on disk, including the new one, for
+            `rollback`; older ones are removed. None keeps all. The server loads the steps of each
+            version, and runs a process for each Python step.
         max_rows: the most rows of a request.
         max_list_length: the most values in a row of a list.
         max_string_bytes: the most bytes of a string. Our Python models check these three limits

@@ -82,8 +82,8 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
     """Make the models of an export, and check that they fit.
 
     Args:
-        pipeline: with the options, which name the runtime.
-        runtime: the one of that name.
+        pipeline: the subject of the export, whose options name the runtime.
+        runtime: the implementation of that runtime.
 
     Raises:
         ExportError: a name or version that Triton would refuse, a feature that the runtime cannot

@@ -64,7 +64,7 @@ def _network_requests(
 
 
 def _zeros(name: str, tensor: Array) -> Array:
-    """Zeros in place of values, so that the request is the same for every state of a workflow."""
+    """Zeros in place of values, so that the request does not depend on a workflow's state."""
     if name.endswith(NNZS):
         return tensor
     return np.full_like(tensor, b"" if tensor.dtype == object else 0)

@@ -19,7 +19,7 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
 
     Args:
         model: the model.
-        versions: the versions that can be loaded; without any, all that are there.
+        versions: the versions that can be loaded; by default all that exist.
 
     Example:
         >>> config_text(ModelSpec("m", 1, (ModelTensor("x", "int64"),), (ModelTensor("y", "float32"),))).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Implementation of each runtime, by its name."""
+"""Implementations of the runtimes, by name."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from exporter.plan.runtime import Runtime
 
 
 def runtime_of(name: str) -> Runtime:
-    """The runtime of a name. Its own libraries alone are imported; those of others may be missing.
+    """Look up a runtime by name; imports its libraries only, since others may be missing.
 
     Args:
         name: a key of `exporter.plan.options.RUNTIMES`.
 
     Raises:
-        NotImplementedError: the name is in `RUNTIMES` and not here.
+        NotImplementedError: the name is in `RUNTIMES`, but not here.
     """
     match name:
         case "tensorflow":
