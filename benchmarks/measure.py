@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import statistics
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 T = TypeVar("T")
 
@@ -138,11 +140,30 @@ def _cell(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def in_child(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a fresh process, whose memory and threads are its own."""
+def in_child(function: Callable[..., T], *arguments: Any, **environment: str) -> T:
+    """Call a function in a fresh process, whose memory, threads and environment are its own."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn) as pool:
+    with patch.dict(os.environ, environment), ProcessPoolExecutor(1, spawn) as pool:
         return pool.submit(function, *arguments).result()
+
+
+def least(*works: Callable[[], object], repeats: int, seconds: float) -> list[float]:
+    """Processor seconds of each, the least of some runs, in which they take turns.
+
+    Args:
+        works: what is measured.
+        repeats: runs of each.
+        seconds: of all runs together, after which none is repeated.
+    """
+    rounds: list[list[float]] = []
+    while len(rounds) < repeats and sum(map(sum, rounds)) < seconds:
+        rounds.append([])
+        for work in works:
+            gc.collect()
+            start = time.process_time()
+            work()
+            rounds[-1].append(time.process_time() - start)
+    return [min(costs) for costs in zip(*rounds, strict=True)]
 
 
 def memory_gb(what: str) -> float:

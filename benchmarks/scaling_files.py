@@ -15,12 +15,9 @@ the largest size. A difference below `NOISE` is not told from the noise of a sha
 
 from __future__ import annotations
 
-import argparse
-import gc
 import math
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +28,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.measure import least, options
 from loader import KerasSequenceLoader
 from workflow import Workflow, ops
 
@@ -64,13 +62,11 @@ class Case:
     make: Callable[[Path, int], tuple[Action, Action]]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the cases, print a table, and fail where a cost grows faster than it should."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--quick", action="store_true", help="leave the largest size out")
-    quick = parser.parse_args().quick
+    quick = parser.parse_args(arguments).quick
     print(f"{'case':42}{'size':>8}{'s':>9}{'plain s':>9}{'ratio':>7}{'exponent':>10}")
     flags = [flag for case in cases() for flag in measured(case, quick=quick)]
     if flags:
@@ -90,13 +86,14 @@ def cases() -> Iterator[Case]:
 def measured(case: Case, *, quick: bool) -> Iterator[str]:
     """Print what a case costs at each size; give what is too high."""
     sizes = case.sizes[:-1] if quick else case.sizes
-    found: list[tuple[float, ...]] = []
+    found: list[list[float]] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             work, plain = case.make(Path(folder), size)
             if not found:  # what is imported and compiled at the first call
                 work(), plain()
-            found.append(costs(work, plain))
+            costs = least(work, plain, repeats=REPEATS, seconds=MOST_REPEATED)
+            found.append(costs)
         ours, theirs = found[-1]
         slope = exponent(sizes[: len(found)], [one for one, _ in found])
         shown = f"{slope:10.2f}" if slope is not None else ""
@@ -108,21 +105,6 @@ def measured(case: Case, *, quick: bool) -> Iterator[str]:
         yield f"{case.title}: exponent {slope:.2f}"
     if ours > MOST_OF_PLAIN * theirs + NOISE:
         yield f"{case.title}: {ours:.2f} s for {sizes[-1]}, {ours / theirs:.1f} times the plain {theirs:.2f} s"
-
-
-def costs(*actions: Action) -> tuple[float, ...]:
-    """Seconds of the processor of each, the least of some runs, in which they take turns."""
-    rounds: list[list[float]] = []
-    while len(rounds) < REPEATS and sum(map(sum, rounds)) < MOST_REPEATED:
-        rounds.append([_seconds(action) for action in actions])
-    return tuple(map(min, zip(*rounds, strict=True)))
-
-
-def _seconds(action: Action) -> float:
-    gc.collect()
-    start = time.process_time()
-    action()
-    return time.process_time() - start
 
 
 def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float | None:

@@ -16,16 +16,10 @@ as much.
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
 import math
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.measure import in_child, least, options
 from benchmarks.scaling_costs import MOST_EXPONENT
 from workflow import Workflow, ops
 from workflow.graph.node import ConcatNode, Node
@@ -51,18 +46,19 @@ MOST_EXPONENTS = {"models.mlp": 1.3}
 Actions = Iterator[tuple[str, Callable[[], Any]]]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the cases, print a table, and fail where a cost grows faster than its columns."""
-    options = _options()
-    if options.case:
-        _measure_here(options)
-        return
-    print("| | " + " | ".join(f"{size:,}" for size in options.sizes) + " | exponent | |")
-    print("|---" * (len(options.sizes) + 3) + "|")
+    parser = options(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="columns")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=[*CASES], help="cases")
+    parsed = parser.parse_args(arguments)
+    sizes = sorted(parsed.sizes)
+    print("| | " + " | ".join(f"{size:,}" for size in sizes) + " | exponent | |")
+    print("|---" * (len(sizes) + 3) + "|")
     flags = []
-    for case in options.only:
-        for action, costs in _costs(case, options.sizes).items():
-            exponent = exponent_of(options.sizes, costs)
+    for case in parsed.only:
+        for action, costs in _costs(case, sizes).items():
+            exponent = exponent_of(sizes, costs)
             is_flagged = is_too_high(action, exponent)
             cells = [f"{cost:.2f} s" for cost in costs]
             shown = "-" if exponent is None else f"{exponent:.2f}"
@@ -102,18 +98,6 @@ def is_too_high(action: str, exponent: float | None) -> bool:
     return (exponent or 0) > MOST_EXPONENTS.get(action, MOST_EXPONENT)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="columns")
-    parser.add_argument("--only", nargs="+", choices=CASES, default=[*CASES], help="cases")
-    parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    options.sizes = sorted(options.sizes)
-    return options
-
-
 def _costs(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
     """The costs of each action; where one grows too fast, the least of some measurements."""
     costs = _in_a_process(case, sizes)
@@ -130,39 +114,27 @@ def _costs(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
 
 def _in_a_process(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
     """The costs of each action of a case, one for each size."""
-    command = [sys.executable, "-m", "benchmarks.scaling_width", "--case", case]
-    command += ["--sizes", *map(str, sizes)]
     # Columns of 2,000 are trained on no GPU, and the threads would tell of the machine.
-    environment = os.environ | {"POLARS_MAX_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        sys.exit(f"{case} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    environment = {"POLARS_MAX_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
+    return in_child(measure_here, case, sizes, **environment)
+
+
+def measure_here(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
+    """Measure a case in this process."""
+    _ = _costs_of(case, sizes[0])  # what is imported and made once
     costs: dict[str, list[float]] = {}
-    for action, cost in json.loads(done.stdout.splitlines()[-1]):
-        costs.setdefault(action, []).append(cost)
+    for size in sizes:
+        for action, cost in _costs_of(case, size):
+            costs.setdefault(action, []).append(cost)
     return costs
-
-
-def _measure_here(options: argparse.Namespace) -> None:
-    """Measure a case in this process; the last line printed is JSON: actions and seconds."""
-    _ = _costs_of(options.case, options.sizes[0])  # what is imported and made once
-    print(json.dumps([cost for size in options.sizes for cost in _costs_of(options.case, size)]))
 
 
 def _costs_of(case: str, size: int) -> list[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as scratch:
-        return [(action, _cost(work)) for action, work in CASES[case](size, Path(scratch))]
-
-
-def _cost(work: Callable[[], Any]) -> float:
-    """Seconds of the processor: the least of some times."""
-    costs: list[float] = []
-    while len(costs) < REPEATS and sum(costs) < MOST_REPEATED:
-        gc.collect()
-        start = time.process_time()
-        work()
-        costs.append(time.process_time() - start)
-    return min(costs)
+        return [
+            (action, least(work, repeats=REPEATS, seconds=MOST_REPEATED)[0])
+            for action, work in CASES[case](size, Path(scratch))
+        ]
 
 
 def _rows(columns: int) -> tuple[pl.DataFrame, list[str], list[str]]:

@@ -1,6 +1,8 @@
 """Races of benchmarks: what counts is work that was really done."""
 
+import os
 import sys
+import time
 
 import numpy as np
 import polars as pl
@@ -11,7 +13,7 @@ from benchmarks import resident
 from benchmarks.data import clicks
 from benchmarks.feeds import open_loader
 from benchmarks.fitting import Fit
-from benchmarks.measure import Contestant, Taken, in_child, race
+from benchmarks.measure import Contestant, Taken, in_child, least, race
 from benchmarks.models import (
     Shape,
     Way,
@@ -127,6 +129,29 @@ def test_files_hold_the_rows_once_and_are_made_once(tmp_path):
     made = [file.stat().st_mtime_ns for file in files]
     assert [file.stat().st_mtime_ns for file in clicks(tmp_path, 1001)] == made
     assert open_loader(files, 100, device="cpu").peek()[0]["C26"].shape == (100, 1)
+
+
+def test_the_least_of_some_runs_in_turns_and_no_more_than_some_seconds():
+    order = []
+
+    def busy():
+        order.append("busy")
+        end = time.process_time() + 0.02
+        while time.process_time() < end:
+            pass
+
+    idle, cost = least(lambda: order.append("idle"), busy, repeats=3, seconds=60)
+    assert order == ["idle", "busy"] * 3
+    assert cost >= 0.02 > idle
+    order.clear()
+    least(busy, repeats=3, seconds=0.03)
+    assert order == ["busy", "busy"]
+
+
+def test_a_child_has_an_environment_of_its_own(monkeypatch):
+    monkeypatch.delenv("ONLY_IN_THE_CHILD", raising=False)
+    assert in_child(os.getenv, "ONLY_IN_THE_CHILD", ONLY_IN_THE_CHILD="yes") == "yes"
+    assert os.getenv("ONLY_IN_THE_CHILD") is None
 
 
 def test_a_child_that_fails_fails_its_parent():
