@@ -36,8 +36,9 @@ SIZES = (20, 250, 500, 1_000, 2_000)
 ROWS = 200
 # Seconds of the processor.
 NOISE = 0.25
-# A cost is the least of so many, or of as many as take so many seconds.
-REPEATS, MOST_REPEATED = 7, 2.0
+# A cost is the least of so many, or of as many as take so many seconds: the first run may fill caches,
+# so only what takes longer than all of these is measured once.
+REPEATS, MOST_REPEATED = 7, 5.0
 # Where it grows too fast, a case is measured so many times.
 MOST_MEASURED = 3
 # Keras flattens all inputs of a functional model for each of them, a quarter of the cost at 2,000.
