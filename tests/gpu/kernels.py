@@ -7,6 +7,7 @@ loses the GPU, and prints what the loader says of it to who reads, and to who op
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -42,18 +43,22 @@ LOOP:
 \0"""
 
 
-def launch(name, stream=0):
-    """Begin a kernel on a CUDA stream, on the GPU that this thread uses."""
+def asked(name, *arguments):
     from cuda.bindings import driver
 
-    def asked(function, *arguments):
-        status, *rest = function(*arguments)
-        assert status == driver.CUresult.CUDA_SUCCESS, status
-        return rest[0] if rest else None
+    status, *rest = getattr(driver, name)(*arguments)
+    assert status == driver.CUresult.CUDA_SUCCESS, status
+    return rest[0] if rest else None
 
-    module = asked(driver.cuModuleLoadData, PTX)
-    function = asked(driver.cuModuleGetFunction, module, name)
-    asked(driver.cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)
+
+@functools.cache  # loading waits for the kernels that run
+def kernel(name):
+    return asked("cuModuleGetFunction", asked("cuModuleLoadData", PTX), name)
+
+
+def launch(name, stream=0):
+    """Begin a kernel on a CUDA stream, on the GPU that this thread uses."""
+    asked("cuLaunchKernel", kernel(name), 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)
 
 
 def open_files(folder):

@@ -183,7 +183,7 @@ HELD = pl.DataFrame({"a": [1, 2, None], "b": [0.5, 1.5, 2.5], "c": [[1], [], [2,
         [pl.lit(3), pl.col("a")],
         [],
     ],
-    ids=str,
+    ids=range(11),
 )
 def test_rows_held_in_memory_are_selected_from_as_any_frame_is(selected):
     held, plain = HeldRows(HELD), HELD.lazy()
