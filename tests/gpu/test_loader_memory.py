@@ -92,4 +92,5 @@ def test_epochs_that_are_begun_and_dropped_give_their_memory_back(files):
         for _ in load(files, 2e9):
             break
         left.append(free())
-    assert left[39] >= left[9] - 50e6
+    # The reader of a dropped epoch may have a row group for another moment.
+    assert max(left[30:]) >= max(left[:10]) - 50e6
