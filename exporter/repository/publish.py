@@ -102,7 +102,7 @@ def _step_name(repository: Path, step: ModelSpec, generation: str) -> str:
         path = repository / name / CONFIG
         if path.exists() and path.read_text() == config_text(replace(step, name=name)):
             return name
-    return f"{step.name}_{generation}" if (repository / step.name).exists() else step.name
+    return f"{step.name}_{generation}" if (repository / step.name).is_dir() else step.name
 
 
 def publish(stage: Path, repository: Path, models: Sequence[str], version: int) -> None:

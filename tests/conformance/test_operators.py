@@ -125,7 +125,7 @@ def learn(case: Case, parts: Sequence[pl.DataFrame]) -> State:
     stacked = {
         name: pl.concat([partial[name] for partial in partials]).lazy() for name in partials[0]
     }
-    merged = operator.merge(stacked, schema)
+    merged = operator.merge(stacked, schema) if stacked else {}
     return operator.finish({name: query.collect() for name, query in merged.items()}, schema)
 
 

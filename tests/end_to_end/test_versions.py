@@ -107,7 +107,7 @@ def test_a_broken_version_leaves_the_old_one_serving(tmp_path):
         assert rollback(tmp_path, "movielens") == 1
         server.load("movielens")
         assert client.predict(pipeline.rows).equals(before)
-        report = export(3, max_queue_size=7)
+        report = export(3, preprocess_instances=2)
         server.load("movielens")
         assert client.predict(pipeline.rows).equals(before)
         assert loaded() == {model.name for model in report.plan.models}

@@ -136,8 +136,10 @@ class JoinGroupby(Operator):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
         described = range(len(self.dependency_names()))
-        merged = [pl.col("rows").sum(), *(pl.col(f"{n}.sum").sum() for n in described)]
-        merged += [moment for n in described for moment in merged_moments(f"{n}.")]
+        # In the order of `partial`: what is merged may be merged again, beside what is not.
+        merged = [pl.col("rows").sum()]
+        for n in described:
+            merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]
         return {
             prefix: tables.merge_groups(partials[prefix], group, merged)
             for prefix, group in tables.tables_of(self.groups(columns)).items()

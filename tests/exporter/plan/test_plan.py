@@ -18,13 +18,18 @@ def test_the_configs_say_everything(export):
     by_name = configs(report)
     assert list(by_name) == ["movies_nvt", "movies_tf", "movies"]
     for config in by_name.values():
-        assert list(config.version_policy.specific.versions) == [1]
         assert config.max_batch_size == 0
-        assert config.parameters["generation"].string_value == report.generation
         for tensor in (*config.input, *config.output):
             assert tensor.data_type != 0
             assert list(tensor.dims) == [-1, 4 if tensor.name == "packed_int32" else 1]
     nvt, tf, ensemble = by_name.values()
+    # The config of a step is the same for other data.
+    for step in (nvt, tf):
+        assert step.version_policy.HasField("all")
+        assert step.parameters["published"].string_value == "movies"
+        assert "generation" not in step.parameters
+    assert list(ensemble.version_policy.specific.versions) == [1]
+    assert ensemble.parameters["generation"].string_value == report.generation
     assert (nvt.backend, tf.backend, tf.platform) == (
         "python",
         "tensorflow",
@@ -138,7 +143,8 @@ def test_what_is_on_disk_is_the_plan(export):
     report = export()
     for model in report.plan.models:
         path = report.repository / model.name / "config.pbtxt"
-        assert path.read_text() == config_text(model)
+        versions = [1] if model.steps else []
+        assert path.read_text() == config_text(model, versions)
         assert "max_batch_size: 0" in path.read_text()
 
 

@@ -142,7 +142,7 @@ def test_steps_in_the_wrong_order_or_left_out_are_caught(made):
 def test_a_config_says_all_of_a_model(made):
     """What is read back from the text is what was planned."""
     for model in made:
-        config = parse_config(config_text(model))
+        config = parse_config(config_text(model, [model.version]))
         for tensors, planned in ((config.input, model.inputs), (config.output, model.outputs)):
             assert [(t.name, t.data_type, tuple(t.dims)) for t in tensors] == [
                 (p.name, TRITON[p.dtype], p.dims) for p in planned
