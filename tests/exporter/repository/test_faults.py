@@ -134,8 +134,8 @@ def expect_only_dot_folders_beside(repository):
 def test_a_failure_at_any_step_leaves_the_repository_as_it_was(export, repository, reads):
     before = tree(repository) if repository.exists() else None
     for step, status, words in each_step(export, repository, faults.fail, reads=reads):
-        if status == DONE:
-            # Removing what was staged may fail: the export has done its work then.
+        if status == DONE or "Older versions of movies could not be removed" in words:
+            # Removing staged files or old versions may fail: the export has done its work then.
             assert pinned(repository) == 2
             continue
         assert status == REFUSED, words
