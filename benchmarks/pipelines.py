@@ -83,7 +83,7 @@ PIPELINES = {
 
 @dataclass(frozen=True)
 class ServedPipeline:
-    """What is exported, and rows to ask for."""
+    """An exportable workflow and network, and rows for requests."""
 
     workflow: Workflow
     model: Any

@@ -1,4 +1,4 @@
-"""Where the time goes on a GPU: of a training step, of the loader's epoch, and of fit and transform.
+"""Profiles of the time on a GPU: of a training step, of the loader's epoch, and of fit and transform.
 
     python -m benchmarks.profile step --device gpu [--model mlp] [--precision bfloat16] [--feed]
     python -m benchmarks.profile loader --device gpu --rows 40000000 [--trace]

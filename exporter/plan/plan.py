@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, golden_rows
 from exporter.plan.golden_values import vocabularies
-from exporter.plan.model_spec import ModelSpec
+from exporter.plan.model_spec import MODEL_NAME, ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime
 from exporter.plan.served_columns import ServedColumns
@@ -18,7 +17,6 @@ from exporter.plan.wiring import prove, prove_alone
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Strings
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MOST_VERSION = 2**63 - 1  # versions are int64 to the server
 
 
@@ -90,7 +88,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
             express, or steps that do not fit.
     """
     name, version = pipeline.name, pipeline.version
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not MODEL_NAME.fullmatch(name):
         raise ExportError(
             "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
             f"it names a folder of the server. Received: {name!r}."

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from exporter.errors import ExportError
+from exporter.plan.model_spec import MODEL_NAME
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
+from workflow.wire.integrity import MANIFEST
 
-CONFIG, MANIFEST = "config.pbtxt", "manifest.json"
+CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 Hashes = dict[str, str]
 
@@ -102,7 +102,7 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
         models = list(manifest.models)
         whole = (
             models[-1] == name
-            and all(NAME.fullmatch(model) for model in models)
+            and all(MODEL_NAME.fullmatch(model) for model in models)
             and manifest.configs.keys() == manifest.models.keys()
             and manifest.warm_up.keys() <= manifest.models.keys()
             and isinstance(manifest.previous, int | None)

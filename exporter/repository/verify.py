@@ -10,7 +10,6 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.repository.manifest import (
     CONFIG,
-    MANIFEST,
     WARM_UP,
     Hashes,
     Manifest,
@@ -19,6 +18,7 @@ from exporter.repository.manifest import (
 )
 from exporter.repository.publish import published_version
 from workflow.files.durable import file_hash
+from workflow.wire.integrity import MANIFEST
 
 
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:

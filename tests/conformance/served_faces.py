@@ -66,7 +66,7 @@ def sendable(column: WireColumn, data: Column) -> Column:
 
 
 def receivable(column: WireColumn, made: Column) -> Column:
-    """What a client reads of a column: the null code is null."""
+    """Values as a client reads them: the null code is null."""
     if not column.nullable:
         return made
     values, code = made.array, column.null_code

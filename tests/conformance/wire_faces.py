@@ -1,4 +1,4 @@
-"""What answers a request in each runtime, opened in this process: the code that a server runs."""
+"""The code that answers requests in each runtime's server, opened in this process."""
 
 from __future__ import annotations
 

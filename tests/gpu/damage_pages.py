@@ -68,7 +68,7 @@ def _damaged(file, number):
 
 
 def extent(file, row_group):
-    """Where the pages of a row group begin and end in its file."""
+    """The first byte of a row group's pages in its file, and the one after the last."""
     group = pq.read_metadata(file).row_group(row_group)
     chunks = [group.column(number) for number in range(group.num_columns)]
     starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]

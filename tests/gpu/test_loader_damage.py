@@ -193,7 +193,7 @@ def try_all(folder, device, environment):
 
 
 def run(folder, device, first, seconds, environment):
-    """What the program printed, and how it ended if it did not end well."""
+    """The output of a program, and its exit status if it failed."""
     program = [sys.executable, damage_pages.__file__, folder, device, str(first), str(seconds)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(program, env=environment, text=True, **pipes) as process:

@@ -29,7 +29,7 @@ EXAMPLES = [
 
 @pytest.fixture(autouse=True)
 def gpu_on_the_cpu(monkeypatch):
-    """What is a query for the GPU runs on the CPU."""
+    """Queries written for the GPU run on the CPU."""
     monkeypatch.setattr("workflow.engine.engine.gpu_engine", lambda: "in-memory")
     monkeypatch.setattr("workflow.engine.engine.find_spec", lambda _: True)
     for module in ("engine.engine", "transform.parquet_sink"):

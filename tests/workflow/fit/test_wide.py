@@ -158,7 +158,7 @@ def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, mo
 def test_the_queries_of_a_wide_operator_are_over_few_columns(
     operator, width, form, rows, tmp_path, monkeypatch
 ):
-    """Of one operator over 4,000 columns, half of the time went into planning."""
+    """Planning once took half of the time of an operator over 4,000 columns."""
     rows.write_parquet(tmp_path / "rows.parquet")
     data = rows if form == "memory" else tmp_path / "rows.parquet"
     widths = frames_planned_over(monkeypatch, Workflow(NAMES[1:] >> operator), data)
