@@ -3,6 +3,7 @@
 from serving.async_client import AsyncEnsembleClient
 from serving.client import EnsembleClient
 from serving.connection.address import Tls
+from serving.embedded.server import TritonServer
 from serving.errors import (
     ClientError,
     ColumnError,
@@ -13,10 +14,9 @@ from serving.errors import (
     ServerUnavailableError,
     UnknownModelError,
 )
-from serving.parity import check_parity
-from serving.parity_report import ParityReport
 from serving.perf_analyzer import write_perf_analyzer_input
-from serving.server import TritonServer
+from serving.prove.parity import check_parity
+from serving.prove.report import ParityReport
 
 __all__ = [
     "AsyncEnsembleClient",

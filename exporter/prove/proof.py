@@ -19,9 +19,9 @@ from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.plan import Plan
 from exporter.prove.offline import Offline, OfflineAnswers
 from exporter.prove.written import WrittenModels, contract_of
-from serving.comparison import compare_feature
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
+from serving.prove.comparison import compare_feature
 
 _ALONE, _TOGETHER, _JOINED = "asked alone", "asked in one request", "joined by the server"
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from serving import TritonServer
-from serving.supervisor import SHARED_MEMORY
+from serving.embedded.supervisor import SHARED_MEMORY
 from workflow.wire.format import WireColumn, dump_columns
 
 ONNX_TYPES = {

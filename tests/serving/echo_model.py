@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import onnx
 from onnx import TensorProto, helper
 
-from serving.administration import Administration
-from serving.flags import ADMIN_HEADER
+from serving.embedded.administration import Administration
+from serving.embedded.flags import ADMIN_HEADER
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from serving import (
     InvalidRequestError,
 )
 from serving.connection.shared_memory import PREFIX
-from serving.supervisor import SHARED_MEMORY
+from serving.embedded.supervisor import SHARED_MEMORY
 
 
 def regions():

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from serving import EnsembleClient, ServerError, TritonServer
-from serving.flags import server_flags
+from serving.embedded.flags import server_flags
 
 
 def broken_copy(repository, model, old, new):
@@ -79,7 +79,7 @@ def test_inputs_and_outputs_are_completed_from_the_model(repository, tmp_path, m
     def lenient(flags):
         return [flag for flag in server_flags(flags) if flag != strict]
 
-    monkeypatch.setattr("serving.process.server_flags", lenient)
+    monkeypatch.setattr("serving.embedded.process.server_flags", lenient)
     with (
         TritonServer(tmp_path / "models") as server,
         EnsembleClient(server.grpc_url, "codes") as client,

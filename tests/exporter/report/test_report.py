@@ -7,7 +7,7 @@ import pytest
 from small_export import rows
 
 from exporter import ServingOptions
-from serving.parity import OutputParity, ParityReport
+from serving.prove.parity import OutputParity, ParityReport
 from workflow import Workflow, ops
 
 

@@ -9,8 +9,8 @@ import pytest
 from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
-from serving.parity import _call, _raw_rows, check_parity
-from serving.parity_report import OutputParity, ParityReport
+from serving.prove.parity import _call, _raw_rows, check_parity
+from serving.prove.report import OutputParity, ParityReport
 from workflow.schema.column import Column
 
 NAN = float("nan")

@@ -6,7 +6,7 @@ import pytest
 from tritonclient import grpc as tritonclient
 
 from serving import EnsembleClient, ServerError, TritonServer
-from serving.installation import Installation, cache_directory
+from serving.embedded.installation import Installation, cache_directory
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
 

@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from serving.embedded.flags import ServerFlags, server_flags
+from serving.embedded.installation import Installation, cache_directory, prepare
+from serving.embedded.supervisor import Job
 from serving.errors import ServerError
-from serving.flags import ServerFlags, server_flags
-from serving.installation import Installation, cache_directory, prepare
-from serving.supervisor import Job
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0

@@ -1,4 +1,4 @@
-"""docker-compose.yml starts the server that serving/flags.py describes, and hardens it."""
+"""docker-compose.yml starts the server that serving/embedded/flags.py describes, and hardens it."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.flags import ServerFlags, server_flags
+from serving.embedded.flags import ServerFlags, server_flags
 from triton_models.backends import SHARED_FILES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docker-compose.yml"
 VARIABLES = {"MODEL": "films", "MODELS": "/srv/models", "TRITON_ADMIN_KEY": "secret"}
 

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from serving.client import EnsembleClient
-from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
-from serving.parity_report import OutputParity, ParityReport
+from serving.prove.comparison import compare_feature, compare_prediction
+from serving.prove.report import OutputParity, ParityReport
 from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column

@@ -16,9 +16,9 @@ from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
 from serving import ClientError, EnsembleClient, ServerError, TritonServer
-from serving.flags import server_flags
-from serving.installation import find_tritonserver, prepare
-from serving.process import loading_models
+from serving.embedded.flags import server_flags
+from serving.embedded.installation import find_tritonserver, prepare
+from serving.embedded.process import loading_models
 from triton_models.healthcheck import ProbeError, fetch
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
@@ -119,7 +119,7 @@ def test_a_killed_model_process_is_not_ready(repository, processes, traces, monk
         return server_flags(replace(flags, exit_timeout=1))
 
     # When it stops, the server waits for a process that is no more.
-    monkeypatch.setattr("serving.process.server_flags", patient_for_a_second)
+    monkeypatch.setattr("serving.embedded.process.server_flags", patient_for_a_second)
     with TritonServer(repository, ["network"]) as server:
         stubs = [
             p for p, n in processes(identity_of(server)).items() if n.startswith("triton_python")

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from serving.administration import Administration
+from serving.embedded.administration import Administration
+from serving.embedded.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
+from serving.embedded.installation import find_tritonserver
+from serving.embedded.process import ServerProcess
+from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
-from serving.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
-from serving.installation import find_tritonserver
-from serving.process import ServerProcess
-from serving.repository import models_to_load, steps_of
 from triton_models.healthcheck import ProbeError, probe
 
 

@@ -1,4 +1,4 @@
-"""A script that keeps a server from outliving its owner, started by `serving.server`.
+"""A script that keeps a server from outliving its owner, started by `serving.embedded.server`.
 
 It starts the server and waits for the first of: the server's exit, SIGTERM, the owner's death. Then
 it stops the server and all remaining processes of it, and removes the server's shared memory and

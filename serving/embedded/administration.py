@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.flags import ADMIN_HEADER
+from serving.embedded.flags import ADMIN_HEADER
 from triton_models.healthcheck import fetch
 
 

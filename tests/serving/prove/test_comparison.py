@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from serving.comparison import compare_feature, compare_prediction
 from serving.errors import ClientError
+from serving.prove.comparison import compare_feature, compare_prediction
 from workflow.wire.format import WireColumn
 
 NAN, INF = float("nan"), float("inf")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from serving.errors import ClientError
-from serving.parity_report import FEATURE_TOLERANCE, OutputParity
+from serving.prove.report import FEATURE_TOLERANCE, OutputParity
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, decode, encode
