@@ -19,7 +19,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -82,6 +82,20 @@ bench-peers: env  ## The same beside NVTabular 23.08, in an environment of its o
 	$(UV) pip install --quiet --python $(VENV)-nvtabular/bin/python -r requirements/peers.in
 	$(BIN)/python -m benchmarks.workflow --peers --rows 1000000
 	$(BIN)/python -m benchmarks.loader
+
+# Without --strict a package that the database cannot be asked about counts as sound.
+audit: env  ## Images by digest, SBOMs in build/, known vulnerabilities (asks PyPI)
+	$(BIN)/pytest -q tests/docker tests/attacks/test_no_unsafe_code.py
+	@mkdir -p build
+	@for name in cpu gpu; do \
+	  PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements requirements/$$name.txt --pyproject pyproject.toml --mc-type library \
+	    --output-reproducible --sv 1.6 --validate -o build/sbom-$$name.json || exit 1; \
+	  echo "build/sbom-$$name.json: $$(grep -c '"purl"' build/sbom-$$name.json) packages, valid CycloneDX 1.6"; \
+	done
+	@for name in cpu gpu; do \
+	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements/$$name.txt \
+	    || { echo "Expected no known vulnerability in requirements/$$name.txt, and an answer for each package."; exit 1; }; \
+	done
 
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \

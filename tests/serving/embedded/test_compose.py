@@ -14,7 +14,12 @@ from triton_models.backends import SHARED_FILES
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docker-compose.yml"
-VARIABLES = {"MODEL": "films", "MODELS": "/srv/models", "TRITON_ADMIN_KEY": "secret"}
+VARIABLES = {
+    "MODEL": "films",
+    "MODELS": "/srv/models",
+    "TRITON_ADMIN_KEY": "secret",
+    "TRITON_DIGEST": f"sha256:{'0' * 64}",
+}
 
 
 def with_variables(text):
@@ -79,10 +84,13 @@ def test_the_image_holds_what_the_service_runs(service):
     """Every file that the image copies exists, and the health check is among them."""
     lines = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     copies = [line.split()[1:] for line in lines if line.startswith("COPY ")]
+    ignored, *sent = (ROOT / "docker" / "Dockerfile.dockerignore").read_text().split()
+    assert ignored == "*"
     targets = set()
     for *sources, target in copies:
         for source in sources:
             assert (ROOT / source).is_file()
+            assert any(source.startswith(pattern.removeprefix("!")) for pattern in sent), source
             name = "" if not target.endswith("/") else Path(source).name
             targets.add(target + name)
     assert service["healthcheck"]["test"][2] in targets
