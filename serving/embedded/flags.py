@@ -20,6 +20,7 @@ class ServerFlags:
         model_repository: the folder with the models.
         http_port: port of HTTP, for health and administration.
         grpc_port: port of gRPC, for the client.
+        metrics_port: port of the metrics in Prometheus' format.
         address: the address to listen on; in a container "0.0.0.0", with the ports published on
             loopback.
         models: the names of the models to load; an ensemble brings its steps.
@@ -39,6 +40,7 @@ class ServerFlags:
     admin_key: str
     http_port: int = 8000
     grpc_port: int = 8001
+    metrics_port: int = 8002
     address: str = "127.0.0.1"
     backend_directory: str | None = None
     shm_prefix: str | None = None
@@ -52,7 +54,7 @@ def server_flags(flags: ServerFlags) -> list[str]:
     """The arguments of `tritonserver`, of any version from 2.51 on.
 
     Only the named models are loaded, each with its complete config; a model that fails to load
-    stops the server, and metrics are off.
+    stops the server. The metrics, with quantiles of the latencies, have a port of their own.
 
     Example:
         >>> server_flags(ServerFlags("/models", ("movielens",), "secret"))[:3]
@@ -73,7 +75,9 @@ def server_flags(flags: ServerFlags) -> list[str]:
         f"--http-restricted-api={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
         f"--grpc-restricted-protocol={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
         f"--id={flags.server_id}",
-        "--allow-metrics=false",
+        f"--metrics-address={flags.address}",
+        f"--metrics-port={flags.metrics_port}",
+        "--metrics-config=summary_latencies=true",
         "--log-format=ISO8601",
         "--log-verbose=0",
     ]

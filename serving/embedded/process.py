@@ -31,7 +31,7 @@ class ServerProcess:
         python: the interpreter for python models, or None for the default.
         repository: the model repository.
         models: the models to load.
-        ports: the ports of HTTP and of gRPC; None for a free one.
+        ports: the ports of HTTP, gRPC and the metrics; None for a free one.
         log_file: the file for the log; None for a new temporary file.
         cache_bytes: the memory for cached answers; 0 for none.
 
@@ -47,12 +47,12 @@ class ServerProcess:
         python: str | os.PathLike[str] | None,
         repository: Path,
         models: tuple[str, ...],
-        ports: tuple[int | None, int | None],
+        ports: tuple[int | None, int | None, int | None],
         log_file: Path | None,
         cache_bytes: int = 0,
     ) -> None:
         caches = cache_directory(installation) if cache_bytes else None
-        http_port, grpc_port = map(_port, ports)
+        http_port, grpc_port, metrics_port = map(_port, ports)
         identity = f"tritonserver-{secrets.token_hex(6)}-"
         work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
         self.log_path = log_file or work / "server.log"
@@ -63,6 +63,7 @@ class ServerProcess:
             admin_key=secrets.token_hex(16),
             http_port=http_port,
             grpc_port=grpc_port,
+            metrics_port=metrics_port,
             backend_directory=str(backends),
             shm_prefix=identity,
             server_id=identity,
@@ -94,6 +95,11 @@ class ServerProcess:
     def http_url(self) -> str:
         """The address of HTTP."""
         return f"http://{HOST}:{self.flags.http_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of the metrics."""
+        return f"http://{HOST}:{self.flags.metrics_port}/metrics"
 
     def is_running(self) -> bool:
         """Whether the server's process exists."""

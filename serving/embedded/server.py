@@ -36,6 +36,7 @@ class TritonServer:
             file. It is kept.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
+        metrics_port: port of the metrics; by default a free one.
         response_cache_bytes: the memory for cached answers of models that were exported with
             `ServingOptions(response_cache=True)`; 0 for none.
 
@@ -58,6 +59,7 @@ class TritonServer:
         log_file: str | os.PathLike[str] | None = None,
         grpc_port: int | None = None,
         http_port: int | None = None,
+        metrics_port: int | None = None,
         response_cache_bytes: int = 0,
     ) -> None:
         if type(response_cache_bytes) is not int or response_cache_bytes < 0:
@@ -71,7 +73,7 @@ class TritonServer:
         self._python = python
         self._startup_timeout = startup_timeout
         self._log_file = None if log_file is None else Path(log_file).absolute()
-        self._ports = (http_port, grpc_port)
+        self._ports = (http_port, grpc_port, metrics_port)
         self._cache_bytes = response_cache_bytes
         # The most recent process, kept after a stop so that its log can be found.
         self._process: ServerProcess | None = None
@@ -88,6 +90,11 @@ class TritonServer:
     def http_url(self) -> str:
         """The address of HTTP, for example "http://127.0.0.1:8000"."""
         return self._started().http_url
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of the metrics, for example "http://127.0.0.1:8002/metrics"."""
+        return self._started().metrics_url
 
     @property
     def admin_headers(self) -> dict[str, str]:
