@@ -57,7 +57,12 @@ class Contract:
         """Encoder of tables."""
         return Encoder(self.inputs)
 
-    @property
+    @cached_property
+    def padded(self) -> tuple[str, ...]:
+        """The list columns whose width each request chooses."""
+        return tuple(c.name for c in self.inputs if c.layout == "padded" and c.width is None)
+
+    @cached_property
     def max_rows(self) -> int:
         """The most rows of a request, for whatever reason; 0 for no limit."""
         return min(filter(None, (self.max_batch_size, self.row_limit)), default=0)

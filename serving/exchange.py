@@ -35,11 +35,10 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
         ClientError: the data does not fit.
     """
     encoded = contract.encoder.encode(data)
-    if not encoded.lists and 0 < encoded.rows <= (contract.max_rows or encoded.rows):
-        return [dict(encoded.scalars)]
-    parts = list(_parts(contract, encoded.lists, encoded.rows))
-    if len(parts) == 1:
+    rows = encoded.rows
+    if rows == 1 or (not contract.padded and 0 < rows <= (contract.max_rows or rows)):
         return [_request(contract, encoded)]
+    parts = _parts(contract, encoded.lists, rows)
     return [_request(contract, encoded.part(start, end)) for start, end in parts]
 
 
@@ -74,8 +73,7 @@ def _parts(
 ) -> Iterator[tuple[int, int]]:
     """The rows of each request: as many as the model takes, or fewer if lists are too uneven."""
     step = contract.max_rows or max(rows, 1)
-    padded = [columns[c.name] for c in contract.inputs if c.layout == "padded" and not c.width]
-    lengths = [column.lengths for column in padded if column.lengths is not None]
+    lengths = [own for name in contract.padded if (own := columns[name].lengths) is not None]
     for start in range(0, rows, step):
         end = min(start + step, rows)
         yield from _even_parts([own[start:end] for own in lengths], start, end)

@@ -117,17 +117,15 @@ class Encoder:
         rows = set[int]()
         for column, names in self._groups:
             parts = [table[name] for name in names]
-            joint = _joined(parts)
-            if joint is None:
-                for name, part in zip(names, parts, strict=True):
-                    one = replace(column, name=name)
-                    scalars |= encode_request(one, read(one, part))
-                    rows.add(len(scalars[name]))
-            else:
+            if len(names) > 1 and (joint := _joined(parts)) is not None:
                 tensors = _tensor(column, joint).reshape(len(names), -1, 1)
                 scalars.update(zip(names, tensors, strict=True))
                 rows.add(tensors.shape[1])
-        lists = to_columns(self._lists, table) if self._lists else {}
+                continue
+            for name, part in zip(names, parts, strict=True):
+                scalars[name] = tensor = _tensor(column, part)
+                rows.add(len(tensor))
+        lists = {column.name: read(column, table[column.name]) for column in self._lists}
         rows.update(column.rows for column in lists.values())
         if len(rows) > 1:
             # All columns are then read one by one, for an error that names them.
