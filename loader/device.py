@@ -17,7 +17,7 @@ from loader.batches.prefetch import Wait, wait_without_limit
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout
 from loader.files.parquet_files import ReadableFiles
-from loader.gpu.column_matrix import Packing, carries
+from loader.gpu.column_matrix import BatchFormat, carries
 from loader.options import Budget, check_timeout
 from loader.read.cpu_blocks import HostBlocks
 from loader.read.damaged import PieceReader, SkippingReader, UnchangedReader
@@ -160,8 +160,8 @@ def _open_gpu(
     from loader.gpu.transport import DeviceTransport  # noqa: PLC0415
     from loader.gpu.watchdog import WatchedReader  # noqa: PLC0415
 
-    packing = Packing(layout)
-    transport = DeviceTransport(packing, gpus_of_tensorflow()[number])
+    batch_format = BatchFormat(layout)
+    transport = DeviceTransport(batch_format, gpus_of_tensorflow()[number])
     memory = prepare_memory(number)
     decoder = Decoder(layout, source.row_groups, number)
     watched = WatchedReader(
@@ -170,12 +170,12 @@ def _open_gpu(
     tables: PieceReader[Any] = UnchangedReader(watched, source)
     if source.skipped is not None:
         tables = SkippingReader(tables, source.row_groups, source.skipped)
-    reader = DeviceReader(tables, packing, decoder.stream, transport.device)
+    reader = DeviceReader(tables, batch_format, decoder.stream, transport.device)
     # Copies of a chunk at its largest: compressed, decoded, gathered, laid out side by side, that
     # copied for TensorFlow, joined with the rows before, cut, one block waiting and one in use.
     return Device(
         f"gpu:{number}",
-        DeviceBlocks(reader, packing, transport.device),
+        DeviceBlocks(reader, batch_format, transport.device),
         transport,
         Budget(memory, copies=9, fixed=_GPU_FIXED),
         watched.wait,

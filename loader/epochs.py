@@ -19,7 +19,7 @@ from loader.batches.stream import Stream
 from loader.errors import LoaderError
 from loader.files.parquet_files import Skipped
 from loader.options import call_seed_fn
-from loader.order.plan import (
+from loader.order.epoch_plan import (
     Chunk,
     Leg,
     Piece,

@@ -10,7 +10,7 @@ from loader.device import open_device
 from loader.epochs import Epochs, Settings
 from loader.files.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.options import check_choices, check_counts, make_seed, make_share, rows_in_buffer
-from loader.order.plan import split_row_groups
+from loader.order.epoch_plan import split_row_groups
 from loader.order.position import Trail
 from loader.read.source import open_data
 from loader.tensorflow.epoch_dataset import EpochDataset

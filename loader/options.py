@@ -10,7 +10,7 @@ from typing import Any
 
 from loader.errors import LoaderError
 from loader.files.parquet_files import ReadableFiles
-from loader.order.plan import Share
+from loader.order.epoch_plan import Share
 from loader.workers import current_worker
 
 

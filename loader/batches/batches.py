@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from loader.order.plan import Chunk
+from loader.order.epoch_plan import Chunk
 
 Array = npt.NDArray[Any]
 

@@ -15,18 +15,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from loader.batches.batches import ALIGNMENT, Array
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.cutter import CutBatches, Cutter
 from loader.gpu.dlpack import as_array
 from loader.gpu.reader import DeviceReader
-from loader.order.plan import Chunk
+from loader.order.epoch_plan import Chunk
 
 
 class DeviceBatch(NamedTuple):
     """A batch on the GPU.
 
     Attributes:
-        parts: the tensors that `Packing.specs` describes.
+        parts: the tensors that `BatchFormat.specs` describes.
         block: `DeviceBlock.columns` of the block that contains this batch.
         number: index of this batch in the block.
     """
@@ -64,18 +64,18 @@ class DeviceBlocks:
 
     Args:
         reader: decodes pieces of parquet on the GPU.
-        packing: how columns travel.
+        batch_format: how columns travel.
         device: TensorFlow's name of the GPU.
     """
 
     # A GPU is busy only when it decodes many row groups at once: as many as the buffer allows.
     chunks_per_read = 8
 
-    def __init__(self, reader: DeviceReader, packing: Packing, device: str) -> None:
+    def __init__(self, reader: DeviceReader, batch_format: BatchFormat, device: str) -> None:
         self.order_by = reader.order_by
         self._reader = reader
-        self._packing = packing
-        self._cutter = Cutter(packing, device)
+        self._format = batch_format
+        self._cutter = Cutter(batch_format, device)
 
     def blocks(
         self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
@@ -101,7 +101,7 @@ class DeviceBlocks:
     def _block(self, cut: CutBatches) -> DeviceBlock:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):
             arrays = [as_array(matrix) for matrix in cut.matrices]
-            return DeviceBlock(cut.parts, self._packing.columns(arrays))
+            return DeviceBlock(cut.parts, self._format.columns(arrays))
         return DeviceBlock(cut.parts)
 
 

@@ -106,7 +106,7 @@ class MatrixColumn:
     is_lengths: bool = False
 
 
-class Packing:
+class BatchFormat:
     """Assignment of a layout's columns to matrices.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loader.errors import LoaderError
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 
 # Exceptions that pylibcudf raises for libcudf's, apart from out-of-memory.
 CUDF_ERRORS = (RuntimeError, OSError, ValueError, TypeError, IndexError, ArithmeticError)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from loader.gpu.column_matrix import GpuRows, Packing, carrier
+from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier
 
 # Batches whose elements are cut in one call: compiled once, for any number of batches.
 _TOGETHER = 64
@@ -29,7 +29,7 @@ class CutBatches:
 
     Attributes:
         matrices: matrices of all batches, shape (batches, columns, rows, 1).
-        parts: the parts of each batch, as `Packing.specs` describes them.
+        parts: the parts of each batch, as `BatchFormat.specs` describes them.
         rest: the remaining rows, fewer than a batch.
     """
 
@@ -42,17 +42,17 @@ class Cutter:
     """Cuts rows into batches, in memory that belongs to TensorFlow alone.
 
     Args:
-        packing: how columns travel.
+        batch_format: how columns travel.
         device: TensorFlow's name of the GPU.
 
     Attributes:
         nothing: no rows.
     """
 
-    def __init__(self, packing: Packing, device: str) -> None:
-        self._packing = packing
+    def __init__(self, batch_format: BatchFormat, device: str) -> None:
+        self._format = batch_format
         self._device = device
-        rows = _specs(packing)
+        rows = _specs(batch_format)
         size = tf.TensorSpec((), tf.int32)
         self._cut = tf.function(self._cut_rows, autograph=False).get_concrete_function(
             rows, rows, size
@@ -99,7 +99,7 @@ class Cutter:
             whole = rows // batch_size * batch_size
             sizes = [
                 tf.reduce_sum(tf.reshape(each[:whole], [-1, batch_size]), axis=1)
-                for each in self._packing.lengths_of(matrices)
+                for each in self._format.lengths_of(matrices)
             ]
             taken = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
             cut = (
@@ -120,11 +120,11 @@ class Cutter:
             return cut, rest
 
 
-def _specs(packing: Packing) -> tuple[tuple[tf.TensorSpec, ...], ...]:
+def _specs(batch_format: BatchFormat) -> tuple[tuple[tf.TensorSpec, ...], ...]:
     """Specs of the tensors of `GpuRows.groups()`."""
-    matrices = [tf.TensorSpec((None, len(m)), name) for name, m in packing.matrices.items()]
-    padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in packing.padded]
-    values = [tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in packing.ragged]
+    matrices = [tf.TensorSpec((None, len(m)), name) for name, m in batch_format.matrices.items()]
+    padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in batch_format.padded]
+    values = [tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in batch_format.ragged]
     return tuple(matrices), tuple(padded), tuple(values)
 
 

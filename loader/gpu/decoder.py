@@ -8,7 +8,7 @@ from typing import Any
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import RowGroup
 from loader.gpu.cuda import CUDF_ERRORS, gpu_lives, tell_gpu_errors, use_device
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 from loader.read.chunks import null_error, takes_no_null, too_long, unreadable
 
 

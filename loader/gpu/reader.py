@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from loader.files.layout import BatchColumn
-from loader.gpu.column_matrix import GpuRows, Packing, carrier, widened
+from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier, widened
 from loader.gpu.cuda import cudf_version, tell_gpu_errors
-from loader.order.plan import Chunk
+from loader.order.epoch_plan import Chunk
 from loader.read.damaged import PieceReader
 
 
@@ -24,7 +24,7 @@ class DeviceReader:
 
     Args:
         tables: decodes pieces into one cuDF table with their rows in order.
-        packing: the columns wanted, and how they travel.
+        batch_format: the columns wanted, and how they travel.
         stream: the CUDA stream of `tables` and of this reader.
         device: TensorFlow's name of the GPU.
 
@@ -33,15 +33,15 @@ class DeviceReader:
     """
 
     def __init__(
-        self, tables: PieceReader[Any], packing: Packing, stream: Any, device: str
+        self, tables: PieceReader[Any], batch_format: BatchFormat, stream: Any, device: str
     ) -> None:
         import pylibcudf  # noqa: PLC0415 - it needs a GPU to be imported
 
         self._plc = pylibcudf
         self._tables = tables
-        self._packing = packing
-        self._layout = packing.layout
-        self._arrange = compiled_arrange(packing, device)
+        self._format = batch_format
+        self._layout = batch_format.layout
+        self._arrange = compiled_arrange(batch_format, device)
         self._stream = stream
         self._device = device
         self.order_by = f"cudf {cudf_version()}"
@@ -68,18 +68,18 @@ class DeviceReader:
         columns = dict(zip(self._layout.names, table.columns(), strict=True))
         lists = [column for column in self._layout.columns if column.type.is_list]
         lengths = {column.name: self._lengths(columns[column.name]) for column in lists}
-        packing = self._packing
+        batch_format = self._format
         matrices = [
             self._borrow(
                 [(lengths if m.is_lengths else columns)[m.name] for m in members],
                 [m.dtype for m in members],
             )
-            for members in packing.matrices.values()
+            for members in batch_format.matrices.values()
         ]
         values = {c.name: self._elements(columns[c.name], c.type.dtype) for c in lists}
-        padded = [values[c.name] for c in packing.padded]
-        counts = [self._borrow([lengths[c.name]], ["int32"]) for c in packing.padded]
-        ragged = [values[c.name] for c in packing.ragged]
+        padded = [values[c.name] for c in batch_format.padded]
+        counts = [self._borrow([lengths[c.name]], ["int32"]) for c in batch_format.padded]
+        ragged = [values[c.name] for c in batch_format.ragged]
         self._stream.synchronize()
         rows = GpuRows(*self._arrange(matrices, padded, counts, ragged))
         if padded:  # made from cuDF's memory, released on return: let TensorFlow read it first
@@ -164,7 +164,7 @@ class DeviceReader:
         return self._borrow([column.list_view().child()], [dtype])
 
 
-def compiled_arrange(packing: Packing, device: str) -> Any:
+def compiled_arrange(batch_format: BatchFormat, device: str) -> Any:
     """Function that gives borrowed memory the shapes of `GpuRows`.
 
     Compiled, since the reader thread must not run eager operations with arguments on the host
@@ -172,7 +172,7 @@ def compiled_arrange(packing: Packing, device: str) -> Any:
     rendezvous, where they collide with those of the user's thread (tensorflow#62523).
 
     Args:
-        packing: the columns.
+        batch_format: the columns.
         device: TensorFlow's name of the GPU.
 
     Returns:
@@ -191,9 +191,11 @@ def compiled_arrange(packing: Packing, device: str) -> Any:
             return (
                 tuple(
                     tf.reshape(matrix, [-1, len(members)])
-                    for matrix, members in zip(matrices, packing.matrices.values(), strict=True)
+                    for matrix, members in zip(
+                        matrices, batch_format.matrices.values(), strict=True
+                    )
                 ),
-                tuple(map(_pad, packing.padded, padded, counts)),
+                tuple(map(_pad, batch_format.padded, padded, counts)),
                 tuple(tf.reshape(values, [-1, 1]) for values in ragged),
             )
 
@@ -201,10 +203,10 @@ def compiled_arrange(packing: Packing, device: str) -> Any:
         return [tf.TensorSpec(None, carrier(dtype)) for dtype in dtypes]
 
     return arrange.get_concrete_function(
-        specs(members[0].dtype for members in packing.matrices.values()),
-        specs(column.type.dtype for column in packing.padded),
-        specs("int32" for _ in packing.padded),
-        specs(column.type.dtype for column in packing.ragged),
+        specs(members[0].dtype for members in batch_format.matrices.values()),
+        specs(column.type.dtype for column in batch_format.padded),
+        specs("int32" for _ in batch_format.padded),
+        specs(column.type.dtype for column in batch_format.ragged),
     )
 
 

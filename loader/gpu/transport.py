@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from loader.gpu.blocks import DeviceBatch
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.dlpack import as_tensor, device_number
 from loader.tensorflow.batch_spec import batch_spec
 from loader.tensorflow.private import DirectCall
@@ -19,15 +19,15 @@ class DeviceTransport:
     """Transport of the parts of a batch on a GPU; see `loader.tensorflow.tensors.Transport`.
 
     Args:
-        packing: how columns travel.
+        batch_format: how columns travel.
         device: TensorFlow's name of the GPU.
     """
 
-    def __init__(self, packing: Packing, device: str) -> None:
+    def __init__(self, batch_format: BatchFormat, device: str) -> None:
         self.device = device
-        self.specs = packing.specs
-        self.element_spec = batch_spec(packing.specs, self._make)
-        self._packing = packing
+        self.specs = batch_format.specs
+        self.element_spec = batch_spec(batch_format.specs, self._make)
+        self._format = batch_format
         self._number = device_number(device)
         self._called: list[DirectCall] = []
 
@@ -49,11 +49,11 @@ class DeviceTransport:
         if not batch.block:
             return self._make(batch.parts)
         columns = [as_tensor(view, self._number) for view in batch.columns()]
-        return pack(self._packing.layout, self._packing.tensors_of(columns, batch.parts))
+        return pack(self._format.layout, self._format.tensors_of(columns, batch.parts))
 
     def _make(self, parts: Sequence[tf.Tensor]) -> Any:
         """A batch of tensors, eager or in a graph, by operations."""
-        return pack(self._packing.layout, self._packing.tensors(parts))
+        return pack(self._format.layout, self._format.tensors(parts))
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Elements are made where they are used; a separate thread hands them over.

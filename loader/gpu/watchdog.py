@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from loader.errors import LoaderError
 from loader.gpu.cuda import LOST, where
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 from loader.read.damaged import PieceReader
 
 T = TypeVar("T")

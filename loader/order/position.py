@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loader.errors import LoaderError
-from loader.order.plan import Leg
+from loader.order.epoch_plan import Leg
 
 STATE_FORMAT = 1
 _KEYS = ("format", "epoch", "batch", "seed", "workers", "legs", "order")

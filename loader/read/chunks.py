@@ -12,7 +12,7 @@ import polars as pl
 from loader.errors import DamagedError, LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ReadableFiles
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 from workflow.schema.dtypes import DTYPES
 
 _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)

@@ -13,7 +13,7 @@ from loader.batches.batches import Array, Block, Dense, Ragged
 from loader.batches.prefetch import Prefetcher
 from loader.errors import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
-from loader.order.plan import Chunk
+from loader.order.epoch_plan import Chunk
 from loader.read.chunks import ChunkReader, elements_of, lengths_of
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from loader.errors import DamagedError, LoaderError
 from loader.files.parquet_files import ReadableFiles, RowGroup, Skipped
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 from loader.read.chunks import unreadable
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType, RowGroup, Skipped
 from loader.gpu.cuda import prepare_memory
 from loader.gpu.decoder import Decoder
-from loader.order.plan import split_row_groups
+from loader.order.epoch_plan import split_row_groups
 from loader.read.damaged import SkippingReader
 
 PTX = b"""

@@ -16,7 +16,7 @@ from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import Packing
 from loader.gpu.transport import DeviceTransport
-from loader.order.plan import Chunk, Piece
+from loader.order.epoch_plan import Chunk, Piece
 
 
 def batches_of(frame: pl.DataFrame, chunk_rows: list[int], batch_size: int):

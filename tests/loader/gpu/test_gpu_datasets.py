@@ -17,7 +17,7 @@ from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import Packing
 from loader.gpu.transport import DeviceTransport
-from loader.order.plan import Chunk, Piece
+from loader.order.epoch_plan import Chunk, Piece
 from loader.tensorflow.batch_spec import MappedDataset
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.tensorflow.sized_dataset import SizedDataset

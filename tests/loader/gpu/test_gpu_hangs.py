@@ -20,7 +20,7 @@ from loader.epochs import Epochs, Settings
 from loader.gpu.column_matrix import Packing
 from loader.gpu.transport import DeviceTransport
 from loader.gpu.watchdog import WatchedReader
-from loader.order.plan import Piece, Share
+from loader.order.epoch_plan import Piece, Share
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 
 PIECES = [
@@ -171,7 +171,7 @@ import ctypes, sys, threading
 from loader import LoaderError
 from loader.gpu.cuda import end_without_gpu
 from loader.gpu.watchdog import WatchedReader
-from loader.order.plan import Piece
+from loader.order.epoch_plan import Piece
 from loader.batches.prefetch import Prefetcher
 
 libc = ctypes.CDLL(None)

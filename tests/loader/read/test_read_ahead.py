@@ -11,7 +11,7 @@ import pytest
 from loader.batches.prefetch import Prefetcher
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
-from loader.order.plan import Chunk, Piece
+from loader.order.epoch_plan import Chunk, Piece
 from loader.read.cpu_blocks import HostBlocks
 
 ROWS = 100

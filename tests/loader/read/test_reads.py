@@ -10,7 +10,7 @@ import pytest
 
 from loader import KerasSequenceLoader
 from loader.epochs import Epochs, Settings
-from loader.order.plan import Piece, Share
+from loader.order.epoch_plan import Piece, Share
 from loader.read import chunks
 
 
