@@ -16,47 +16,103 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 VALUES, NNZS = "__values", "__nnzs"
+# Refusals of a server that has too much to do, or whose model answers no more.
+BUSY = ("Exceeds maximum queue size", "Request timeout expired")
 # The server is local, so a proxy in the environment does not apply.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ProbeError(Exception):
-    """The model did not answer; the text is one line with the reason."""
+    """The model did not answer; the text is one line with the reason.
+
+    Attributes:
+        is_silent: whether the answer is missing, or the server was too busy to give one.
+    """
+
+    def __init__(self, text: str, *, is_silent: bool = False) -> None:
+        super().__init__(text)
+        self.is_silent = is_silent
+
+
+class Connection(Protocol):
+    """Three requests to a server, over any protocol; each raises ProbeError."""
+
+    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+        """The model's config, as in the server's JSON."""
+
+    def infer(
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+    ) -> Mapping[str, bool]:
+        """The names of the outputs, and whether each has as many values as its shape says."""
+
+    def answered(self, model: str, timeout: float) -> int:
+        """The number of requests that the model has answered since it was loaded."""
 
 
 def probe(url: str, model: str, timeout: float = 10.0) -> None:
-    """Send one row of zeros and empty strings to a model, and check its answer.
+    """Send one row of zeros and empty strings to a model over HTTP, and check its answer.
 
     Args:
         url: the server's HTTP address, for example "http://127.0.0.1:8000".
         model: the model's name.
-        timeout: seconds for each of the two HTTP requests.
+        timeout: seconds for each request.
 
     Raises:
-        ProbeError: no connection, an error of the server, or an answer without its outputs.
+        ProbeError: as `expect_answer`.
 
     Example:
         >>> probe("http://127.0.0.1:8000", "movielens")  # doctest: +SKIP
     """
-    base = f"{url.rstrip('/')}/v2/models/{model}"
-    config = fetch(f"{base}/config", timeout=timeout)
-    answer = fetch(f"{base}/infer", {"inputs": one_row(config)}, timeout=timeout)
-    received = {
-        output["name"]: len(output.get("data", ())) == math.prod(output["shape"])
-        for output in answer.get("outputs", ())
-    }
+    expect_answer(HttpConnection(url), model, timeout)
+
+
+def expect_answer(connection: Connection, model: str, timeout: float) -> None:
+    """Check that a model answers one row, or at least other clients.
+
+    A server that has too much to do refuses this row, or leaves it in the queue. Then the model
+    works if it answers other requests meanwhile: a queue is also full in front of a dead model.
+
+    Args:
+        connection: a connection to the server.
+        model: the model's name.
+        timeout: seconds for each request, and for the wait for an answer to another client.
+
+    Raises:
+        ProbeError: no connection, an error of the server, an answer without its outputs, or a busy
+            server that answers nobody.
+    """
+    config = connection.config(model, timeout)
+    before = connection.answered(model, timeout)
+    try:
+        received = connection.infer(model, one_row(config), timeout)
+    except ProbeError as error:
+        if not error.is_silent:
+            raise
+        _expect_progress(connection, model, before, timeout, error)
+        return
     for output in config["output"]:
         if not received.get(output["name"], False):
             raise ProbeError(
                 f"{model}: expected the output {output['name']!r}. Received: {sorted(received)}."
             )
+
+
+def _expect_progress(
+    connection: Connection, model: str, before: int, timeout: float, error: ProbeError
+) -> None:
+    deadline = time.monotonic() + timeout
+    while connection.answered(model, timeout) <= before:
+        if time.monotonic() > deadline:
+            raise error
+        time.sleep(0.05)
 
 
 def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -88,6 +144,37 @@ def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return inputs
 
 
+class HttpConnection:
+    """The three requests over HTTP.
+
+    Args:
+        url: the server's HTTP address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._root = f"{url.rstrip('/')}/v2/models"
+
+    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+        """See `Connection`."""
+        config: Mapping[str, Any] = fetch(f"{self._root}/{model}/config", timeout=timeout)
+        return config
+
+    def infer(
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+    ) -> Mapping[str, bool]:
+        """See `Connection`."""
+        answer = fetch(f"{self._root}/{model}/infer", {"inputs": inputs}, timeout=timeout)
+        return {
+            output["name"]: len(output.get("data", ())) == math.prod(output["shape"])
+            for output in answer.get("outputs", ())
+        }
+
+    def answered(self, model: str, timeout: float) -> int:
+        """See `Connection`."""
+        versions = fetch(f"{self._root}/{model}/stats", timeout=timeout)["model_stats"]
+        return sum(int(one["inference_stats"]["success"]["count"]) for one in versions)
+
+
 def fetch(
     url: str,
     body: Mapping[str, Any] | None = None,
@@ -112,17 +199,20 @@ def fetch(
         with _OPENER.open(request, timeout=timeout) as response:
             return json.loads(response.read() or b"{}")
     except urllib.error.HTTPError as error:
-        text = error.read(2000).decode(errors="replace")
-        raise ProbeError(f"{url} answered {error.code}: {' '.join(text.split())}") from error
+        text = " ".join(error.read(2000).decode(errors="replace").split())
+        is_silent = any(reason in text for reason in BUSY)
+        raise ProbeError(f"{url} answered {error.code}: {text}", is_silent=is_silent) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ProbeError(f"{url} did not answer: {error}") from error
+        is_silent = isinstance(error, TimeoutError)
+        raise ProbeError(f"{url} did not answer: {error}", is_silent=is_silent) from error
 
 
 def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) -> None:
     """End a process after a number of failed checks in a row that follow a successful one.
 
-    A container's first process is the server; when it ends, a restart policy starts it again. A
-    server that is still starting is left alone.
+    A container's first process is the server, or an init that ends with it; when it ends, a restart
+    policy starts it again. A server that is still starting is left alone. Children are continued, since
+    a stopped server could not end.
 
     Args:
         failures: the number of failures in a row.
@@ -136,6 +226,8 @@ def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) ->
     state.write_text(str(count))
     if count >= failures:
         state.unlink()
+        for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+            os.kill(int(child), signal.SIGCONT)
         os.kill(process, signal.SIGTERM)
 
 

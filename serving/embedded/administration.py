@@ -1,22 +1,29 @@
-"""Requests that only the server's owner may make: loading and unloading of models."""
+"""Requests of the server's owner: health, and loading and unloading of models."""
 
 from __future__ import annotations
 
-from serving.embedded.flags import ADMIN_HEADER
-from triton_models.healthcheck import fetch
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tritonclient import grpc
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
+
+from serving.embedded.flags import GRPC_ADMIN_HEADER
+from triton_models.healthcheck import BUSY, ProbeError, expect_answer
 
 
 class Administration:
-    """The administrative side of a running server, over HTTP.
+    """The administrative side of a running server, over gRPC.
 
     Args:
-        url: the server's HTTP address.
+        url: the server's gRPC address.
         admin_key: the key that the server was started with.
     """
 
     def __init__(self, url: str, admin_key: str) -> None:
         self._url = url
-        self._headers = {ADMIN_HEADER: admin_key}
+        self._headers = {GRPC_ADMIN_HEADER: admin_key}
 
     def server_name(self, timeout: float) -> str:
         """The name that the server was started with; distinguishes ours from others on the port.
@@ -24,7 +31,15 @@ class Administration:
         Raises:
             ProbeError: no answer.
         """
-        return str(fetch(f"{self._url}/v2", timeout=timeout).get("name"))
+        return str(self._ask(lambda c: c.get_server_metadata(client_timeout=timeout).name))
+
+    def probe(self, model: str, timeout: float) -> None:
+        """Check that a model answers one row.
+
+        Raises:
+            ProbeError: as `expect_answer`.
+        """
+        expect_answer(self, model, timeout)
 
     def load(self, model: str, timeout: float) -> None:
         """Load a model.
@@ -32,7 +47,7 @@ class Administration:
         Raises:
             ProbeError: the server refused, or did not answer.
         """
-        self._repository(f"models/{model}/load", {}, timeout)
+        self._ask(lambda c: c.load_model(model, self._headers, client_timeout=timeout))
 
     def unload(self, model: str, timeout: float) -> None:
         """Unload a model, with the steps of an ensemble.
@@ -40,9 +55,50 @@ class Administration:
         Raises:
             ProbeError: the server refused, or did not answer.
         """
-        self._repository(
-            f"models/{model}/unload", {"parameters": {"unload_dependents": True}}, timeout
+        self._ask(
+            lambda c: c.unload_model(
+                model, self._headers, unload_dependents=True, client_timeout=timeout
+            )
         )
 
-    def _repository(self, path: str, body: dict[str, object], timeout: float) -> None:
-        fetch(f"{self._url}/v2/repository/{path}", body, timeout=timeout, headers=self._headers)
+    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+        """See `triton_models.healthcheck.Connection`."""
+        answer = self._ask(
+            lambda c: c.get_model_config(model, as_json=True, client_timeout=timeout)
+        )
+        config: Mapping[str, Any] = answer["config"]
+        return config
+
+    def infer(
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+    ) -> Mapping[str, bool]:
+        """See `triton_models.healthcheck.Connection`."""
+        tensors = [_tensor(**tensor) for tensor in inputs]
+        answer = self._ask(lambda c: c.infer(model, tensors, client_timeout=timeout))
+        names = [output.name for output in answer.get_response().outputs]
+        return {name: answer.as_numpy(name) is not None for name in names}
+
+    def answered(self, model: str, timeout: float) -> int:
+        """See `triton_models.healthcheck.Connection`."""
+        answer = self._ask(lambda c: c.get_inference_statistics(model, client_timeout=timeout))
+        return sum(one.inference_stats.success.count for one in answer.model_stats)
+
+    def _ask(self, request: Callable[[grpc.InferenceServerClient], Any]) -> Any:
+        # The server is local, so a proxy in the environment does not apply.
+        options = [("grpc.enable_http_proxy", 0)]
+        with grpc.InferenceServerClient(self._url, channel_args=options) as client:
+            try:
+                return request(client)
+            except InferenceServerException as error:
+                text, code = str(error.message()), str(error.status())
+                is_silent = "DEADLINE" in code or any(reason in text for reason in BUSY)
+                code = code.removeprefix("StatusCode.")
+                raise ProbeError(
+                    f"{self._url} answered {code}: {text}", is_silent=is_silent
+                ) from error
+
+
+def _tensor(name: str, datatype: str, shape: list[int], data: list[Any]) -> grpc.InferInput:
+    tensor = grpc.InferInput(name, shape, datatype)
+    values = np.array(data, triton_to_np_dtype(datatype)).reshape(shape)
+    return tensor.set_data_from_numpy(values)

@@ -15,7 +15,7 @@ from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
-from triton_models.healthcheck import ProbeError, probe
+from triton_models.healthcheck import ProbeError
 
 
 class TritonServer:
@@ -164,7 +164,7 @@ class TritonServer:
                 reason = str(error)
         for model in self._models:
             try:
-                probe(process.http_url, model, max(deadline - time.monotonic(), 1))
+                administration.probe(model, max(deadline - time.monotonic(), 1))
             except ProbeError as error:
                 if time.monotonic() > deadline:
                     raise process.too_slow(self._startup_timeout, str(error)) from error
@@ -187,9 +187,10 @@ class TritonServer:
         """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
         if not self.is_running():
             return False
+        administration = self._administration()
         try:
             for model in self._models:
-                probe(self.http_url, model, timeout)
+                administration.probe(model, timeout)
         except ProbeError:
             return False
         return True
@@ -209,7 +210,7 @@ class TritonServer:
         try:
             for name in (*steps, model):
                 administration.load(name, self._startup_timeout)
-            probe(self.http_url, model, self._startup_timeout)
+            administration.probe(model, self._startup_timeout)
             for step in set(self._steps.get(model, ())) - {*steps}:
                 administration.unload(step, self._startup_timeout)
         except ProbeError as error:
@@ -233,7 +234,7 @@ class TritonServer:
 
     def _administration(self) -> Administration:
         process = self._started()
-        return Administration(process.http_url, process.flags.admin_key)
+        return Administration(process.grpc_url, process.flags.admin_key)
 
     def _started(self) -> ServerProcess:
         if self._process is None:

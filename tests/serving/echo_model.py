@@ -28,7 +28,7 @@ def served_echo(server, repository, name, batching="dynamic_batching {}"):
         f"instance_group [{{ kind: KIND_CPU count: 1 }}]\n{batching}"
     )
     # `server.load` waits until the model answers, and a queue may refuse that.
-    administration = Administration(server.http_url, server.admin_headers[ADMIN_HEADER])
+    administration = Administration(server.grpc_url, server.admin_headers[ADMIN_HEADER])
     administration.load(name, timeout=60)
     try:
         yield

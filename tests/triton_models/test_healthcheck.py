@@ -66,6 +66,7 @@ def test_an_answer_without_its_outputs_is_unhealthy(monkeypatch):
     answers = iter(
         [
             {"input": [], "output": [{"name": "y"}]},
+            {"model_stats": []},
             {"outputs": [{"name": "y", "shape": [1, 1], "data": []}]},
         ]
     )

@@ -1,0 +1,106 @@
+"""Health of a server with more requests than it can take: alive, unless nobody is answered."""
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from echo_model import served_echo
+
+from serving import ClientError, EnsembleClient
+from serving.embedded.administration import Administration
+from triton_models.healthcheck import HttpConnection, ProbeError, expect_answer
+
+# A call takes 0.1 s or more, and one request may wait for it.
+QUEUE = (
+    "dynamic_batching { preferred_batch_size: [4] max_queue_delay_microseconds: 100000 "
+    "default_queue_policy { max_queue_size: 1 } }"
+)
+
+
+class Refused:
+    """A connection that keeps the refusals of its inferences."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self.config, self.answered = connection.config, connection.answered
+        self.errors = []
+
+    def infer(self, *request):
+        try:
+            return self._connection.infer(*request)
+        except ProbeError as error:
+            self.errors.append(str(error))
+            raise
+
+
+@contextmanager
+def crowd(server, model, clients=8):
+    """Clients that ask without a pause."""
+    enough = threading.Event()
+
+    def ask(client):
+        while not enough.is_set():
+            with suppress(ClientError):
+                client.predict({"x": [0.5]}, timeout=1)
+
+    with (
+        EnsembleClient(server.grpc_url, model, retries=0) as client,
+        ThreadPoolExecutor(clients) as pool,
+    ):
+        asked = [pool.submit(ask, client) for _ in range(clients)]
+        try:
+            yield
+        finally:
+            enough.set()
+    assert [one.result() for one in asked] == [None] * clients
+
+
+def is_dead(connection, model):
+    try:
+        expect_answer(connection, model, timeout=1)
+    except ProbeError:
+        return True
+    return False
+
+
+def stub_of(server, processes, model):
+    """The process of a model's instance."""
+    found = processes(server._process.flags.shm_prefix)
+    (pid,) = (p for p in found if f"{model}_0_0" in Path(f"/proc/{p}/cmdline").read_text())
+    return pid
+
+
+@pytest.fixture(params=[HttpConnection, lambda url: Administration(url, "")], ids=["http", "grpc"])
+def connection(request, server):
+    return Refused(
+        request.param(server.http_url if request.param is HttpConnection else server.grpc_url)
+    )
+
+
+def test_a_full_queue_is_alive_while_others_are_answered(server, repository, connection):
+    with served_echo(server, repository, "crowded", QUEUE), crowd(server, "crowded"):
+        for _ in range(200):
+            expect_answer(connection, "crowded", timeout=20)
+            if len(connection.errors) >= 3:
+                break
+    assert len(connection.errors) >= 3
+    assert all("Exceeds maximum queue size" in error for error in connection.errors)
+
+
+def test_a_full_queue_before_a_stopped_model_is_dead(
+    server, repository, connection, processes, wait_for
+):
+    with served_echo(server, repository, "stopped", QUEUE):
+        expect_answer(connection, "stopped", timeout=20)
+        stub = stub_of(server, processes, "stopped")
+        os.kill(stub, signal.SIGSTOP)
+        try:
+            with crowd(server, "stopped"):
+                wait_for(lambda: is_dead(connection, "stopped"))
+        finally:
+            # The server ends if its process is continued.
+            os.kill(stub, signal.SIGKILL)
