@@ -42,6 +42,7 @@ from exporter.repository.publish import (
 from exporter.repository.staging import staging, write_errors
 from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
+from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
 from workflow.files.durable import exclusive, file_hash
@@ -128,8 +129,9 @@ def export_tensorflow_ensemble(
             recover(repository, name)
         expect_free(repository, models, version)
         with staging(repository, name) as stage:
-            plan = _write(stage, repository, plan, writers)
+            _write_models(_folders(stage, plan), writers)
             proof = _proven(stage, plan, network, answers)
+            plan = _sealed(stage, repository, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], version)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
@@ -182,11 +184,9 @@ def _plan(
     return make_plan(pipeline, runtime_of(options.runtime))
 
 
-def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writer]) -> Plan:
-    """Write all files of an export into the staging folder; returns the published form of the plan."""
-    folders = _folders(stage, plan)
-    _write_models(folders, writers)
-    hashes = {name: file_hashes(folder) for name, folder in folders.items()}
+def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:
+    """Add configs and manifests to staged models; returns the published form of the plan."""
+    hashes = {name: file_hashes(folder) for name, folder in _folders(stage, plan).items()}
     contract = hashlib.sha256("".join(map(config_text, plan.contract)).encode()).hexdigest()
     generation = generation_of(hashes.values(), contract)
     names = step_names(repository, plan.steps, generation) | {
@@ -202,7 +202,9 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
         )
     version, name = plan.published.version, plan.published.name
     previous = published_version(repository, name)
-    shutil.copyfile(stage / name / CONFIG, stage / name / str(version) / CONFIG)
+    own = stage / name / str(version)
+    shutil.copyfile(stage / name / CONFIG, own / CONFIG)
+    write_golden(own / GOLDEN, proof.golden)
     Manifest(
         generation,
         contract,
@@ -210,6 +212,7 @@ def _write(stage: Path, repository: Path, plan: Plan, writers: Mapping[str, Writ
         {names[model]: files for model, files in hashes.items()},
         {spec.name: file_hash(stage / spec.name / CONFIG) for spec in published.models},
         {s.name: file_hashes(stage / s.name / WARM_UP) for s in published.models if s.warm_up},
+        file_hash(own / GOLDEN),
     ).write(stage, version)
     return published
 

@@ -19,6 +19,7 @@ from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.plan import Plan
 from exporter.prove.offline import Offline, OfflineAnswers
 from exporter.prove.written import WrittenModels, contract_of
+from serving.embedded.golden import GoldenAnswer, distances
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
 from serving.prove.comparison import compare_feature
@@ -41,12 +42,14 @@ class Proof:
             nothing to compare.
         difference: the greatest allowed difference of a float output that occurred, relative to the
             answer, or to 1 if that is larger.
+        golden: the rows as requests of the published model, with the answers of this process.
     """
 
     rows: tuple[str, ...]
     asked: tuple[str, ...]
     refused: tuple[str, ...]
     difference: float
+    golden: tuple[GoldenAnswer, ...] = ()
 
 
 def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:
@@ -70,9 +73,28 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error
     asked = [*_asked(plan, written, offline.golden)]
     met = [_compare(plan, answers, offline, how, made) for how, made in asked]
+    served = _joined(offline, dict(asked)[_ALONE])
     return Proof(
-        offline.golden.names, tuple(how for how, _ in asked), offline.refused, max(met, default=0.0)
+        offline.golden.names,
+        tuple(how for how, _ in asked),
+        offline.refused,
+        max(met, default=0.0),
+        tuple(_golden(answers, offline, served)),
     )
+
+
+def _golden(answers: OfflineAnswers, offline: Offline, served: Tensors) -> Iterator[GoldenAnswer]:
+    """Each golden row as a request, with the answer of this process to it alone."""
+    rows = zip(offline.golden.names, offline.golden.requests, strict=True)
+    for row, (name, request) in enumerate(rows):
+        expected, allowed = (
+            {output: array[[row]] for output, array in arrays.items()}
+            for arrays in (offline.predictions, offline.allowed)
+        )
+        # A network may use other rows of its batch.
+        if any((distances(expected[n], served[n][[row]]) > allowed[n]).any() for n in expected):
+            expected = answers.predict(offline.features[row])
+        yield GoldenAnswer(name, request, expected, allowed)
 
 
 def _asked(
@@ -114,9 +136,13 @@ def _compare(
     """The greatest allowed difference that occurred."""
     if plan.steps:
         _compare_features(plan, offline, how, made[0])
-    names = list(offline.predictions)
-    served = {name: np.concatenate([each[name] for each in made[-1]]) for name in names}
-    return max(_compare_output(answers, offline, how, name, served[name]) for name in names)
+    served = _joined(offline, made)
+    return max(_compare_output(answers, offline, how, name, served[name]) for name in served)
+
+
+def _joined(offline: Offline, made: Sequence[Sequence[Tensors]]) -> Tensors:
+    """The outputs of all requests, one after another."""
+    return {name: np.concatenate([each[name] for each in made[-1]]) for name in offline.predictions}
 
 
 def _compare_features(plan: Plan, offline: Offline, how: str, made: Sequence[Tensors]) -> None:
@@ -142,26 +168,15 @@ def _compare_output(
         raise UnprovenError(
             f"Expected the output {name!r} of the shape {expected.shape}. Received: {served.shape}, {how}."
         )
-    gaps = _gaps(expected, served)
+    gaps = distances(expected, served)
     for row in np.flatnonzero((gaps > allowed).any(axis=1)).tolist():
         # A network may use other rows of its batch; then the answer to the row alone is expected.
         own = answers.predict(offline.features[row])[name][0] if how == _ALONE else expected[row]
-        if (_gaps(own, served[row]) > allowed[row]).any():
+        if (distances(own, served[row]) > allowed[row]).any():
             raise _difference(offline, how, f"output {name!r}", row, own, served[row])
     with np.errstate(invalid="ignore"):
         met = gaps[np.isfinite(allowed) & np.isfinite(gaps)]
     return float(met.max(initial=0.0))
-
-
-def _gaps(expected: Any, served: Any) -> Any:
-    """Distance of two answers: 0 for equal ones, infinite for incomparable ones."""
-    if expected.dtype.kind == "f":
-        here, there = expected.astype(np.float64), served.astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):
-            gaps = np.abs(here - there)
-        same = (here == there) | (np.isnan(here) & np.isnan(there))
-        return np.where(same, 0.0, np.where(np.isnan(gaps), np.inf, gaps))
-    return np.where(expected == served, 0.0, np.inf)
 
 
 def _difference(

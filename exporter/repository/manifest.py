@@ -38,6 +38,8 @@ class Manifest:
         models: the sha256 of each file in the version folders, by model; the published one last.
         configs: the sha256 of each model's config.
         warm_up: the sha256 of each file of the warm-up requests, by model.
+        golden: the sha256 of the golden rows with their answers, beside the manifest. It is not a
+            part of the generation: another machine may compute the same answers less exactly.
     """
 
     generation: str
@@ -46,6 +48,7 @@ class Manifest:
     models: dict[str, Hashes]
     configs: Hashes
     warm_up: dict[str, Hashes]
+    golden: str
 
     @property
     def steps(self) -> list[str]:
@@ -106,6 +109,7 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
             and manifest.configs.keys() == manifest.models.keys()
             and manifest.warm_up.keys() <= manifest.models.keys()
             and isinstance(manifest.previous, int | None)
+            and isinstance(manifest.golden, str)
             and manifest.generation == generation_of(manifest.models.values(), manifest.contract)
         )
     except FormatError as error:

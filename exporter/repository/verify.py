@@ -17,6 +17,7 @@ from exporter.repository.manifest import (
     versions_of,
 )
 from exporter.repository.publish import published_version
+from serving.embedded.golden import GOLDEN
 from workflow.files.durable import file_hash
 from workflow.wire.integrity import MANIFEST
 
@@ -74,8 +75,10 @@ def verify_version(root: Path, version: int, manifest: Manifest) -> None:
 def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> None:
     folder, files = root / model / str(version), manifest.models[model]
     is_step = model in manifest.steps
-    own = {MANIFEST} if is_step else {MANIFEST, CONFIG}
+    own = {MANIFEST} if is_step else {MANIFEST, CONFIG, GOLDEN}
     _verify_folder(folder, files, own)
+    if not is_step:
+        _verify_file(folder / GOLDEN, manifest.golden)
     # A newer version replaces the config of a published model; each version has a copy.
     _verify_file((root / model if is_step else folder) / CONFIG, manifest.configs[model])
     expected = {"generation": manifest.generation, "files": files}

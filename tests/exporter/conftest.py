@@ -8,6 +8,7 @@ from exporter import export as export_module
 from exporter import export_tensorflow_ensemble
 from exporter.network import network
 from exporter.plan.runtime import Runtime
+from exporter.prove.proof import Proof
 from exporter.runtimes.registry import runtime_of
 from exporter.write import python_step
 from training import models
@@ -66,5 +67,5 @@ def files_only(export, tmp_path_factory, monkeypatch):
 
     monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
     monkeypatch.setattr(network, "traced", lambda *_: None)
-    monkeypatch.setattr(export_module, "prove_written", lambda *_: None)
+    monkeypatch.setattr(export_module, "prove_written", lambda *_: Proof((), (), (), 0.0))
     monkeypatch.setattr(python_step, "RUNTIME_FOLDERS", python_step.RUNTIME_FOLDERS[:2])

@@ -1,0 +1,77 @@
+"""The golden rows of an export are kept in what it publishes, with the network's own answers."""
+
+import numpy as np
+import polars as pl
+import pytest
+import user_networks
+
+from exporter import ServingOptions, verify
+from exporter.plan.options import RUNTIMES
+from serving.embedded.golden import read_golden
+
+
+def frame_of(request):
+    """A row of small_export, read from its tensors by the rules of docs/guide/serving.md."""
+    user, price = request["userId"][0, 0], request["price"][0, 0]
+    lists = request["genres__values"][: request["genres__nnzs"][0, 0], 0]
+    return pl.DataFrame(
+        {
+            "userId": [None if user == -(2**63) else user],
+            "price": [None if np.isnan(price) else price],
+            "genres": [[None if text == b"\xff" else text.decode() for text in lists]],
+            "rating": [0.0],
+            "clicks": [0],
+        },
+        schema_overrides={"userId": pl.Int64, "price": pl.Float64, "genres": pl.List(pl.String)},
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_each_row_has_the_networks_answer(runtime, export, workflow, model):
+    report = export(serving=ServingOptions(runtime=runtime))
+    rows = read_golden(report.paths["movies"] / "golden.json")
+    assert tuple(row.name for row in rows) == report.proof.rows
+    assert {"nulls", "unseen values", "empty lists", "long lists"} <= {row.name for row in rows}
+    for row in rows:
+        features = workflow.transform(frame_of(row.request)).collect()
+        genres = features["genres"].to_list()[0]
+        expected = model(
+            {
+                "userId": features["userId"].to_numpy().reshape(-1, 1),
+                "price": features["price"].to_numpy().reshape(-1, 1),
+                "genres": (
+                    np.array(genres, np.int64).reshape(-1, 1),
+                    np.array([[len(genres)]]),
+                ),
+            }
+        )
+        (answer,), (allowed,) = row.answer.values(), row.allowed.values()
+        np.testing.assert_allclose(answer, np.asarray(expected), atol=1e-6)
+        assert 1e-5 <= allowed[0, 0] < (1e-3 if row.name == "usual values" else np.inf) or (
+            row.name in {"smallest values", "largest values"}
+        )
+    assert verify(report.repository, "movies") == report.generation
+
+
+def test_a_network_that_uses_its_batch_is_kept_as_it_answers_each_row_alone(export):
+    report = export(
+        user_networks.softmax_over_the_batch(), user_networks.make_workflow(), labels=[]
+    )
+    # A row that is alone in its batch has the whole probability.
+    answers = [
+        answer.tolist()
+        for row in read_golden(report.paths["movies"] / "golden.json")
+        for answer in row.answer.values()
+        if np.isfinite(answer).all()
+    ]
+    assert len(answers) > 3
+    assert answers == [answers[0]] * len(answers)
+
+
+def test_golden_rows_of_ones_own_come_first(export):
+    given = pl.DataFrame({"userId": [2], "price": [7.5], "genres": [["b", "a"]]})
+    report = export(serving=ServingOptions(golden_rows=given))
+    first = read_golden(report.paths["movies"] / "golden.json")[0]
+    assert first.name == "golden_rows[0]"
+    assert first.request["price"].tolist() == [[7.5]]
+    assert first.request["genres__values"].tolist() == [[b"b"], [b"a"]]
