@@ -18,7 +18,7 @@ from workflow.wire.format import WireColumn, encode_request
 from workflow.wire.request_rules import stacked, widens
 
 # Padding that a request may have in any case; 8 MB of int64.
-_SPARE = 1 << 20
+SPARE_PADDING = 1 << 20
 
 
 def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
@@ -94,7 +94,7 @@ def _even_parts(lengths: Sequence[Array], start: int, end: int) -> Iterator[tupl
 
 
 def _widens(rows: int, longest: Sequence[int], elements: int) -> bool:
-    return rows > 1 and widens(rows, sum(longest), elements, _SPARE)
+    return rows > 1 and widens(rows, sum(longest), elements, SPARE_PADDING)
 
 
 def _request(contract: Contract, encoded: Encoded) -> dict[str, Array]:

@@ -78,12 +78,13 @@ def write_perf_analyzer_input(
 
 def _described(tensors: Mapping[str, Array], skipped: int) -> dict[str, Any]:
     return {
-        name: {"content": _content(tensor), "shape": list(tensor.shape[skipped:])}
+        name: {"content": json_content(tensor), "shape": list(tensor.shape[skipped:])}
         for name, tensor in tensors.items()
     }
 
 
-def _content(tensor: Array) -> Any:
+def json_content(tensor: Array) -> Any:
+    """The values of a tensor as JSON; as base64 if JSON cannot hold one."""
     values = tensor.reshape(-1).tolist()
     if tensor.dtype == object:
         try:

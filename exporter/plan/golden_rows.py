@@ -79,7 +79,7 @@ def golden_rows(pipeline: Pipeline) -> GoldenRows:
         ExportError: a user's row that a client could not send, or that exceeds a limit.
     """
     columns, limits = pipeline.client_columns, pipeline.options.limits
-    given = _given(pipeline)
+    given = given_rows(pipeline)
     made = [
         (name, row, request)
         for name, row in _made(pipeline).items()
@@ -103,7 +103,12 @@ def _requests(columns: Sequence[WireColumn], table: pl.DataFrame) -> list[Tensor
     return to_requests(Contract(tuple(columns), (), (), "", {}, max_batch_size=1), table)
 
 
-def _given(pipeline: Pipeline) -> list[Tensors]:
+def given_rows(pipeline: Pipeline) -> list[Tensors]:
+    """The user's rows, each as a client sends it alone.
+
+    Raises:
+        ExportError: a row that a client could not send, or that exceeds a limit.
+    """
     columns, rows = pipeline.client_columns, pipeline.options.golden_rows
     if rows is None:
         return []

@@ -20,7 +20,7 @@ _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
 # Files whose parsed footers are kept.
 _SCANS = 64
 # Above this many rows a query's time is its reading, below it is its planning.
-_JOINED_ROWS = 16384
+JOINED_ROWS = 16384
 
 
 class ChunkReader(Protocol):
@@ -85,7 +85,7 @@ def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:
     for piece in pieces:
         before = runs[-1][-1] if runs else None
         follows = before and (before.path, before.start + before.rows) == (piece.path, piece.start)
-        if follows and rows + piece.rows <= _JOINED_ROWS:
+        if follows and rows + piece.rows <= JOINED_ROWS:
             runs[-1].append(piece)
         else:
             runs.append([piece])
@@ -107,7 +107,7 @@ def _collect(queries: list[pl.LazyFrame], rows: int) -> list[pl.DataFrame]:
         queries,
         # Streaming takes two thirds of the time for queries of few rows, somewhat more for larger
         # ones.
-        engine="streaming" if rows <= len(queries) * _JOINED_ROWS else "in-memory",
+        engine="streaming" if rows <= len(queries) * JOINED_ROWS else "in-memory",
         # Polars would merge scans of one file, and decode all of it for a few row groups.
         optimizations=pl.QueryOptFlags(comm_subplan_elim=False),
     )

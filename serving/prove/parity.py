@@ -59,7 +59,7 @@ def check_parity(
     _expect_settings(tolerance, batch_size)
     model = _network(model)
     contract = client.contract
-    frame = _raw_rows(rows, [column.name for column in contract.inputs])
+    frame = raw_rows(rows, [column.name for column in contract.inputs])
     names_served = contract.network_columns
     features = _features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
@@ -68,7 +68,7 @@ def check_parity(
     answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
     names = [column.name for column in contract.outputs]
     expected = [
-        _call(model, {n: to_column(offline[n][part]) for n in features}, names, names_served)
+        call_network(model, {n: to_column(offline[n][part]) for n in features}, names, names_served)
         for part in batches
     ]
     for name in names:
@@ -133,7 +133,12 @@ def _compare_features(
     return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 
 
-def _raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
+def raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
+    """The named columns of rows of any kind.
+
+    Raises:
+        ClientError: a column is missing, or there are no rows.
+    """
     source = Source.of(rows)
     have = frozenset(source.names)
     if missing := [name for name in names if name not in have]:
@@ -160,7 +165,7 @@ def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> 
     return workflow.transform(full).select(features).collect()
 
 
-def _call(
+def call_network(
     model: Any, columns: Mapping[str, Column], names: list[str], served: Mapping[str, str]
 ) -> dict[str, Array]:
     """The network's answer, by the names on the server."""

@@ -15,8 +15,8 @@ from polars.testing import assert_frame_equal
 
 from serving import ClientError, EnsembleClient, write_perf_analyzer_input
 from serving.contract import Contract
-from serving.exchange import _SPARE, to_requests, to_table
-from serving.perf_analyzer import _content
+from serving.exchange import SPARE_PADDING, to_requests, to_table
+from serving.perf_analyzer import json_content
 from workflow.wire.format import WireColumn, dump_columns
 
 COLUMNS = (
@@ -137,7 +137,7 @@ def test_one_long_list_does_not_widen_all_rows(lengths, row_limit):
     assert len(requests) <= len(lengths) / (row_limit or len(lengths)) + 5
     for request in requests:
         elements = sum(int(request[name + "__nnzs"].sum()) for name in ("recent", "name"))
-        assert len(request["id"]) == 1 or request["recent"].size <= 4 * elements + 2 * _SPARE
+        assert len(request["id"]) == 1 or request["recent"].size <= 4 * elements + 2 * SPARE_PADDING
     found = [to_table(contract, pl.DataFrame(), [request]) for request in requests]
     assert_frame_equal(pl.concat(found), pl.DataFrame(rows).select("id", "recent", "name"))
 
@@ -207,8 +207,8 @@ def test_an_answer_that_is_no_text():
 
 def test_what_json_cannot_hold_is_in_base64():
     null = np.array([[b"\xff"], ["ü"]], object)
-    assert base64.b64decode(_content(null)["b64"]) == b"\1\0\0\0\xff\2\0\0\0\xc3\xbc"
-    infinite = _content(np.array([[np.inf]], np.float32))
+    assert base64.b64decode(json_content(null)["b64"]) == b"\1\0\0\0\xff\2\0\0\0\xc3\xbc"
+    infinite = json_content(np.array([[np.inf]], np.float32))
     assert base64.b64decode(infinite["b64"]) == np.float32(np.inf).tobytes()
 
 

@@ -50,11 +50,11 @@ def test_another_number_of_rows_compiles_nothing_new():
         scatter.add(table, rows, gradient, tf.constant(-0.1))
 
     updated(apply, table, 100)
-    traced = scatter._add_compiled.experimental_get_tracing_count()
+    traced = scatter.add_compiled.experimental_get_tracing_count()
     for count in (1, 20_000, 33_333):
         result, expected = updated(apply, table, count)
         np.testing.assert_allclose(result, expected, atol=1e-3)
-    assert scatter._add_compiled.experimental_get_tracing_count() == traced
+    assert scatter.add_compiled.experimental_get_tracing_count() == traced
 
 
 def test_a_model_may_go_and_one_like_it_be_trained():

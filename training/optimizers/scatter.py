@@ -26,7 +26,7 @@ def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Ten
             # Rows that do not exist are dropped.
             rows = padded(rows, size, variable.shape[0])
             # Scaled here in place: the compiled function would allocate memory for all values.
-            _add_compiled(variable.handle, rows, padded(scale * values, size))
+            add_compiled(variable.handle, rows, padded(scale * values, size))
     else:
         variable.scatter_add(tf.IndexedSlices(scale * values, rows))
 
@@ -37,6 +37,7 @@ def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
 
 
 @tf.function(jit_compile=True, autograph=False)
-def _add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor) -> None:
+def add_compiled(handle: tf.Tensor, rows: tf.Tensor, values: tf.Tensor) -> None:
+    """Add values to distinct rows of a variable, given by its handle."""
     # A handle: TensorFlow ties a function to the life of any variable that it is given.
     tf.raw_ops.ResourceScatterAdd(resource=handle, indices=rows, updates=values)

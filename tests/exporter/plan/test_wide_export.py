@@ -59,7 +59,7 @@ def test_golden_rows_are_read_in_work_that_grows_as_their_columns():
         wire = tuple(WireColumn(name, "int64") for name in names)
         options = ServingOptions(golden_rows=pl.DataFrame({name: [1] for name in names}))
         pipeline: Any = SimpleNamespace(client_columns=wire, options=options)
-        return lambda: golden_rows._given(pipeline)
+        return lambda: golden_rows.given_rows(pipeline)
 
     assert growth(work_of) <= MOST_GROWTH
 

@@ -122,7 +122,7 @@ def test_small_row_groups_are_shuffled_as_they_were(small_groups):
     assert made == expected
 
 
-@pytest.mark.parametrize("rows", [7, 1_000, chunks._JOINED_ROWS + 1])
+@pytest.mark.parametrize("rows", [7, 1_000, chunks.JOINED_ROWS + 1])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_row_groups_of_any_size_are_read_whole(rows, shuffle, tmp_path):
     """Polars reads small ones with another engine than large ones."""

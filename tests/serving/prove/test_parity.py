@@ -9,7 +9,7 @@ import pytest
 from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
-from serving.prove.parity import _call, _raw_rows, check_parity
+from serving.prove.parity import call_network, check_parity, raw_rows
 from serving.prove.report import OutputParity, ParityReport
 from workflow.schema.column import Column
 
@@ -54,7 +54,7 @@ def test_the_html_shows_names_as_text(name, shown):
 @pytest.mark.parametrize("rows", [{"a": [1]}, pl.DataFrame({"a": [1], "c": [2]})])
 def test_a_missing_column_is_named(rows):
     with pytest.raises(ClientError, match="Received: rows without b"):
-        _raw_rows(rows, ["a", "b"])
+        raw_rows(rows, ["a", "b"])
 
 
 @pytest.mark.parametrize("form", [dict, pl.DataFrame, pl.LazyFrame])
@@ -64,14 +64,14 @@ def test_the_rows_of_wide_tables_are_read_in_work_that_grows_as_their_columns(fo
     def work_of(columns):
         names = [f"c{n}" for n in range(columns)]
         rows = form({name: [1] for name in names})
-        return lambda: _raw_rows(rows, names)
+        return lambda: raw_rows(rows, names)
 
     assert growth(work_of) <= MOST_GROWTH
 
 
 def test_no_rows_prove_nothing():
     with pytest.raises(ClientError, match="Expected rows to compare"):
-        _raw_rows({"a": []}, ["a"])
+        raw_rows({"a": []}, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_sequential_model_that_was_never_called():
     model = keras.Sequential(
         [keras.Input((1,), name="a"), keras.layers.Rescaling(2.0, name="twice")]
     )
-    answer = _call(
+    answer = call_network(
         model, {"a": Column(np.array([1.0, 2.0], np.float32), None, None)}, ["twice"], {}
     )
     assert answer["twice"].tolist() == [[2.0], [4.0]]

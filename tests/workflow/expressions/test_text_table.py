@@ -79,15 +79,15 @@ def colliding() -> tuple[str, str]:
 
 def state_after(text: bytes) -> int:
     """The hash of seed 0 after the first word of a string of 16 bytes."""
-    state = 16 * text_table._LENGTH & text_table._BITS
-    mixed = (state ^ int.from_bytes(text, "little")) * text_table._WORD & text_table._BITS
-    return mixed ^ mixed >> text_table._SHIFT
+    state = 16 * text_table.HASH_LENGTH & text_table.HASH_BITS
+    mixed = (state ^ int.from_bytes(text, "little")) * text_table.HASH_WORD & text_table.HASH_BITS
+    return mixed ^ mixed >> text_table.HASH_SHIFT
 
 
 def test_a_string_with_the_hash_of_another_is_not_taken_for_it():
     first, second = colliding()
     assert first != second
-    assert len({text_table._hash_one(text.encode(), 0) for text in (first, second)}) == 1
+    assert len({text_table.hash_one(text.encode(), 0) for text in (first, second)}) == 1
     others = [f"user_{number}" for number in range(100)]
     assert_finds(TextTable(Strings.of([first, *others])), [first, *others], [second, first])
 

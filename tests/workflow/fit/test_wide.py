@@ -17,7 +17,7 @@ from workflow.fit import fit_graph, learn_operators
 from workflow.fit.held_rows import HeldRows
 from workflow.fit.learn_operators import WIDE
 from workflow.graph.node import ConcatNode, Node, as_node
-from workflow.ops._vocabulary.counts import _SMALL, chosen
+from workflow.ops._vocabulary.counts import SMALL, chosen
 
 NAMES = [f"c{n}" for n in range(WIDE + 20)]
 ROWS = 1_000
@@ -233,7 +233,7 @@ def test_a_small_vocabulary_is_put_in_order_by_one_query(monkeypatch):
     assert made[0]["key0"].to_list() == [7, 2, 5]
 
 
-@pytest.mark.parametrize("values", [_SMALL, _SMALL + 1], ids=["small", "large"])
+@pytest.mark.parametrize("values", [SMALL, SMALL + 1], ids=["small", "large"])
 def test_vocabularies_of_both_sizes_are_in_the_order_of_their_counts(values):
     random = np.random.default_rng(0)
     keys = random.permutation(values - 1).tolist()

@@ -86,7 +86,7 @@ class TritonPythonModel(ModelBackend):
             RequestError: a string with a NUL.
         """
         feed = {
-            name: _strings(tensor, nullable=name in self._nullable)
+            name: string_tensor(tensor, nullable=name in self._nullable)
             if tensor.dtype == object
             else tensor
             for name, tensor in tensors.items()
@@ -94,7 +94,7 @@ class TritonPythonModel(ModelBackend):
         return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
 
 
-def _strings(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
+def string_tensor(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
     """Convert bytes to a form that a session takes, including the null code where allowed.
 
     onnxruntime's Python interface takes text, and would silently convert an object array of bytes

@@ -27,7 +27,7 @@ WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
 _PROTOBUF_BYTES = 2**31 - 1
 # With more inputs, opening a graph takes longer for their `Shape`s than for everything else.
-_MANY_INPUTS = 200
+MANY_INPUTS = 200
 
 
 def to_onnx(
@@ -180,7 +180,7 @@ def _counted(
     strings, which would be copied one by one.
     """
     tensors = {name: source.lengths or source.values for name, source in sources.items()}
-    if len(tensors) <= _MANY_INPUTS:
+    if len(tensors) <= MANY_INPUTS:
         return [*tensors.values()]
     alike: dict[str, list[str]] = {}
     for name, tensor in tensors.items():

@@ -17,9 +17,9 @@ from ...schema.column import Array, Strings
 from .cuckoo import CuckooTable, cuckoo_table
 
 # Odd numbers without a pattern, from SplitMix64; each word of eight bytes is multiplied.
-_WORD, _LENGTH = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_SHIFT = 29
-_BITS = 2**64 - 1
+HASH_WORD, HASH_LENGTH = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+HASH_SHIFT = 29
+HASH_BITS = 2**64 - 1
 _SEEDS = 8
 # The number of strings of the table that are hashed at once, which bounds temporary memory.
 _BLOCK = 2**16
@@ -73,7 +73,7 @@ class TextTable:
         return np.where(found, rows, -1)
 
     def _find_bytes(self, raw: bytes) -> int:
-        row = self._table.find_one(_hash_one(raw, self._seed))
+        row = self._table.find_one(hash_one(raw, self._seed))
         if row < 0:
             return -1
         start, end = self._offsets.item(row), self._offsets.item(row + 1)
@@ -142,18 +142,18 @@ def _pieces(words: Array, starts: Array, lengths: Array) -> Iterator[Piece]:
 
 def _hashes(lengths: Array, pieces: Iterable[Piece], seed: int) -> Array:
     """The hash of each string, int64: a multiplication and a shift for each word."""
-    made = (lengths + seed).view(np.uint64) * np.uint64(_LENGTH)
+    made = (lengths + seed).view(np.uint64) * np.uint64(HASH_LENGTH)
     for _, chosen, _, word in pieces:
-        mixed = (made[chosen] ^ word) * np.uint64(_WORD)
-        made[chosen] = mixed ^ mixed >> np.uint64(_SHIFT)
+        mixed = (made[chosen] ^ word) * np.uint64(HASH_WORD)
+        made[chosen] = mixed ^ mixed >> np.uint64(HASH_SHIFT)
     return made.view(np.int64)
 
 
-def _hash_one(raw: bytes, seed: int) -> int:
+def hash_one(raw: bytes, seed: int) -> int:
     """The hash of one string, in Python integers."""
-    made = (len(raw) + seed) * _LENGTH & _BITS
+    made = (len(raw) + seed) * HASH_LENGTH & HASH_BITS
     for start in range(0, len(raw), 8):
         word = int.from_bytes(raw[start : start + 8], "little")
-        mixed = (made ^ word) * _WORD & _BITS
-        made = mixed ^ mixed >> _SHIFT
+        mixed = (made ^ word) * HASH_WORD & HASH_BITS
+        made = mixed ^ mixed >> HASH_SHIFT
     return made - (made >> 63 << 64)

@@ -10,7 +10,7 @@ import polars as pl
 COUNT = "count"
 _SELDOM = 8
 # Sorting this many values takes less time than starting a query.
-_SMALL = 10_000
+SMALL = 10_000
 
 
 def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
@@ -59,7 +59,7 @@ def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
     keys = pl.exclude(COUNT)
     has_id = ~pl.all_horizontal(keys.is_null()) & (pl.col(COUNT) >= least)
     # One query, since a workflow may have thousands of small vocabularies.
-    if table.height <= _SMALL:
+    if table.height <= SMALL:
         ordered = _by_count(table.lazy().filter(has_id)).collect(engine="in-memory")
     else:
         ordered = _in_groups(table.filter(has_id))
