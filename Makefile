@@ -19,7 +19,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers audit lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers fuzz audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,10 @@ tests: env
 
 test-long: env  ## The tests that take minutes: faults at every step, longer training
 	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
+
+FUZZ_SECONDS ?= 100
+fuzz: env  ## Random damage of files and requests for FUZZ_SECONDS, all readers together; FUZZ_SEED repeats a run
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q --timeout=0 tests/attacks/test_fuzzed_*.py
 
 # A process for each file, and a new one after a test that hung or ended it: others keep their GPU.
 # A thread ends a test that hangs outside of Python, and faulthandler one that lets no thread run.

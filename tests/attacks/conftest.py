@@ -1,4 +1,4 @@
-"""A good workflow and a good program, for the attacks to spoil."""
+"""A good workflow and a good program, for the attacks to spoil, and random cases for checks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from workflow.expressions.program.program_json import save_program
 
 # The tables of attacks are modules beside the tests.
 sys.path.insert(0, str(Path(__file__).parent))
+
+import exploring
+
+EXPLORED: dict[str, exploring.Explorer] = {}
 
 DATA = {
     "userId": [7, 7, 2**60],
@@ -42,3 +46,21 @@ def good_program(tmp_path_factory) -> Path:
     folder.mkdir()
     save_program(good_workflow().fit(DATA).program, folder)
     return folder
+
+
+@pytest.fixture
+def explore(request) -> exploring.Explorer:
+    """Random cases for a check; all tests that use it share the time."""
+    users = [item for item in request.session.items if "explore" in item.fixturenames]
+    explorer = exploring.Explorer(exploring.SECONDS / len(users))
+    EXPLORED[request.node.name.removeprefix("test_")] = explorer
+    return explorer
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not exploring.SECONDS:
+        return
+    terminalreporter.section(f"random cases, FUZZ_SEED={exploring.SEED}")
+    for name, explorer in EXPLORED.items():
+        outcomes = ", ".join(f"{count:,} {kind}" for kind, count in explorer.outcomes.most_common())
+        terminalreporter.line(f"{sum(explorer.outcomes.values()):>9,}  {name}: {outcomes}")

@@ -78,6 +78,12 @@ class WireColumn:
     ends_at_nul: bool = False
 
     def __post_init__(self) -> None:
+        texts, flags = (self.name, self.time), (self.nullable, self.ends_at_nul)
+        if {*map(type, texts)} != {str} or {*map(type, flags)} != {bool}:
+            raise SchemaError(
+                "Expected name and time as strings, nullable and ends_at_nul as booleans. "
+                f"Received: {texts} and {flags}."
+            )
         if self.layout not in LAYOUTS:
             raise SchemaError(
                 f"Expected a layout among {', '.join(LAYOUTS)} for {self.name!r}. "

@@ -34,26 +34,31 @@ def expect_exported(folder: Path, config: Mapping[str, Any]) -> None:
     published = config.get("parameters", {}).get("published", {}).get("string_value")
     if published is None:
         return
-    own = _read(folder / MANIFEST)
-    # That of a step describes its files alone.
-    files = own["files"] if "files" in own else own["models"][published]
+    files, generation = _described(folder / MANIFEST, published)
     for name, expected in files.items():
         if _hash(folder / name) != expected:
             raise IntegrityError(f"{folder / name} is not what the export wrote. Export it again.")
     # A server that copies models from an object store does not put the published one beside it.
     whole = folder.parents[1] / published / folder.name / MANIFEST
-    if whole.exists() and _read(whole)["generation"] != own["generation"]:
+    if whole.exists() and (other := _described(whole, published)[1]) != generation:
         raise IntegrityError(
-            f"{folder} is of the generation {own['generation']}, and {whole} of another. "
+            f"{folder} is of the generation {generation}, and {whole} of another, {other}. "
             "Export both together."
         )
 
 
-def _read(path: Path) -> Any:
+def _described(path: Path, published: str) -> tuple[dict[str, Any], str]:
+    """The hashes of a manifest's files, by name, and its generation."""
     try:
-        return json.loads(path.read_bytes())
+        manifest = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise IntegrityError(f"Expected the manifest {path}. Received: {error}.") from error
+    try:
+        # That of a step describes its files alone.
+        files = manifest["files"] if "files" in manifest else manifest["models"][published]
+        return dict(files.items()), str(manifest["generation"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise IntegrityError(f"{path} is not what the export wrote. Export it again.") from error
 
 
 def _hash(path: Path) -> str:
@@ -62,6 +67,6 @@ def _hash(path: Path) -> str:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name may be no path
         raise IntegrityError(f"Expected {path}, which was exported. Received: {error}.") from error
     return digest.hexdigest()
