@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -10,7 +11,7 @@ from serving.client import expect_retries
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
-from serving.connection.shared_memory import AsyncRegions
+from serving.connection.shared_memory import AsyncRegions, time_left
 from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
@@ -108,11 +109,12 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.raw`.
         """
-        memory = self._entered().memory
+        memory, seconds = self._entered().memory, self._seconds(timeout)
         if memory is None:
-            return await self._infer(encode_tensors(tensors), timeout)
-        async with memory.holding(tensors, self._seconds(timeout)) as encoded:
-            return await self._infer(encoded, timeout)
+            return await self._infer(encode_tensors(tensors), seconds)
+        deadline = time.monotonic() + seconds
+        async with memory.holding(tensors, deadline) as encoded:
+            return await self._infer(encoded, time_left(deadline))
 
     async def close(self) -> None:
         """Close the connection and free shared memory. Further calls do nothing."""
@@ -125,9 +127,9 @@ class AsyncEnsembleClient:
             finally:
                 await connection.close()
 
-    async def _infer(self, tensors: Sequence[Encoded], timeout: float | None) -> dict[str, Array]:  # noqa: ASYNC109
+    async def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:  # noqa: ASYNC109
         return await self._entered().connection.infer(
-            self.model_name, self.model_version, tensors, self._seconds(timeout)
+            self.model_name, self.model_version, tensors, timeout
         )
 
     def _seconds(self, timeout: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -10,7 +11,7 @@ from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
-from serving.connection.shared_memory import Regions
+from serving.connection.shared_memory import Regions, time_left
 from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError
@@ -126,10 +127,12 @@ class EnsembleClient:
             DtypeError: a dtype that Triton does not know.
             ClientError: the server refused, or did not answer.
         """
+        seconds = self._seconds(timeout)
         if self._memory is None:
-            return self._infer(encode_tensors(tensors), timeout)
-        with self._memory.holding(tensors, self._seconds(timeout)) as encoded:
-            return self._infer(encoded, timeout)
+            return self._infer(encode_tensors(tensors), seconds)
+        deadline = time.monotonic() + seconds
+        with self._memory.holding(tensors, deadline) as encoded:
+            return self._infer(encoded, time_left(deadline))
 
     def for_model(self, name: str) -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
@@ -150,10 +153,8 @@ class EnsembleClient:
             self._memory.close()
         self._connection.close()
 
-    def _infer(self, tensors: Sequence[Encoded], timeout: float | None) -> dict[str, Array]:
-        return self._connection.infer(
-            self.model_name, self.model_version, tensors, self._seconds(timeout)
-        )
+    def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:
+        return self._connection.infer(self.model_name, self.model_version, tensors, timeout)
 
     def _seconds(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else timeout

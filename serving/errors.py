@@ -78,21 +78,28 @@ _BUSY = {
 }
 # Message of a server that runs, but has unloaded a version, or is still loading it.
 _NOT_READY = "is not at ready state"
+_UNKNOWN_MODEL = "Request for unknown model"
+# The whole message for calls under way when a server stops.
+_CANCELLED = "CANCELLED"
 
 
-def refusal(code: str, message: str, url: str) -> ClientError:
+def refusal(code: str, message: str, url: str, *, was_served: bool = False) -> ClientError:
     """The error for an answer of a server, or a failure to reach it; the caller raises it.
 
     Args:
         code: a gRPC status.
         message: its text.
         url: the server's address.
+        was_served: whether the server has had the model. Then an unknown model is one that it is
+            unloading, or loading again, and asking again may help.
 
     Example:
         >>> type(refusal("UNAVAILABLE", "Connection refused", "127.0.0.1:8001")).__name__
         'ServerUnavailableError'
     """
     text = message.strip()
+    if was_served and (_UNKNOWN_MODEL in text or text == _CANCELLED):
+        code = "UNAVAILABLE"
     if advice := _advice(code, text, url):
         text = f"{text.removesuffix('.')}. {advice}"
     return _KINDS.get(code, ClientError)(code, text)
@@ -106,6 +113,11 @@ def _advice(code: str, text: str, url: str) -> str:
                 f"The server at {url} is busy. Send fewer requests at once, send this one again "
                 f"later, which `retries` does, or export with a larger `{option}`."
             )
+    if code == "UNAVAILABLE" and (_UNKNOWN_MODEL in text or text == _CANCELLED):
+        return (
+            f"The server at {url} had this model before: it stops, or loads the model again. Send the "
+            "request again later, which `retries` does."
+        )
     if code == "UNAVAILABLE" and _NOT_READY in text:
         return (
             f"The server at {url} runs, but has not loaded this version, or not yet. An ensemble "

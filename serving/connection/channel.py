@@ -16,6 +16,9 @@ MAX_MESSAGE = 2**31 - 1
 # gRPC's own maximum.
 MOST_RETRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+# A client has read the config before it asks, so a model that is not found was unloaded since. A
+# server that stops cancels calls.
+_INFER = {"service": "inference.GRPCInferenceService", "method": "ModelInfer"}
 
 
 def _channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
@@ -41,21 +44,28 @@ def _channel_options(address: Address, retries: int) -> list[tuple[str, Any]]:
         # Proxies in the environment are for remote servers.
         options.append(("grpc.enable_http_proxy", 0))
     if retries:
-        policy = {
-            "maxAttempts": retries + 1,
-            "initialBackoff": f"{FIRST_PAUSE}s",
-            "maxBackoff": f"{LONGEST_PAUSE}s",
-            "backoffMultiplier": 2,
-            "retryableStatusCodes": ["UNAVAILABLE"],
-        }
         config = {
-            "methodConfig": [{"name": [{}], "retryPolicy": policy}],
+            "methodConfig": [
+                _retried(_INFER, ["UNAVAILABLE", "NOT_FOUND", "CANCELLED"], retries),
+                _retried({}, ["UNAVAILABLE"], retries),
+            ],
             "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.5},
         }
         options.append(("grpc.service_config", json.dumps(config)))
         # A larger request could not be repeated; the buffer refers to the request itself.
         options.append(("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE))
     return options
+
+
+def _retried(method: dict[str, str], codes: list[str], retries: int) -> dict[str, Any]:
+    policy = {
+        "maxAttempts": retries + 1,
+        "initialBackoff": f"{FIRST_PAUSE}s",
+        "maxBackoff": f"{LONGEST_PAUSE}s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": codes,
+    }
+    return {"name": [method], "retryPolicy": policy}
 
 
 def _credentials(address: Address) -> grpc.ChannelCredentials | None:
@@ -92,9 +102,9 @@ def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in headers.items())
 
 
-def refused(error: grpc.RpcError, url: str) -> ClientError:
-    """The error for a failed call; the caller raises it."""
+def refused(error: grpc.RpcError, url: str, *, was_served: bool) -> ClientError:
+    """The error for a failed call, see `refusal`; the caller raises it."""
     text = str(error.details())
     # Triton's message for a missing key; over HTTP it is status 403.
     code = "UNAUTHENTICATED" if "is restricted" in text else error.code().name
-    return refusal(code, text, url)
+    return refusal(code, text, url, was_served=was_served)

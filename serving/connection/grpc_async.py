@@ -86,6 +86,7 @@ class AsyncGrpcConnection:
         try:
             return await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise refused(error, self.address.url) from error
+            is_inference = method is self._stub.ModelInfer
+            raise refused(error, self.address.url, was_served=is_inference) from error
         except (grpc.aio.UsageError, ValueError) as error:
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

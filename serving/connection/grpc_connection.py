@@ -82,6 +82,7 @@ class GrpcConnection:
         try:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise refused(error, self.address.url) from error
+            is_inference = method is self._stub.ModelInfer
+            raise refused(error, self.address.url, was_served=is_inference) from error
         except ValueError as error:  # gRPC's error for a closed channel.
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

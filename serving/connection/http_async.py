@@ -100,7 +100,7 @@ class AsyncHttpConnection:
         while True:
             try:
                 answer = await self._once(request, attempts.left)
-                expect_ok(answer, self.address.url)
+                expect_ok(answer, request, self.address.url)
             except ServerUnavailableError as error:
                 await asyncio.sleep(attempts.pause(error))
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,9 @@ from serving.connection.http_messages import (
 from serving.connection.tensors import Encoded
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
+
+# Bytes of an answer that are read at once.
+_PART = 1 << 20
 
 
 class HttpConnection:
@@ -95,7 +99,7 @@ class HttpConnection:
         while True:
             try:
                 answer = self._once(request, attempts.left)
-                expect_ok(answer, self.address.url)
+                expect_ok(answer, request, self.address.url)
             except ServerUnavailableError as error:
                 time.sleep(attempts.pause(error))
             else:
@@ -106,6 +110,7 @@ class HttpConnection:
             connection = self._idle.pop()
         except IndexError:  # All are busy.
             connection = self._connect()
+        deadline = time.monotonic() + timeout
         connection.timeout = timeout
         if connection.sock is not None:
             connection.sock.settimeout(timeout)
@@ -114,8 +119,10 @@ class HttpConnection:
             connection.request(
                 request.method, self.address.path + request.path, request.body, headers
             )
+            # None after an answer that ends the connection.
+            connected = connection.sock
             response = connection.getresponse()
-            content = response.read()
+            content = _read(response, connected, deadline)
         except TimeoutError as error:
             connection.close()
             raise refusal("DEADLINE_EXCEEDED", "Deadline exceeded", self.address.url) from error
@@ -134,3 +141,26 @@ class HttpConnection:
         if self._tls is None:
             return http.client.HTTPConnection(host, port)
         return http.client.HTTPSConnection(host, port, context=self._tls)
+
+
+def _read(
+    response: http.client.HTTPResponse, connection: socket.socket | None, deadline: float
+) -> bytes:
+    """The body of an answer; its parts share one deadline.
+
+    Raises:
+        TimeoutError: the deadline has passed.
+        HTTPException: the answer is incomplete.
+    """
+    parts = []
+    while part := response.read1(_PART):
+        parts.append(part)
+        if response.length and connection is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            connection.settimeout(left)
+    if response.length:
+        raise http.client.IncompleteRead(b"".join(parts), response.length)
+    response.close()
+    return b"".join(parts)

@@ -52,12 +52,14 @@ class Request(NamedTuple):
         path: the path after the server's address.
         headers: headers in addition to those of the connection.
         body: its content.
+        is_inference: whether it is one.
     """
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes | None = None
+    is_inference: bool = False
 
 
 class Answer(NamedTuple):
@@ -86,7 +88,8 @@ def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Reque
     head = f'{{"inputs":[{",".join(inputs)}],"parameters":{{"binary_data_output":true}}}}'.encode()
     headers = {HEADER_LENGTH: str(len(head)), "Content-Type": "application/octet-stream"}
     path = f"{_path(model, version)}/infer"
-    return Request("POST", path, headers, b"".join([head, *contents]))
+    body = b"".join([head, *contents])
+    return Request("POST", path, headers, body, is_inference=True)
 
 
 @lru_cache(maxsize=4096)
@@ -137,14 +140,16 @@ def config_response(answer: Answer) -> Any:
     )
 
 
-def expect_ok(answer: Answer, url: str) -> None:
+def expect_ok(answer: Answer, request: Request, url: str) -> None:
     """Check that the server accepted a request.
 
     Raises:
         ClientError: it refused.
     """
     if answer.status != HTTPStatus.OK:
-        raise refusal(_CODES.get(answer.status, "INTERNAL"), _message(answer), url)
+        code = _CODES.get(answer.status, "INTERNAL")
+        # A client has read the model's config before.
+        raise refusal(code, _message(answer), url, was_served=request.is_inference)
 
 
 def _message(answer: Answer) -> str:

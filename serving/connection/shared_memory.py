@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from serving.connection.tensors import Encoded, Place, datatype_of, to_bytes
-from serving.errors import ClientError
+from serving.errors import ClientError, DeadlineExceededError
 from workflow.schema.column import Array
 
 PREFIX = "ensemble_client_"
@@ -47,7 +48,8 @@ class Regions:
     """Registered regions of shared memory, one for each running request.
 
     They are reused, and freed by `close`. If this process is killed, Python's resource tracker
-    frees them.
+    frees them. The server is told so by `close` at the latest: the end of a call that has used up
+    its time does not wait for that.
 
     Args:
         registry: the connection to the server.
@@ -56,50 +58,70 @@ class Regions:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
+        # Names of freed regions that the server may still have.
+        self._unclear: list[str] = []
 
     @contextmanager
-    def holding(self, tensors: Mapping[str, Array], timeout: float) -> Iterator[list[Encoded]]:
+    def holding(self, tensors: Mapping[str, Array], deadline: float) -> Iterator[list[Encoded]]:
         """Write tensors to a region, reserved for the duration of a request.
+
+        Args:
+            tensors: by name.
+            deadline: the end of the request's time, in `time.monotonic()`.
 
         Raises:
             ClientError: no shared memory is left, or the server refuses it.
         """
         layout = _Layout(tensors)
-        region = self._take(layout.size, timeout)
+        region = self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
         except BaseException:
             # The server may still read it, so no other request can have it.
-            self._free(region)
+            self._free(region, deadline)
             raise
         self._idle.append(region)
 
     def close(self) -> None:
         """Free all regions."""
+        deadline = time.monotonic() + _CLOSE_TIMEOUT
         while self._idle:
-            self._free(self._idle.pop())
+            self._free(self._idle.pop(), deadline)
+        unclear, self._unclear = self._unclear, []
+        for name in unclear:
+            self._unregister(name, deadline)
 
-    def _take(self, size: int, timeout: float) -> SharedMemory:
+    def _take(self, size: int, deadline: float) -> SharedMemory:
         with suppress(IndexError):  # Another thread may have taken the last one.
             region = self._idle.pop()
             if region.size >= size:
                 return region
-            self._free(region)
+            self._free(region, deadline)
         region = _create(size)
         try:
-            self._registry.register(region.name, f"/{region.name}", region.size, timeout)
+            self._registry.register(
+                region.name, f"/{region.name}", region.size, time_left(deadline)
+            )
         except BaseException:
-            self._free(region)  # The server may have registered it without answering in time.
+            self._free(
+                region, deadline
+            )  # The server may have registered it without answering in time.
             raise
         return region
 
-    def _free(self, region: SharedMemory) -> None:
+    def _free(self, region: SharedMemory, deadline: float) -> None:
         try:
-            # A server that has stopped has lost its registrations.
-            with suppress(ClientError):
-                self._registry.unregister(region.name, _CLOSE_TIMEOUT)
+            self._unregister(region.name, deadline)
         finally:
             _remove(region)
+
+    def _unregister(self, name: str, deadline: float) -> None:
+        try:
+            self._registry.unregister(name, min(time_left(deadline), _CLOSE_TIMEOUT))
+        except DeadlineExceededError:
+            self._unclear.append(name)
+        except ClientError:
+            pass  # A server that has stopped has lost its registrations.
 
 
 class AsyncRegions:
@@ -112,55 +134,80 @@ class AsyncRegions:
     def __init__(self, registry: AsyncRegistry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
+        # Names of freed regions that the server may still have.
+        self._unclear: list[str] = []
 
     @asynccontextmanager
     async def holding(
         self,
         tensors: Mapping[str, Array],
-        timeout: float,  # noqa: ASYNC109 - the connection's own
+        deadline: float,
     ) -> AsyncIterator[list[Encoded]]:
         """Write tensors to a region, reserved for the duration of a request.
+
+        Args:
+            tensors: by name.
+            deadline: the end of the request's time, in `time.monotonic()`.
 
         Raises:
             ClientError: no shared memory is left, or the server refuses it.
         """
         layout = _Layout(tensors)
-        region = await self._take(layout.size, timeout)
+        region = await self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
         except BaseException:
             # The server may still read it, so no other request can have it.
-            await self._free(region)
+            await self._free(region, deadline)
             raise
         self._idle.append(region)
 
     async def close(self) -> None:
         """Free all regions."""
+        deadline = time.monotonic() + _CLOSE_TIMEOUT
         while self._idle:
-            await self._free(self._idle.pop())
+            await self._free(self._idle.pop(), deadline)
+        unclear, self._unclear = self._unclear, []
+        for name in unclear:
+            await self._unregister(name, deadline)
 
-    async def _take(self, size: int, timeout: float) -> SharedMemory:  # noqa: ASYNC109
+    async def _take(self, size: int, deadline: float) -> SharedMemory:
         if self._idle:
             region = self._idle.pop()
             if region.size >= size:
                 return region
-            await self._free(region)
+            await self._free(region, deadline)
         region = _create(size)
         try:
             await _to_the_end(
-                self._registry.register(region.name, f"/{region.name}", region.size, timeout)
+                self._registry.register(
+                    region.name, f"/{region.name}", region.size, time_left(deadline)
+                )
             )
         except BaseException:
-            await self._free(region)
+            await self._free(region, deadline)
             raise
         return region
 
-    async def _free(self, region: SharedMemory) -> None:
+    async def _free(self, region: SharedMemory, deadline: float) -> None:
         try:
-            with suppress(ClientError):
-                await _to_the_end(self._registry.unregister(region.name, _CLOSE_TIMEOUT))
+            await self._unregister(region.name, deadline)
         finally:
             _remove(region)
+
+    async def _unregister(self, name: str, deadline: float) -> None:
+        timeout = min(time_left(deadline), _CLOSE_TIMEOUT)
+        try:
+            await _to_the_end(self._registry.unregister(name, timeout))
+        except DeadlineExceededError:
+            self._unclear.append(name)
+        except ClientError:
+            pass
+
+
+def time_left(deadline: float) -> float:
+    """The seconds until a deadline in `time.monotonic()`, with a minimum above 0."""
+    return max(deadline - time.monotonic(), 1e-3)
 
 
 async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
