@@ -92,5 +92,6 @@ def test_epochs_that_are_begun_and_dropped_give_their_memory_back(files):
         for _ in load(files, 2e9):
             break
         left.append(free())
-    # The reader of a dropped epoch may have a row group for another moment.
-    assert max(left[30:]) >= max(left[:10]) - 50e6
+    # Pools grow in the first epochs; the reader of a dropped epoch may have a row group for another
+    # moment.
+    assert max(left[30:]) >= max(left[10:20]) - 50e6
