@@ -32,6 +32,7 @@ def test_requests_are_counted_and_timed(server):
     assert value(server, answered) == before + 7
     labels = 'model="movies",version="1"'
     assert value(server, f"nv_inference_pending_request_count{{{labels}}}") == 0
+    assert value(server, f"nv_inference_queue_duration_us{{{labels}}}") > 0
     for kind in ("request", "queue"):
         assert value(server, f'nv_inference_{kind}_summary_us{{{labels},quantile="0.99"}}') > 0
 
