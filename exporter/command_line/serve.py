@@ -21,6 +21,9 @@ def serve(
     response_cache: Annotated[
         int, typer.Option(min=0, help="Megabytes for answers of models exported with a cache.")
     ] = 0,
+    heal: Annotated[
+        bool, typer.Option(help="Replace models and servers that no longer answer.")
+    ] = True,
     startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
 ) -> None:
     """Serve a model repository on this machine, until Ctrl-C.
@@ -38,6 +41,7 @@ def serve(
         log_file=log_file,
         startup_timeout=startup_timeout,
         response_cache_bytes=response_cache * 2**20,
+        heal=heal,
     )
     with server:
         typer.echo(f"gRPC  {server.grpc_url}")
@@ -46,7 +50,7 @@ def serve(
         typer.echo(f"log   {server.log_path}")
         typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")
         try:
-            while server.is_running():
+            while heal or server.is_running():
                 time.sleep(0.2)
         except KeyboardInterrupt:
             return

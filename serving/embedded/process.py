@@ -6,11 +6,14 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import IO
 
+from serving.embedded.administration import Administration
 from serving.embedded.flags import ServerFlags, server_flags
 from serving.embedded.installation import Installation, cache_directory, prepare
 from serving.embedded.supervisor import Job
@@ -34,6 +37,7 @@ class ServerProcess:
         ports: the ports of HTTP, gRPC and the metrics; None for a free one.
         log_file: the file for the log; None for a new temporary file.
         cache_bytes: the memory for cached answers; 0 for none.
+        replaced: the process whose key and log this one continues.
 
     Raises:
         ServerError: a port is taken, the interpreter is not suitable, the server has no cache, or
@@ -50,6 +54,7 @@ class ServerProcess:
         ports: tuple[int | None, int | None, int | None],
         log_file: Path | None,
         cache_bytes: int = 0,
+        replaced: ServerProcess | None = None,
     ) -> None:
         caches = cache_directory(installation) if cache_bytes else None
         http_port, grpc_port, metrics_port = map(_port, ports)
@@ -57,16 +62,16 @@ class ServerProcess:
         work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
         self.log_path = log_file or work / "server.log"
         backends = work / "backends"
-        self.flags = ServerFlags(
+        self.flags: ServerFlags = ServerFlags(
             model_repository=str(repository),
             models=models,
-            admin_key=secrets.token_hex(16),
+            admin_key=replaced.flags.admin_key if replaced else secrets.token_hex(16),
             http_port=http_port,
             grpc_port=grpc_port,
             metrics_port=metrics_port,
             backend_directory=str(backends),
             shm_prefix=identity,
-            server_id=identity,
+            server_id=f"triton-{secrets.token_hex(6)}",
             cache_bytes=cache_bytes,
             cache_directory=None if caches is None else str(caches),
         )
@@ -81,7 +86,7 @@ class ServerProcess:
                 owner=os.getpid(),
                 grace=STOP_TIMEOUT,
             )
-            self._supervisor = _start(job, self.log_path)
+            self._supervisor = _start(job, self.log_path, "ab" if replaced else "wb")
         except BaseException:
             shutil.rmtree(work)
             raise
@@ -101,6 +106,11 @@ class ServerProcess:
         """The address of the metrics."""
         return f"http://{HOST}:{self.flags.metrics_port}/metrics"
 
+    @property
+    def administration(self) -> Administration:
+        """Requests that only the server's owner may make."""
+        return Administration(self.grpc_url, self.flags.admin_key)
+
     def is_running(self) -> bool:
         """Whether the server's process exists."""
         return self._supervisor.poll() is None
@@ -113,6 +123,11 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._supervisor.kill()
             self._supervisor.wait()
+
+    def kill(self) -> None:
+        """End the server and all processes that it started, without waiting for requests."""
+        self._supervisor.send_signal(signal.SIGINT)
+        self._supervisor.wait()
 
     def lost_a_port(self) -> bool:
         """Whether the log reports that another process took a port first."""
@@ -150,9 +165,9 @@ def loading_models(log: str) -> tuple[list[str], list[str]]:
     return [*loaded], [name for name in dict.fromkeys(_BEGUN.findall(log)) if name not in loaded]
 
 
-def _start(job: Job, log_path: Path) -> subprocess.Popen[bytes]:
+def _start(job: Job, log_path: Path, mode: str) -> subprocess.Popen[bytes]:
     try:
-        log = log_path.open("wb")
+        log: IO[bytes] = log_path.open(mode)
     except OSError as error:
         raise ServerError(
             f"Expected a log_file that can be written. Received: {log_path}: {error.strerror}."

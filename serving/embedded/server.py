@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Self
 
 from serving.embedded.administration import Administration
 from serving.embedded.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
+from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
 from serving.embedded.repository import models_to_load, steps_of
@@ -39,6 +41,10 @@ class TritonServer:
         metrics_port: port of the metrics; by default a free one.
         response_cache_bytes: the memory for cached answers of models that were exported with
             `ServingOptions(response_cache=True)`; 0 for none.
+        heal: whether a thread repairs the server while it runs. A model that does not answer is found
+            within 10 seconds and loaded again; a server that has ended or is stopped is started again
+            on the same ports. Repairs are logged as warnings by `logging`. By default a fault stays
+            visible.
 
     Raises:
         ServerError: an invalid number of bytes.
@@ -61,6 +67,7 @@ class TritonServer:
         http_port: int | None = None,
         metrics_port: int | None = None,
         response_cache_bytes: int = 0,
+        heal: bool = False,
     ) -> None:
         if type(response_cache_bytes) is not int or response_cache_bytes < 0:
             raise ServerError(
@@ -78,6 +85,10 @@ class TritonServer:
         # The most recent process, kept after a stop so that its log can be found.
         self._process: ServerProcess | None = None
         self._stopped = True
+        self._heal = heal
+        self._healer: Healer | None = None
+        # Held to load and unload models, and to replace or stop the process.
+        self._changes, self._replacement = threading.RLock(), threading.Lock()
         self._models: list[str] = []
         self._steps: dict[str, tuple[str, ...]] = {}
 
@@ -122,30 +133,59 @@ class TritonServer:
         """
         if not self._stopped:
             raise ServerError(f"This server was started, at {self.http_url}. Stop it first.")
-        installation = find_tritonserver(self._tritonserver)
         models = models_to_load(self.model_repository, self._wanted)
         deadline = time.monotonic() + self._startup_timeout
         for attempts_left in (2, 1, 0):
+            self._stopped = False
+            try:
+                self._await_ready(self._launch(models, self._ports, self._log_file), deadline)
+                break
+            except BaseException:
+                self.stop()
+                # Another process may take a free port before the server binds it.
+                if not (attempts_left and self._process and self._process.lost_a_port()):
+                    raise
+        if self._heal:
+            self._healer = Healer(
+                Patient(self._started, self._loaded, self._restart, self._changes)
+            )
+
+    def _restart(self) -> None:
+        """Replace the process, with its ports, models, key and log.
+
+        Raises:
+            ServerError: as `start`, or the server was stopped meanwhile.
+        """
+        old = self._started()
+        deadline = time.monotonic() + self._startup_timeout
+        old.kill()
+        ports = old.flags.http_port, old.flags.grpc_port, old.flags.metrics_port
+        self._await_ready(self._launch(self.models, ports, old.log_path, old), deadline)
+
+    def _launch(
+        self,
+        models: tuple[str, ...],
+        ports: tuple[int | None, int | None, int | None],
+        log_file: Path | None,
+        replaced: ServerProcess | None = None,
+    ) -> ServerProcess:
+        installation = find_tritonserver(self._tritonserver)
+        with self._replacement:
+            if self._stopped:
+                raise ServerError("Expected a running server. Received: one that was stopped.")
             self._process = ServerProcess(
                 installation,
                 python=self._python,
                 repository=self.model_repository,
                 models=models,
-                ports=self._ports,
-                log_file=self._log_file,
+                ports=ports,
+                log_file=log_file,
                 cache_bytes=self._cache_bytes,
+                replaced=replaced,
             )
-            self._stopped = False
             self._models = list(models)
             self._steps = {name: steps_of(self.model_repository, name) for name in models}
-            try:
-                return self._await_ready(self._process, deadline)
-            except BaseException:
-                self.stop()
-                # Another process may take a free port before the server binds it.
-                if not (attempts_left and self._process.lost_a_port()):
-                    raise
-        return None
+            return self._process
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
         administration = self._administration()
@@ -175,9 +215,15 @@ class TritonServer:
 
         Does nothing if the server is not running.
         """
-        if not self._stopped:
-            self._started().stop()
-            self._stopped = True
+        self._stopped = True
+        if self._healer is not None:
+            self._healer.end()
+        with self._replacement:
+            if self._process is not None:
+                self._process.stop()
+        if self._healer is not None:
+            self._healer.join()
+            self._healer = None
 
     def is_running(self) -> bool:
         """Whether the server's process exists."""
@@ -204,20 +250,21 @@ class TritonServer:
         Raises:
             ServerError: the model or a step cannot be loaded; an earlier version continues to serve.
         """
-        process = self._running()
-        administration = self._administration()
-        steps = steps_of(self.model_repository, model)
-        try:
-            for name in (*steps, model):
-                administration.load(name, self._startup_timeout)
-            administration.probe(model, self._startup_timeout)
-            for step in set(self._steps.get(model, ())) - {*steps}:
-                administration.unload(step, self._startup_timeout)
-        except ProbeError as error:
-            raise process.failure(f"The model {model} could not be loaded: {error}") from error
-        self._steps[model] = steps
-        if model not in self._models:
-            self._models.append(model)
+        with self._changes:
+            process = self._running()
+            administration = self._administration()
+            steps = steps_of(self.model_repository, model)
+            try:
+                for name in (*steps, model):
+                    administration.load(name, self._startup_timeout)
+                administration.probe(model, self._startup_timeout)
+                for step in set(self._steps.get(model, ())) - {*steps}:
+                    administration.unload(step, self._startup_timeout)
+            except ProbeError as error:
+                raise process.failure(f"The model {model} could not be loaded: {error}") from error
+            self._steps[model] = steps
+            if model not in self._models:
+                self._models.append(model)
 
     def unload(self, model: str) -> None:
         """Unload a model; for an ensemble, also the steps that no other model needs.
@@ -225,16 +272,21 @@ class TritonServer:
         Raises:
             ServerError: the server refused.
         """
-        process = self._running()
-        try:
-            self._administration().unload(model, self._startup_timeout)
-        except ProbeError as error:
-            raise process.failure(f"The model {model} could not be unloaded: {error}") from error
-        self._models = [name for name in self._models if name != model]
+        with self._changes:
+            process = self._running()
+            try:
+                self._administration().unload(model, self._startup_timeout)
+            except ProbeError as error:
+                raise process.failure(
+                    f"The model {model} could not be unloaded: {error}"
+                ) from error
+            self._models = [name for name in self._models if name != model]
 
     def _administration(self) -> Administration:
-        process = self._started()
-        return Administration(process.grpc_url, process.flags.admin_key)
+        return self._started().administration
+
+    def _loaded(self) -> dict[str, tuple[str, ...]]:
+        return {model: self._steps.get(model, ()) for model in self._models}
 
     def _started(self) -> ServerProcess:
         if self._process is None:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -101,14 +102,38 @@ def run(job: Job) -> int:
 
 
 def _wait(server: subprocess.Popen[bytes], job: Job) -> None:
+    """Wait for the end of the job: by SIGINT at once, otherwise after the requests under way."""
     while server.poll() is None:
         received = signal.sigtimedwait(AWAITED, 0.5)
-        told = received is not None and received.si_signo != signal.SIGCHLD
-        if told or os.getppid() != job.owner:
-            server.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(job.grace)
+        number = signal.SIGCHLD if received is None else received.si_signo
+        if number == signal.SIGINT:
             return
+        if number == signal.SIGTERM or os.getppid() != job.owner:
+            server.terminate()
+            _wait_for_requests(server, job.grace)
+            return
+
+
+def _wait_for_requests(server: subprocess.Popen[bytes], grace: float) -> None:
+    """Wait until a server that was told to end has done so, or waits for dead processes alone."""
+    end, idle = time.monotonic() + grace, 0
+    while time.monotonic() < end and idle < 2:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(1)
+            return
+        states = _states_of_children(server.pid)
+        # A model whose process was killed or stopped is never unloaded.
+        idle = idle + 1 if states and states <= {"Z", "T"} else 0
+
+
+def _states_of_children(process: int) -> set[str]:
+    states = set()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # It has ended.
+            state, parent = file.read_text().rpartition(") ")[2].split()[:2]
+            if int(parent) == process:
+                states.add(state)
+    return states
 
 
 def _clean(server: subprocess.Popen[bytes], job: Job) -> None:

@@ -114,12 +114,13 @@ def test_a_killed_server_is_noticed(repository, processes, traces, wait_for):
             server.load("movies")
 
 
+@pytest.mark.timeout(60)  # The server itself would wait for a process that is no more.
 def test_a_killed_model_process_is_not_ready(repository, processes, traces, monkeypatch):
-    def patient_for_a_second(flags):
-        return server_flags(replace(flags, exit_timeout=1))
+    def patient(flags):
+        return server_flags(replace(flags, exit_timeout=600))
 
-    # When it stops, the server waits for a process that is no more.
-    monkeypatch.setattr("serving.embedded.process.server_flags", patient_for_a_second)
+    monkeypatch.setattr("serving.embedded.process.server_flags", patient)
+    monkeypatch.setattr("serving.embedded.process.STOP_TIMEOUT", 600.0)
     with TritonServer(repository, ["network"]) as server:
         stubs = [
             p for p, n in processes(identity_of(server)).items() if n.startswith("triton_python")

@@ -1,0 +1,81 @@
+"""A server that repairs itself: processes of it are killed or stopped, and it answers again."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+from served_rows import EXPECTED, FRAME
+
+from serving import ClientError, EnsembleClient, TritonServer
+
+
+@pytest.fixture(scope="module")
+def healed(repository):
+    with TritonServer(repository, heal=True) as server:
+        yield server
+
+
+def identity_of(server):
+    return server._process.flags.shm_prefix
+
+
+@pytest.fixture
+def process_of(healed, processes):
+    """The server's process, or that of a model's instance."""
+
+    def find(name):
+        for pid, program in processes(identity_of(healed)).items():
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if program == name or f"{name}_0_0" in words:
+                return pid
+        raise LookupError(name)
+
+    return find
+
+
+def answers(client):
+    try:
+        return client.predict(FRAME, timeout=2)
+    except ClientError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("prepare", signal.SIGKILL),
+        ("prepare", signal.SIGSTOP),
+        ("tritonserver", signal.SIGKILL),
+        pytest.param("network", signal.SIGKILL, marks=pytest.mark.long),
+        pytest.param("network", signal.SIGSTOP, marks=pytest.mark.long),
+        pytest.param("tritonserver", signal.SIGSTOP, marks=pytest.mark.long),
+    ],
+)
+def test_it_answers_again(healed, process_of, processes, wait_for, name, sent):
+    addresses = healed.grpc_url, healed.http_url, healed.admin_headers
+    starts = healed.log_path.read_text().count("Started GRPCInferenceService")
+    with EnsembleClient(healed.grpc_url, "movies", retries=0) as client:
+        hit = process_of(name)
+        os.kill(hit, sent)
+        assert answers(client) is None
+        wait_for(lambda: answers(client) is not None, seconds=60)
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+    wait_for(healed.is_ready)
+    assert (healed.grpc_url, healed.http_url, healed.admin_headers) == addresses
+    # A stopped process is not left behind, and another model's is not replaced.
+    wait_for(lambda: hit not in processes(identity_of(healed)))
+    restarts = healed.log_path.read_text().count("Started GRPCInferenceService") - starts
+    assert restarts == (name == "tritonserver")
+
+
+def test_a_server_that_is_stopped_is_not_started_again(repository, traces):
+    before = threading.enumerate()
+    server = TritonServer(repository, ["network"], heal=True)
+    server.start()
+    server.stop()
+    started = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert "heal-tritonserver" not in started
+    assert traces(identity_of(server)) == []
