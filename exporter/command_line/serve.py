@@ -17,6 +17,7 @@ def serve(
     grpc_port: Annotated[int, typer.Option(help="The port of gRPC.")] = 8001,
     http_port: Annotated[int, typer.Option(help="The port of HTTP.")] = 8000,
     metrics_port: Annotated[int, typer.Option(help="The port of the metrics.")] = 8002,
+    http: Annotated[bool, typer.Option(help="Listen for HTTP beside gRPC.")] = True,
     log_file: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
     response_cache: Annotated[
         int, typer.Option(min=0, help="Megabytes for answers of models exported with a cache.")
@@ -37,6 +38,7 @@ def serve(
         model,
         grpc_port=grpc_port,
         http_port=http_port,
+        http=http,
         metrics_port=metrics_port,
         log_file=log_file,
         startup_timeout=startup_timeout,
@@ -45,7 +47,8 @@ def serve(
     )
     with server:
         typer.echo(f"gRPC  {server.grpc_url}")
-        typer.echo(f"HTTP  {server.http_url}")
+        if http:
+            typer.echo(f"HTTP  {server.http_url}")
         typer.echo(f"watch {server.metrics_url}")
         typer.echo(f"log   {server.log_path}")
         typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")

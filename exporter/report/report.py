@@ -91,7 +91,10 @@ class ExportReport:
         """Requirements on the server, in sentences."""
         options = self.plan.pipeline.options
         taken = (f"{amount} for {name}" for name, amount in self.memory.items())
-        remarks = [f"Memory of each instance, estimated: {', '.join(taken)}."]
+        remarks = [
+            f"Memory of each instance, estimated: {', '.join(taken)}.",
+            "Triton images before 25.07 are not safe among strangers: one request ends the server.",
+        ]
         if options.response_cache:
             remarks.append(f"The server keeps answers only when started with {CACHE_FLAG}.")
         if options.limits:

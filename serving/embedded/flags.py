@@ -18,8 +18,8 @@ class ServerFlags:
 
     Attributes:
         model_repository: the folder with the models.
-        http_port: port of HTTP, for health and administration.
-        grpc_port: port of gRPC, for the client.
+        http_port: port of HTTP; None for no HTTP.
+        grpc_port: port of gRPC, for clients, health and administration.
         metrics_port: port of the metrics in Prometheus' format.
         address: the address to listen on; in a container "0.0.0.0", with the ports published on
             loopback.
@@ -38,7 +38,7 @@ class ServerFlags:
     model_repository: str
     models: tuple[str, ...]
     admin_key: str
-    http_port: int = 8000
+    http_port: int | None = 8000
     grpc_port: int = 8001
     metrics_port: int = 8002
     address: str = "127.0.0.1"
@@ -68,11 +68,9 @@ def server_flags(flags: ServerFlags) -> list[str]:
         "--strict-readiness=true",
         "--exit-on-error=true",
         f"--exit-timeout-secs={flags.exit_timeout}",
-        f"--http-address={flags.address}",
-        f"--http-port={flags.http_port}",
+        *_http(flags),
         f"--grpc-address={flags.address}",
         f"--grpc-port={flags.grpc_port}",
-        f"--http-restricted-api={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
         f"--grpc-restricted-protocol={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
         f"--id={flags.server_id}",
         f"--metrics-address={flags.address}",
@@ -90,3 +88,13 @@ def server_flags(flags: ServerFlags) -> list[str]:
     if flags.shm_prefix is not None:
         arguments.append(f"--backend-config=python,shm-region-prefix-name={flags.shm_prefix}")
     return arguments
+
+
+def _http(flags: ServerFlags) -> list[str]:
+    if flags.http_port is None:
+        return ["--allow-http=false"]
+    return [
+        f"--http-address={flags.address}",
+        f"--http-port={flags.http_port}",
+        f"--http-restricted-api={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
+    ]

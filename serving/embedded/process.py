@@ -35,6 +35,7 @@ class ServerProcess:
         repository: the model repository.
         models: the models to load.
         ports: the ports of HTTP, gRPC and the metrics; None for a free one.
+        http: whether there is HTTP at all.
         log_file: the file for the log; None for a new temporary file.
         cache_bytes: the memory for cached answers; 0 for none.
         replaced: the process whose key and log this one continues.
@@ -52,6 +53,7 @@ class ServerProcess:
         repository: Path,
         models: tuple[str, ...],
         ports: tuple[int | None, int | None, int | None],
+        http: bool,
         log_file: Path | None,
         cache_bytes: int = 0,
         replaced: ServerProcess | None = None,
@@ -66,7 +68,7 @@ class ServerProcess:
             model_repository=str(repository),
             models=models,
             admin_key=replaced.flags.admin_key if replaced else secrets.token_hex(16),
-            http_port=http_port,
+            http_port=http_port if http else None,
             grpc_port=grpc_port,
             metrics_port=metrics_port,
             backend_directory=str(backends),
@@ -98,7 +100,13 @@ class ServerProcess:
 
     @property
     def http_url(self) -> str:
-        """The address of HTTP."""
+        """The address of HTTP.
+
+        Raises:
+            ServerError: it is off.
+        """
+        if self.flags.http_port is None:
+            raise ServerError("Expected a server with HTTP. Received: one with http=False.")
         return f"http://{HOST}:{self.flags.http_port}"
 
     @property

@@ -38,6 +38,8 @@ class TritonServer:
             file. It is kept.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
+        http: whether the server listens for HTTP, which has fatal defects in Triton before 25.07, the
+            embedded server's 2.51 among them. Clients, health and loading of models use gRPC.
         metrics_port: port of the metrics; by default a free one.
         response_cache_bytes: the memory for cached answers of models that were exported with
             `ServingOptions(response_cache=True)`; 0 for none.
@@ -65,6 +67,7 @@ class TritonServer:
         log_file: str | os.PathLike[str] | None = None,
         grpc_port: int | None = None,
         http_port: int | None = None,
+        http: bool = True,
         metrics_port: int | None = None,
         response_cache_bytes: int = 0,
         heal: bool = False,
@@ -80,6 +83,7 @@ class TritonServer:
         self._python = python
         self._startup_timeout = startup_timeout
         self._log_file = None if log_file is None else Path(log_file).absolute()
+        self._http = http
         self._ports = (http_port, grpc_port, metrics_port)
         self._cache_bytes = response_cache_bytes
         # The most recent process, kept after a stop so that its log can be found.
@@ -99,7 +103,11 @@ class TritonServer:
 
     @property
     def http_url(self) -> str:
-        """The address of HTTP, for example "http://127.0.0.1:8000"."""
+        """The address of HTTP, for example "http://127.0.0.1:8000".
+
+        Raises:
+            ServerError: the server was made with `http=False`.
+        """
         return self._started().http_url
 
     @property
@@ -132,7 +140,7 @@ class TritonServer:
                 cannot be loaded or does not answer in time. The text ends with the log.
         """
         if not self._stopped:
-            raise ServerError(f"This server was started, at {self.http_url}. Stop it first.")
+            raise ServerError(f"This server was started, at {self.grpc_url}. Stop it first.")
         models = models_to_load(self.model_repository, self._wanted)
         deadline = time.monotonic() + self._startup_timeout
         for attempts_left in (2, 1, 0):
@@ -179,6 +187,7 @@ class TritonServer:
                 repository=self.model_repository,
                 models=models,
                 ports=ports,
+                http=self._http,
                 log_file=log_file,
                 cache_bytes=self._cache_bytes,
                 replaced=replaced,

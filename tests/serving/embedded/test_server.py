@@ -19,6 +19,7 @@ from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.embedded.flags import server_flags
 from serving.embedded.installation import find_tritonserver, prepare
 from serving.embedded.process import loading_models
+from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
@@ -35,6 +36,26 @@ def test_the_ensemble_is_loaded_with_its_steps(server):
     for model in ("movies", "prepare", "network"):
         fetch(f"{server.http_url}/v2/models/{model}/ready", timeout=10)
     assert "successfully loaded" in server.log_path.read_text()
+
+
+def test_the_name_of_the_server_says_nothing_of_its_shared_memory(server):
+    name = fetch(f"{server.http_url}/v2", timeout=10)["name"]
+    assert [*SHARED_MEMORY.glob(f"{identity_of(server)}*")]
+    assert name not in identity_of(server)
+    assert identity_of(server).rstrip("-").rpartition("-")[2] not in name
+
+
+def test_without_http_clients_health_and_administration_use_grpc(repository):
+    with TritonServer(repository, ["movies"], http=False) as server:
+        with EnsembleClient(server.grpc_url, "movies") as client:
+            assert client.predict(ROW)["same_age"].tolist() == [[2.0]]
+        server.load("movies")
+        assert server.is_ready()
+        log = server.log_path.read_text()
+        assert "Started GRPCInferenceService" in log
+        assert "Started HTTPService" not in log
+        with pytest.raises(ServerError, match=r"Expected a server with HTTP.*http=False"):
+            _ = server.http_url
 
 
 def test_starting_twice_is_refused_and_harmless(server):
