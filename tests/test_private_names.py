@@ -93,6 +93,12 @@ def test_models_and_optimizers_have_the_attributes_that_training_reads():
             assert [v.shape for v in getattr(optimizer, name)] == [(1, 1), (1,)], f"{name}: {told}"
 
 
+def test_a_variable_has_the_name_that_a_saved_model_contains():
+    variable = tf.Variable(1.0, name="weight")
+    told = f"{TRAINING} builds on it, and TensorFlow {tf.__version__} no longer has it."
+    assert variable._handle_name == "weight:0", told
+
+
 def test_a_query_has_the_plan_that_cudf_translates():
     told = f"workflow/engine/cudf.py builds on it, and Polars {version('polars')} no longer has it."
     assert callable(getattr(pl.LazyFrame()._ldf, "visit", None)), told

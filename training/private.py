@@ -64,6 +64,19 @@ def state_of(optimizer: keras.Optimizer, kind: str, variable: Any) -> tf.Variabl
     return getattr(optimizer, kind)[place].value
 
 
+@contextmanager
+def named_by_position(variables: Sequence[tf.Variable]) -> Iterator[None]:
+    """Name variables by their positions, so that a SavedModel does not contain their names."""
+    names = [variable._handle_name for variable in variables]  # noqa: SLF001
+    try:
+        for number, variable in enumerate(variables):
+            variable._handle_name = f"variable_{number}:0"  # noqa: SLF001
+        yield
+    finally:
+        for variable, name in zip(variables, names, strict=True):
+            variable._handle_name = name  # noqa: SLF001
+
+
 def as_one_operation(choice: tf.Operation) -> None:
     """Keep TensorFlow from making a switch for each tensor of a `tf.cond`."""
     choice._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))  # noqa: SLF001

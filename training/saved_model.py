@@ -13,8 +13,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.canonical import make_canonical
 from training.errors import TrainingError
 from training.layers.bags import for_few_rows
+from training.private import named_by_position
 from training.quiet import quiet
 from training.signature import ModelSignature, model_signature
 from workflow.files.durable import make_folder, sync, sync_tree
@@ -51,8 +53,8 @@ def save_model(
     """
     described = model_signature(model)
     with _staged(Path(path)) as folder:
-        module = network_state(model)
         function = concrete_function(network_function(model, described), described)
+        module = network_state(model, function)
         try:
             write_saved_model(module, folder, {signature: function})
         except tf.errors.OpError as error:
@@ -71,8 +73,10 @@ def write_saved_model(state: tf.Module, folder: Path, signatures: Mapping[str, A
         folder: where to write.
         signatures: concrete functions by name.
     """
-    with quiet("absl", logging.ERROR):
-        tf.saved_model.save(state, str(folder), signatures=dict(signatures))
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    with quiet("absl", logging.ERROR), named_by_position(state.variables):
+        tf.saved_model.save(state, str(folder), signatures=dict(signatures), options=options)
+    make_canonical(folder)
 
 
 def network_function(model: keras.Model, signature: ModelSignature) -> Callable[..., Any]:
@@ -108,12 +112,19 @@ def concrete_function(function: Callable[..., Any], signature: ModelSignature) -
     return tf.function(function, autograph=False).get_concrete_function(**specs)
 
 
-def network_state(model: keras.Model) -> tf.Module:
-    """Resources that a SavedModel of the model must hold: each variable once, and its tables."""
+def network_state(model: keras.Model, function: Any) -> tf.Module:
+    """Resources that a SavedModel of the model must hold: each variable once, and its tables.
+
+    Args:
+        model: the model.
+        function: the concrete function that calls it. Variables that it does not use are left out,
+            such as the random states of layers for training.
+    """
+    used = {id(tensor) for tensor in function.captured_inputs}
     module = tf.Module()
     # Plain tf.Variables, each tracked by one name: a checkpoint contains a variable once for each
     # path to it, and C++ loaders do not find a Keras variable's value.
-    module.weights = [variable.value for variable in model.variables]
+    module.weights = [v.value for v in model.variables if id(v.value.handle) in used]
     module.resources = _resources(model)
     return module
 

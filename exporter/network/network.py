@@ -73,8 +73,8 @@ class KerasNetwork:
         return self._function(**tensors)
 
     def state(self) -> Any:
-        """Each variable once, and its lookup tables."""
-        return network_state(self.model)
+        """Each variable in use once, and its lookup tables."""
+        return network_state(self.model, self.function)
 
 
 class SavedNetwork:

@@ -279,6 +279,17 @@ def bfloat16():
     return scored(given, hidden(given["price"]))
 
 
+def varied():
+    """Loops, lookups, and layers with numbered names and random states of their own."""
+    given = inputs("recent", "city", "price")
+    values = layers.Bidirectional(layers.GRU(3, return_sequences=True))(vectors(given))
+    seen = layers.MultiHeadAttention(2, 4, dropout=0.1)(values, values)
+    ids = layers.StringLookup(vocabulary=["Rome", "Oslo"])(given["city"])
+    city = layers.Flatten()(layers.Embedding(3, 4)(ids))
+    pooled = layers.Dropout(0.5)(layers.GlobalAveragePooling1D()(seen))
+    return scored(given, layers.Concatenate()([pooled, city, given["price"]]))
+
+
 def many_outputs():
     given = inputs("user", "price")
     user = layers.Flatten()(layers.Embedding(IDS, 4)(given["user"]))

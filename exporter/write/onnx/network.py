@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from exporter.errors import ExportError, in_a_line
 from exporter.network.network import Network
+from exporter.write.onnx.canonical import canonical
 from exporter.write.onnx.freeze_network import FrozenGraph, freeze
 from exporter.write.onnx.model import OnnxModel, Table, rename
 from exporter.write.onnx.tf2onnx_fixes import HANDLERS
@@ -48,7 +49,7 @@ def network_to_onnx(network: Network) -> OnnxModel:
     frozen, converted = _convert(tf.function(serve, autograph=False), inputs)
     names = {f"{spec.name}:0": own.name for spec, own in zip(inputs, signature.inputs, strict=True)}
     names |= dict(zip(frozen.outputs, (spec.name for spec in signature.outputs), strict=True))
-    return _named(converted, names, frozen.tables)
+    return canonical(_named(converted, names, frozen.tables))
 
 
 def _named(
