@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,7 +15,7 @@ from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions, time_left
 from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
-from serving.errors import ClientError
+from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import to_requests, to_table
 from workflow.schema.column import Array
 
@@ -94,9 +95,14 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.predict`.
         """
-        requests = to_requests(self.contract, data)
-        answers = [await self.raw(request, timeout=timeout) for request in requests]
-        return to_table(self.contract, data, answers)
+        before = self.contract
+        try:
+            return await self._predict(before, data, timeout)
+        except InvalidRequestError:
+            # Another version may take other inputs.
+            if not await self._renewed(before, timeout):
+                raise
+        return await self._predict(self.contract, data, timeout)
 
     async def raw(
         self,
@@ -126,6 +132,20 @@ class AsyncEnsembleClient:
                     await memory.close()
             finally:
                 await connection.close()
+
+    async def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:  # noqa: ASYNC109
+        requests = to_requests(contract, data)
+        answers = [await self.raw(request, timeout=timeout) for request in requests]
+        return to_table(contract, data, answers)
+
+    async def _renewed(self, before: Contract, timeout: float | None) -> bool:  # noqa: ASYNC109
+        """Read the contract again; whether it has changed. Errors are those of the request."""
+        with suppress(ClientError):
+            config = await self._entered().connection.config(
+                self.model_name, self.model_version, self._seconds(timeout)
+            )
+            self._open = self._entered()._replace(contract=read_contract(config))
+        return self.contract != before
 
     async def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:  # noqa: ASYNC109
         return await self._entered().connection.infer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from serving.connection.http_connection import HttpConnection
 from serving.connection.shared_memory import Regions, time_left
 from serving.connection.tensors import Encoded, encode_tensors
 from serving.contract import Contract, read_contract
-from serving.errors import ClientError
+from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import to_requests, to_table
 from workflow.schema.column import Array
 
@@ -80,7 +81,11 @@ class EnsembleClient:
 
     @property
     def contract(self) -> Contract:
-        """The model's inputs, outputs, label columns and generation."""
+        """The model's inputs, outputs, label columns and generation.
+
+        `predict` reads it again when the server refuses a request, as after the publication of a
+        version with other inputs.
+        """
         return self._contract
 
     def predict(self, data: Any, *, timeout: float | None = None) -> Any:
@@ -110,9 +115,14 @@ class EnsembleClient:
             DeadlineExceededError: no answer in time.
             ClientError: any other error of the server.
         """
-        requests = to_requests(self._contract, data)
-        answers = [self.raw(request, timeout=timeout) for request in requests]
-        return to_table(self._contract, data, answers)
+        before = self._contract
+        try:
+            return self._predict(before, data, timeout)
+        except InvalidRequestError:
+            # Another version may take other inputs.
+            if not self._renewed(before, timeout):
+                raise
+        return self._predict(self._contract, data, timeout)
 
     def raw(
         self, tensors: Mapping[str, Array], *, timeout: float | None = None
@@ -152,6 +162,19 @@ class EnsembleClient:
         if self._memory is not None:
             self._memory.close()
         self._connection.close()
+
+    def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:
+        requests = to_requests(contract, data)
+        answers = [self.raw(request, timeout=timeout) for request in requests]
+        return to_table(contract, data, answers)
+
+    def _renewed(self, before: Contract, timeout: float | None) -> bool:
+        """Read the contract again; whether it has changed. Errors are those of the request."""
+        with suppress(ClientError):
+            self._contract = read_contract(
+                self._connection.config(self.model_name, self.model_version, self._seconds(timeout))
+            )
+        return self._contract != before
 
     def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from serving.contract import Contract
-from serving.errors import ClientError, DtypeError
+from serving.errors import ClientError, DtypeError, InvalidRequestError
 from serving.inputs.encoder import Encoded
 from serving.inputs.table import is_pandas
 from serving.outputs import to_arrays, to_pandas, to_polars
@@ -53,7 +53,16 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
     Raises:
         ClientError: a column of a frame cannot hold the server's answer.
     """
-    tensors = _joined(contract.outputs, [contract.opened(answer) for answer in answers])
+    try:
+        tensors = _joined(contract.outputs, [contract.opened(answer) for answer in answers])
+        for column in contract.outputs if answers else ():
+            _ = [tensors[name] for name in column.tensors]
+    except KeyError as error:
+        received = ", ".join(answers[0])
+        raise InvalidRequestError(
+            "INVALID_ARGUMENT",
+            f"Expected the output {error} of the model. Received: {received}. Connect again.",
+        ) from error
     if not answers:
         tensors = contract.no_rows()
     try:

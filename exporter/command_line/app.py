@@ -13,6 +13,7 @@ from exporter.command_line.export import export
 from exporter.command_line.fit import fit
 from exporter.command_line.guard import guarded
 from exporter.command_line.parity import parity
+from exporter.command_line.publish import publish
 from exporter.command_line.serve import serve
 from exporter.command_line.show import show
 from exporter.command_line.train import train
@@ -21,7 +22,7 @@ from exporter.command_line.versions import recover, rollback, verify
 
 COMMANDS = (
     *(demo, fit, transform, train, export, serve, parity, show, bench),
-    *(verify, rollback, recover),
+    *(verify, publish, rollback, recover),
 )
 
 
@@ -30,7 +31,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        12
+        13
     """
     app = typer.Typer(
         name="ensemble",
@@ -55,8 +56,8 @@ def options(
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
     The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `parity`,
-    `bench` and `show`. `demo` runs all of them in a new folder. `verify`, `rollback` and
-    `recover` maintain a model repository.
+    `bench` and `show`. `demo` runs all of them in a new folder. `verify`, `publish`,
+    `rollback` and `recover` maintain a model repository and the server that reads it.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from exporter.command_line.publish import ADMIN_KEY
 
 
 def serve(
@@ -29,6 +32,8 @@ def serve(
 ) -> None:
     """Serve a model repository on this machine, until Ctrl-C.
 
+    `ensemble publish` needs the admin key, which the environment variable `TRITON_ADMIN_KEY` sets.
+
     Example: `ensemble serve models --model movielens`
     """
     from serving import ServerError, TritonServer  # noqa: PLC0415 - so that help is shown at once
@@ -44,6 +49,7 @@ def serve(
         startup_timeout=startup_timeout,
         response_cache_bytes=response_cache * 2**20,
         heal=heal,
+        admin_key=os.environ.get(ADMIN_KEY),
     )
     with server:
         typer.echo(f"gRPC  {server.grpc_url}")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from exporter.errors import ExportError
-from exporter.plan.model_spec import MODEL_NAME
+from exporter.plan.model_spec import MODEL_NAME, NO_BYTE_CODE
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
@@ -66,11 +66,11 @@ class Manifest:
 
 
 def file_hashes(folder: Path) -> Hashes:
-    """The sha256 of every file under a folder, by relative path."""
+    """The sha256 of every file under a folder but `NO_BYTE_CODE`, by relative path."""
     return {
         path.relative_to(folder).as_posix(): file_hash(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != NO_BYTE_CODE
     }
 
 

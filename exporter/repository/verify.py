@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 from exporter.errors import ExportError
+from exporter.plan.model_spec import NO_BYTE_CODE
 from exporter.repository.manifest import (
     CONFIG,
     WARM_UP,
@@ -75,10 +77,12 @@ def verify_version(root: Path, version: int, manifest: Manifest) -> None:
 def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> None:
     folder, files = root / model / str(version), manifest.models[model]
     is_step = model in manifest.steps
-    own = {MANIFEST} if is_step else {MANIFEST, CONFIG, GOLDEN}
+    own = {MANIFEST, NO_BYTE_CODE} if is_step else {MANIFEST, CONFIG, GOLDEN}
     _verify_folder(folder, files, own)
     if not is_step:
         _verify_file(folder / GOLDEN, manifest.golden)
+    if (folder / NO_BYTE_CODE).is_file():
+        _verify_file(folder / NO_BYTE_CODE, sha256().hexdigest())
     # A newer version replaces the config of a published model; each version has a copy.
     _verify_file((root / model if is_step else folder) / CONFIG, manifest.configs[model])
     expected = {"generation": manifest.generation, "files": files}
@@ -112,7 +116,7 @@ def _paths(folder: Path) -> list[Path]:
 def _expect_known(folder: Path, present: Iterable[str], known: set[str]) -> None:
     if not (extra := sorted({*present} - known)):
         return
-    cache = any("__pycache__" in name for name in extra)
+    cache = any(NO_BYTE_CODE in name for name in extra)
     advice = (
         " Python runs byte code that it finds: remove it. The models that are exported leave none."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import triton_models.preprocess
 import workflow as workflow_package
+from exporter.plan.model_spec import NO_BYTE_CODE
 from exporter.plan.runtime import Writer
 from workflow.expressions import RUNTIME_FOLDERS
 from workflow.expressions.fold_tables import fold_tables
@@ -35,3 +36,4 @@ def _write(program: Program, folder: Path) -> None:
     (folder / RUNTIME_PACKAGE / "__init__.py").write_text(
         '"""Dependencies of the preprocessing, as of the export."""\n'
     )
+    (folder / NO_BYTE_CODE).touch()

@@ -41,25 +41,47 @@ class Administration:
         """
         expect_answer(self, model, timeout)
 
-    def load(self, model: str, timeout: float) -> None:
+    def load(self, model: str, timeout: float, config: str | None = None) -> None:
         """Load a model.
+
+        Args:
+            model: its name.
+            timeout: seconds.
+            config: its config as JSON; by default that of the repository.
 
         Raises:
             ProbeError: the server refused, or did not answer.
         """
-        self._ask(lambda c: c.load_model(model, self._headers, client_timeout=timeout))
+        self._ask(
+            lambda c: c.load_model(model, self._headers, config=config, client_timeout=timeout)
+        )
 
-    def unload(self, model: str, timeout: float) -> None:
-        """Unload a model, with the steps of an ensemble.
+    def unload(self, model: str, timeout: float, *, dependents: bool = True) -> None:
+        """Unload a model, by default with the steps of an ensemble that no other one needs.
 
         Raises:
             ProbeError: the server refused, or did not answer.
         """
         self._ask(
             lambda c: c.unload_model(
-                model, self._headers, unload_dependents=True, client_timeout=timeout
+                model, self._headers, unload_dependents=dependents, client_timeout=timeout
             )
         )
+
+    def busy_versions(self, model: str, timeout: float) -> list[int]:
+        """The versions of a model that are loaded, or finish their last requests.
+
+        Raises:
+            ProbeError: the server refused, or did not answer.
+        """
+        index = self._ask(
+            lambda c: c.get_model_repository_index(self._headers, client_timeout=timeout)
+        )
+        return [
+            int(one.version)
+            for one in index.models
+            if one.name == model and one.state in ("READY", "UNLOADING")
+        ]
 
     def config(self, model: str, timeout: float) -> Mapping[str, Any]:
         """See `triton_models.healthcheck.Connection`."""

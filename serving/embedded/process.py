@@ -37,8 +37,9 @@ class ServerProcess:
         ports: the ports of HTTP, gRPC and the metrics; None for a free one.
         http: whether there is HTTP at all.
         log_file: the file for the log; None for a new temporary file.
+        admin_key: the key for administration.
         cache_bytes: the memory for cached answers; 0 for none.
-        replaced: the process whose key and log this one continues.
+        replaced: the process whose log this one continues.
 
     Raises:
         ServerError: a port is taken, the interpreter is not suitable, the server has no cache, or
@@ -55,6 +56,7 @@ class ServerProcess:
         ports: tuple[int | None, int | None, int | None],
         http: bool,
         log_file: Path | None,
+        admin_key: str,
         cache_bytes: int = 0,
         replaced: ServerProcess | None = None,
     ) -> None:
@@ -67,7 +69,7 @@ class ServerProcess:
         self.flags: ServerFlags = ServerFlags(
             model_repository=str(repository),
             models=models,
-            admin_key=replaced.flags.admin_key if replaced else secrets.token_hex(16),
+            admin_key=admin_key,
             http_port=http_port if http else None,
             grpc_port=grpc_port,
             metrics_port=metrics_port,

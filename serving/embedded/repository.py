@@ -11,6 +11,10 @@ from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ServerError
 
+CONFIG = "config.pbtxt"
+# Triton's folder for the requests of a config's warm-up.
+WARM_UP = "warmup"
+
 
 def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
     """The models that a server should load.
@@ -25,7 +29,8 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
     """
     if not repository.is_dir():
         raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
-    found = sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
+    # A killed publication may leave a folder that begins with a dot.
+    found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
     if not found:
         raise ServerError(
             f"Expected models in {repository}, folders with a config.pbtxt. Received: none."
@@ -47,21 +52,30 @@ def steps_of(repository: Path, model: str) -> tuple[str, ...]:
     Raises:
         ServerError: the config cannot be read.
     """
-    if not (repository / model / "config.pbtxt").is_file():
+    if not (repository / model / CONFIG).is_file():
         return ()
-    steps = _read_config(repository / model).ensemble_scheduling.step
-    return tuple(dict.fromkeys(step.model_name for step in steps))
+    return steps_in(read_config(repository / model))
 
 
-def _read_config(folder: Path) -> Any:
+def steps_in(config: Any) -> tuple[str, ...]:
+    """The models inside an ensemble, by its config."""
+    return tuple(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+
+
+def read_config(folder: Path) -> Any:
+    """The `ModelConfig` message of a model's folder.
+
+    Raises:
+        ServerError: the config cannot be read.
+    """
     config = model_config_pb2.ModelConfig()
     try:
-        return text_format.Parse((folder / "config.pbtxt").read_text(), config)
+        return text_format.Parse((folder / CONFIG).read_text(), config)
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise ServerError(f"{folder / 'config.pbtxt'} is not a model's config: {error}") from error
+        raise ServerError(f"{folder / CONFIG} is not a model's config: {error}") from error
 
 
 def _is_published(folder: Path) -> bool:
-    config = _read_config(folder)
+    config = read_config(folder)
     is_ensemble = config.platform == "ensemble" or bool(config.ensemble_scheduling.step)
     return is_ensemble or "label_columns" in config.parameters

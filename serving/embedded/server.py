@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from serving.embedded.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
 from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
+from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
@@ -47,6 +49,7 @@ class TritonServer:
             within 10 seconds and loaded again; a server that has ended or is stopped is started again
             on the same ports. Repairs are logged as warnings by `logging`. By default a fault stays
             visible.
+        admin_key: the key that `admin_headers` has; by default a random one.
 
     Raises:
         ServerError: an invalid number of bytes.
@@ -71,6 +74,7 @@ class TritonServer:
         metrics_port: int | None = None,
         response_cache_bytes: int = 0,
         heal: bool = False,
+        admin_key: str | None = None,
     ) -> None:
         if type(response_cache_bytes) is not int or response_cache_bytes < 0:
             raise ServerError(
@@ -86,6 +90,7 @@ class TritonServer:
         self._http = http
         self._ports = (http_port, grpc_port, metrics_port)
         self._cache_bytes = response_cache_bytes
+        self._admin_key = admin_key or secrets.token_hex(16)
         # The most recent process, kept after a stop so that its log can be found.
         self._process: ServerProcess | None = None
         self._stopped = True
@@ -94,7 +99,6 @@ class TritonServer:
         # Held to load and unload models, and to replace or stop the process.
         self._changes, self._replacement = threading.RLock(), threading.Lock()
         self._models: list[str] = []
-        self._steps: dict[str, tuple[str, ...]] = {}
 
     @property
     def grpc_url(self) -> str:
@@ -189,6 +193,7 @@ class TritonServer:
                 ports=ports,
                 http=self._http,
                 log_file=log_file,
+                admin_key=self._admin_key,
                 cache_bytes=self._cache_bytes,
                 replaced=replaced,
             )
@@ -251,7 +256,7 @@ class TritonServer:
         return True
 
     def load(self, model: str) -> None:
-        """Load a model, or load it again after an export or a rollback, and wait until it answers.
+        """Load any model, and wait until it answers; `publish` is for versions of an export.
 
         The steps of an ensemble are loaded first: the server would unload an ensemble with a step
         that it cannot load. Steps that the ensemble no longer needs are unloaded last.
@@ -261,19 +266,41 @@ class TritonServer:
         """
         with self._changes:
             process = self._running()
-            administration = self._administration()
-            steps = steps_of(self.model_repository, model)
+            live = self._live(process)
             try:
-                for name in (*steps, model):
-                    administration.load(name, self._startup_timeout)
-                administration.probe(model, self._startup_timeout)
-                for step in set(self._steps.get(model, ())) - {*steps}:
-                    administration.unload(step, self._startup_timeout)
+                live.load(model)
             except ProbeError as error:
                 raise process.failure(f"The model {model} could not be loaded: {error}") from error
-            self._steps[model] = steps
-            if model not in self._models:
-                self._models.append(model)
+            self._add(model, live)
+
+    def publish(self, model: str, *, tolerance: float = 0.0) -> int:
+        """Answer with the version that an export or a rollback published, if it answers right.
+
+        All files are compared with the manifest, the steps are loaded, and the new version answers
+        its golden rows under another name. Only then do clients get its answers, without a failed
+        request. Otherwise the old version continues to serve, with unchanged answers.
+
+        Args:
+            model: the name of an exported ensemble or fused model.
+            tolerance: the least allowed difference of a float from the export's answer, relative to
+                the answer or to 1 if that is larger; by default the export's own, mostly 1e-5.
+
+        Returns:
+            The version.
+
+        Raises:
+            ServerError: the version is damaged, cannot be loaded, or answers a golden row
+                differently; the text says which version serves.
+
+        Example:
+            >>> server.publish("movielens")  # doctest: +SKIP
+            2
+        """
+        with self._changes:
+            live = self._live(self._running())
+            version = live.publish(model, tolerance=tolerance)
+            self._add(model, live)
+        return version
 
     def unload(self, model: str) -> None:
         """Unload a model; for an ensemble, also the steps that no other model needs.
@@ -290,6 +317,16 @@ class TritonServer:
                     f"The model {model} could not be unloaded: {error}"
                 ) from error
             self._models = [name for name in self._models if name != model]
+
+    def _add(self, model: str, live: LiveServer) -> None:
+        self._steps[model] = tuple(live.served(model).steps)
+        if model not in self._models:
+            self._models.append(model)
+
+    def _live(self, process: ServerProcess) -> LiveServer:
+        return LiveServer(
+            self.model_repository, process.grpc_url, self._admin_key, self._startup_timeout
+        )
 
     def _administration(self) -> Administration:
         return self._started().administration

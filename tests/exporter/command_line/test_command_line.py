@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from exporter.command_line.app import COMMANDS, make_app
+from serving import EnsembleClient
 from training import save_model
 
 # One server and one set of files for all.
@@ -90,8 +91,9 @@ def served(folder):
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
+        env={**os.environ, "TRITON_ADMIN_KEY": "a key of the test"},
     ) as process:
-        lines = [process.stdout.readline() for _ in range(4)]
+        lines = [process.stdout.readline() for _ in range(5)]
         assert lines[-1] == "ready: shop. Ctrl-C stops the server.\n", process.stderr.read()
         yield lines[0].split()[1]
         process.send_signal(signal.SIGINT)
@@ -114,6 +116,26 @@ def test_parity_with_another_network_is_exit_code_1(served):
     )
     assert result.exit_code == 1
     assert "Parity FAILED: shop, 5 rows" in result.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_version_is_published_into_the_running_server(served, monkeypatch):
+    publish = ("publish", "shop", "--url", served)
+    monkeypatch.delenv("TRITON_ADMIN_KEY", raising=False)
+    assert "admin key in the environment variable TRITON_ADMIN_KEY. Received: none" in failed(
+        *publish
+    )
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "another key")
+    done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "64", "--version", "2")
+    text = failed(*publish)
+    assert "Version 1 continues to serve" in text
+    assert "another key" not in text
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "a key of the test")
+    assert done(*publish) == f"shop: version 2 is served at {served}\n"
+    with EnsembleClient(served, "shop") as client:
+        assert client.contract.max_batch_size == 64
+    done("rollback", "shop")
+    assert done(*publish) == f"shop: version 1 is served at {served}\n"
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,0 +1,267 @@
+"""Publication of a model's version into a running server, which answers with the old one until then.
+
+Triton has no transaction over several models, so the order matters. Each step is loaded first, since
+a step with a broken new version keeps serving the old one, while an ensemble that is loaded with a
+step that cannot be loaded is unloaded. Then the new version answers golden rows under another name,
+which no client asks. Last, the server loads the model under its own name: the new ensemble takes over
+at once, and requests that the old one is answering are finished by its steps.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf import json_format, text_format
+
+from serving.client import EnsembleClient
+from serving.embedded.administration import Administration
+from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
+from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
+from serving.errors import ClientError, ServerError
+from triton_models.healthcheck import ProbeError
+from workflow.expressions.program.safetensors_file import FormatError
+from workflow.files.durable import exclusive, file_hash
+from workflow.files.sealed import unsealed
+from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
+
+
+def candidate_of(model: str) -> str:
+    """A second name for a model, which no client asks, and which no export has.
+
+    Example:
+        >>> candidate_of("movielens")
+        '.movielens@candidate'
+    """
+    return f".{model}@candidate"
+
+
+@dataclass(frozen=True)
+class LiveServer:
+    """A running server, and the repository that it reads, which this process reads too.
+
+    Attributes:
+        repository: the model repository, as this process sees it.
+        url: the server's gRPC address.
+        admin_key: the value of the header that loading of models needs.
+        seconds: the most seconds for loading one model.
+    """
+
+    repository: Path
+    url: str
+    admin_key: str
+    seconds: float = 120.0
+
+    @property
+    def administration(self) -> Administration:
+        """The administrative side of the server."""
+        return Administration(self.url, self.admin_key)
+
+    def load(self, name: str) -> None:
+        """Load a model with its steps, and wait until it answers; unload steps that it had before.
+
+        Raises:
+            ProbeError: the model or a step cannot be loaded, or does not answer.
+        """
+        steps, before = steps_of(self.repository, name), self.served(name)
+        for model in (*steps, name):
+            self.administration.load(model, self.seconds)
+        self.administration.probe(name, self.seconds)
+        self._unload_stale(name, before.steps.keys() - {*steps})
+
+    def publish(self, name: str, *, tolerance: float = 0.0) -> int:
+        """Let the server answer with the version that the repository publishes, if it answers right.
+
+        Exports into the repository wait meanwhile.
+
+        Args:
+            name: the model that clients use.
+            tolerance: see `expect_golden`.
+
+        Returns:
+            The version.
+
+        Raises:
+            ServerError: a file was changed, a model cannot be loaded, or a golden row has another
+                answer; says whether the version that was served still is.
+        """
+        with exclusive(self.repository):
+            config = _published(self.repository, name)
+            version, before = max(config.version_policy.specific.versions), self.served(name)
+            names = self._step_names(steps_in(config), before)
+            try:
+                rows = _expect_whole(self.repository, name, version, tuple(names))
+                for step, served_as in names.items():
+                    self._load_step(step, served_as, version)
+                if before.generation != config.parameters["generation"].string_value:
+                    self._switch(_renamed(config, names), rows, tolerance)
+                self._ask(name, rows, tolerance)
+            except (ProbeError, ServerError, OSError) as error:
+                self._unload({*names.values()} - before.steps.keys())
+                raise self._refusal(name, version, before.version, error) from error
+            # With what a killed publication left.
+            stale = {*before.steps, *map(candidate_of, names)} - {*names.values()}
+            self._unload_stale(name, stale)
+        return version
+
+    def served(self, name: str) -> Served:
+        """The version of a model with which the server answers."""
+        try:
+            config = self.administration.config(name, self.seconds)
+        except ProbeError:
+            return Served({}, None, None)
+        steps = config.get("ensemble_scheduling", {}).get("step", ())
+        versions = config.get("version_policy", {}).get("specific", {}).get("versions", ())
+        generation = config.get("parameters", {}).get("generation", {}).get("string_value")
+        return Served(
+            {step["model_name"]: int(step["model_version"]) for step in steps},
+            max(map(int, versions), default=None),
+            generation,
+        )
+
+    def _step_names(self, steps: Iterable[str], before: Served) -> dict[str, str]:
+        """The names under which the server loads the steps of a new version.
+
+        When a server loads a model again, it drops versions that are no longer in the repository,
+        as after a rollback. If it still answers with such a version, the new one has another name.
+        """
+        folders = {step: self.repository / step / str(v) for step, v in before.steps.items()}
+        return {
+            step: candidate_of(step) if step in folders and not folders[step].is_dir() else step
+            for step in steps
+        }
+
+    def _load_step(self, step: str, served_as: str, version: int) -> None:
+        if served_as == step:
+            self.administration.load(step, self.seconds)
+        else:
+            self._load_as(served_as, read_config(self.repository / step), version)
+
+    def _load_as(self, name: str, config: Any, version: int) -> None:
+        """Load a version of a model under another name, from a folder of links and a config."""
+        source, folder = self.repository / config.name, self.repository / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for entry in (str(version), WARM_UP):
+            if (source / entry).is_dir():
+                # Relative, since a container may see the repository in another place.
+                (folder / entry).symlink_to(Path("..", config.name, entry))
+        config.name = name
+        config.version_policy.specific.versions[:] = [version]
+        # A config in the request would do for a model alone, and not for a step of another one.
+        (folder / CONFIG).write_text(text_format.MessageToString(config))
+        self.administration.load(name, self.seconds)
+
+    def _switch(self, config: Any, rows: list[GoldenAnswer], tolerance: float) -> None:
+        """Ask golden rows under another name, then let the server answer with a new version."""
+        candidate, second = candidate_of(config.name), type(config)()
+        second.CopyFrom(config)
+        second.ClearField("response_cache")
+        try:
+            self._load_as(candidate, second, max(config.version_policy.specific.versions))
+            self._ask(candidate, rows, tolerance)
+        finally:
+            self._unload({candidate})
+        text = json_format.MessageToJson(config, preserving_proto_field_name=True)
+        self.administration.load(config.name, self.seconds, text)
+
+    def _ask(self, name: str, rows: list[GoldenAnswer], tolerance: float) -> None:
+        try:
+            with EnsembleClient(self.url, name, timeout=self.seconds) as client:
+                expect_golden(client, rows, tolerance=tolerance)
+        except ClientError as error:
+            raise ServerError(str(error)) from error
+
+    def _unload_stale(self, name: str, steps: set[str]) -> None:
+        """Unload steps that an ensemble no longer has, when its old version has answered all requests."""
+        deadline = time.monotonic() + self.seconds
+        # One is the new version.
+        while steps and len(self.administration.busy_versions(name, self.seconds)) > 1:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+        self._unload(steps)
+
+    def _unload(self, models: Iterable[str]) -> None:
+        for model in models:
+            with suppress(ProbeError):  # It may not be loaded.
+                # The steps of a candidate are those of the new version.
+                self.administration.unload(model, self.seconds, dependents=False)
+            if model.endswith(candidate_of("")[1:]):
+                shutil.rmtree(self.repository / model, ignore_errors=True)
+
+    def _refusal(
+        self, name: str, version: int, served: int | None, error: Exception
+    ) -> ServerError:
+        state = "The server has no version of it."
+        if served is not None:
+            try:
+                self.administration.probe(name, self.seconds)
+                state = f"Version {served} continues to serve."
+            except ProbeError as down:
+                state = f"Version {served} does not answer either: {down}."
+        reason = str(error).strip().removesuffix(".")
+        return ServerError(
+            f"Version {version} of {name} was not published into the server at {self.url}. {state} "
+            f"Received: {reason}. In the repository it is published: `ensemble rollback {name}` "
+            "publishes the version before it again, or export a corrected one."
+        )
+
+
+class Served(NamedTuple):
+    """The version of a model with which a server answers."""
+
+    steps: Mapping[str, int]
+    version: int | None
+    generation: str | None
+
+
+def _renamed(config: Any, names: Mapping[str, str]) -> Any:
+    """An ensemble's config with other names of its steps."""
+    for step in config.ensemble_scheduling.step:
+        step.model_name = names[step.model_name]
+    return config
+
+
+def _published(repository: Path, name: str) -> Any:
+    """The config of a published model.
+
+    Raises:
+        ServerError: there is none, or it is not an export's.
+    """
+    path = repository / name / CONFIG
+    config = read_config(path.parent) if path.is_file() else None
+    versions = () if config is None else config.version_policy.specific.versions
+    if not versions:
+        raise ServerError(
+            f"Expected an exported model in {path.parent}. Received: "
+            f"{'no config' if config is None else 'a config without a version'}. `load` loads others."
+        )
+    return config
+
+
+def _expect_whole(
+    repository: Path, name: str, version: int, steps: tuple[str, ...]
+) -> list[GoldenAnswer]:
+    """Compare all files with the manifest before a server reads any; returns the golden rows.
+
+    Raises:
+        ServerError: a file is missing or changed.
+    """
+    folder = repository / name / str(version)
+    try:
+        manifest = unsealed((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
+        for model in steps or (name,):
+            published = {"parameters": {"published": {"string_value": name}}}
+            expect_exported(repository / model / str(version), published)
+        is_golden = file_hash(folder / GOLDEN) == manifest.get("golden")
+    except (FormatError, IntegrityError, OSError) as error:
+        raise ServerError(str(error)) from error
+    if not is_golden:
+        raise ServerError(f"{folder / GOLDEN} is not what the export wrote.")
+    return read_golden(folder / GOLDEN)

@@ -1,0 +1,113 @@
+"""Generations of a model whose answers tell which preprocessing and which network made them."""
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import polars as pl
+
+from exporter import ServingOptions, export_tensorflow_ensemble
+from serving import EnsembleClient
+from workflow import Workflow, ops
+
+ROWS = pl.DataFrame({"clicks": range(8), "views": range(8)})
+
+
+def generation_of(answer):
+    """The generation that made all rows of an answer; fails for a mixture.
+
+    On paper: no row has the same answer in two generations, or from two of them.
+    """
+    generation = int(answer[0]) // 10_000
+    whole = ROWS["clicks"].to_numpy() + 10_000 * generation + 100 * generation
+    assert answer.tolist() == whole.tolist(), "a mixed answer"
+    return generation
+
+
+def export(repository, generation, version, column="clicks", **options):
+    """Export a generation; its one input is a column of `ROWS`."""
+    moved = [column] >> ops.LambdaOp(lambda value: value + 10_000 * generation)
+    workflow = Workflow(moved).fit(ROWS)
+    given = keras.Input((1,), name=column, dtype="int64")
+    number = keras.ops.cast(given, "float32")
+    score = keras.layers.Dense(1, name="score")
+    network = keras.Model({column: given}, score(number))
+    score.set_weights([np.ones((1, 1), np.float32), np.array([100.0 * generation], np.float32)])
+    return export_tensorflow_ensemble(
+        network, workflow, "live", repository, version=version, serving=ServingOptions(**options)
+    )
+
+
+class Answer(NamedTuple):
+    """The generation that answered, and when the request was sent and answered."""
+
+    generation: int
+    sent: float
+    received: float
+
+
+class Load:
+    """Clients that ask without a pause, and keep what they got.
+
+    Attributes:
+        failures: the errors; no request is sent twice.
+        answers: the answers of all threads.
+    """
+
+    def __init__(self, url):
+        self._url, self._ended, self._lock = url, threading.Event(), threading.Condition()
+        self.failures, self.answers = [], []
+
+    @property
+    def generations(self):
+        """The generations that answered."""
+        return {answer.generation for answer in self.answers}
+
+    def expect(self, generation, answers=20):
+        """Wait for answers to requests that are sent from now on, all of one generation."""
+        start = time.perf_counter()
+
+        def new():
+            return [answer for answer in self.answers if answer.sent > start]
+
+        with self._lock:
+            assert self._lock.wait_for(lambda: self.failures or len(new()) >= answers, 60)
+        assert self.failures == []
+        assert {answer.generation for answer in new()} == {generation}
+
+    def _run(self):
+        try:
+            with EnsembleClient(self._url, "live", retries=0) as client:
+                # The pause leaves the server a part of the machine to load models with.
+                while not self._ended.wait(0.005):
+                    self._ask(client)
+        except Exception as error:  # noqa: BLE001 - of a thread
+            with self._lock:
+                self.failures.append(error)
+                self._lock.notify_all()
+
+    def _ask(self, client):
+        sent = time.perf_counter()
+        answer = client.predict(ROWS)["score"].to_numpy()
+        received = time.perf_counter()
+        with self._lock:
+            self.answers.append(Answer(generation_of(answer), sent, received))
+            self._lock.notify_all()
+
+    @classmethod
+    @contextmanager
+    def of(cls, url, threads=4):
+        load = cls(url)
+        running = [threading.Thread(target=load._run) for _ in range(threads)]
+        for thread in running:
+            thread.start()
+        try:
+            yield load
+        finally:
+            load._ended.set()
+            for thread in running:
+                thread.join()
+        assert load.failures == []

@@ -1,0 +1,169 @@
+"""Versions are published into a server that clients are asking: no failed request, no mixed answer."""
+
+import json
+
+import pytest
+from generations import Load, export
+
+from exporter import rollback, verify
+from exporter.repository.manifest import file_hashes
+from serving import ServerError, TritonServer
+from workflow.files.durable import file_hash
+from workflow.files.sealed import sealed, unsealed
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return tmp_path / "models"
+
+
+def loaded(server):
+    """The versions of each model that a server has loaded."""
+    index = server._administration()._ask(
+        lambda c: c.get_model_repository_index(server.admin_headers)
+    )
+    return {(m.name, int(m.version)) for m in index.models if m.state == "READY"}
+
+
+def test_publications_and_a_rollback_under_load(repository):
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2)
+        assert server.publish("live") == 2
+        load.expect(2)
+        log = server.log_path.read_text()
+        assert [log.count(f'"loading: {step}:2"') for step in ("live_nvt", "live_tf")] == [1, 1]
+        rollback(repository, "live")
+        assert server.publish("live") == 1
+        load.expect(1)
+        # The steps with which the server answered are no longer in the repository.
+        names = {".live_nvt@candidate", ".live_tf@candidate", "live"}
+        assert loaded(server) == {(name, 1) for name in names}
+        # Another contract: new clients and old ones send another column.
+        report = export(repository, 5, 2, column="views")
+        assert server.publish("live") == 2
+        load.expect(5)
+        steps = {f"{step}_{report.generation}" for step in ("live_nvt", "live_tf")}
+        assert loaded(server) == {(name, 2) for name in (*steps, "live")}
+    assert load.generations == {1, 2, 5}
+    assert verify(repository, "live") == report.generation
+    assert not list(repository.glob(".*"))
+
+
+def test_a_fused_model_is_published_and_rolled_back_under_load(repository):
+    export(repository, 1, 1, runtime="fused_onnx")
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2, runtime="fused_onnx")
+        assert server.publish("live") == 2
+        load.expect(2)
+        assert loaded(server) == {("live", 1), ("live", 2)}
+        rollback(repository, "live")
+        assert server.publish("live") == 1
+        load.expect(1)
+    assert load.generations == {1, 2}
+    assert {path.name for path in repository.iterdir()} == {"live"}
+
+
+@pytest.mark.long
+def test_one_kept_version_is_enough_to_publish_without_an_interruption(repository):
+    """The steps with which the server answers are no longer in the repository."""
+    export(repository, 1, 1, keep_versions=1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        for version in (2, 3):
+            export(repository, version, version, keep_versions=1)
+        server.publish("live")
+        load.expect(3)
+        names = {".live_nvt@candidate", ".live_tf@candidate"}
+        assert loaded(server) == {(name, 3) for name in names} | {("live", 3)}
+        export(repository, 4, 4, keep_versions=1)
+        server.publish("live")
+        load.expect(4)
+        assert loaded(server) == {("live_nvt", 4), ("live_tf", 4), ("live", 4)}
+    assert load.generations == {1, 3, 4}
+    assert {path.name for path in repository.iterdir()} == {"live", "live_nvt", "live_tf"}
+
+
+def truncated(repository, version):
+    (repository / "live_nvt" / version / "program.json").write_bytes(b"{")
+
+
+def without_code(repository, version):
+    (repository / "live_nvt" / version / "model.py").unlink()
+
+
+def garbage(repository, version):
+    graph = repository / "live_tf" / version / "model.savedmodel" / "saved_model.pb"
+    graph.write_bytes(b"garbage")
+
+
+def without_golden_rows(repository, version):
+    (repository / "live" / version / "golden.json").unlink()
+
+
+def changed_golden_rows(repository, version):
+    path = repository / "live" / version / "golden.json"
+    path.write_text(path.read_text().replace("zeros", "zeroes"))
+
+
+def sealed_again(break_, model):
+    """Broken with checksums that fit, as by a file that no export could have proven."""
+
+    def broken(repository, version):
+        break_(repository, version)
+        step = repository / model / version
+        path = repository / "live" / version / "manifest.json"
+        manifest = unsealed(path.read_bytes(), str(path))
+        if model != "live":
+            files = {n: h for n, h in file_hashes(step).items() if n != "manifest.json"}
+            manifest["models"][model] = files
+            part = json.loads((step / "manifest.json").read_text())
+            (step / "manifest.json").write_text(json.dumps(part | {"files": files}))
+        manifest["golden"] = file_hash(path.with_name("golden.json"))
+        path.write_bytes(sealed(manifest))
+
+    broken.__name__ = f"sealed_{break_.__name__}"
+    return broken
+
+
+def other_answers(repository, version):
+    path = repository / "live" / version / "golden.json"
+    rows = json.loads(path.read_text())
+    rows["rows"][0]["outputs"][0]["data"][0] += 1
+    path.write_text(json.dumps(rows))
+
+
+BROKEN = {
+    truncated: r"program\.json is not what the export wrote",
+    without_code: r"Expected .*live_nvt/\d/model\.py, which was exported",
+    garbage: r"saved_model\.pb is not what the export wrote",
+    without_golden_rows: r"No such file or directory: .*golden\.json",
+    changed_golden_rows: r"golden\.json is not what the export wrote",
+    sealed_again(truncated, "live_nvt"): "load failed for model 'live_nvt'",
+    sealed_again(garbage, "live_tf"): "load failed for model 'live_tf'",
+    sealed_again(other_answers, "live"): (
+        r"\.live@candidate to answer the golden row '.*' as its export did\. "
+        r"Received: the output 'score' differs in 1 of 1 values"
+    ),
+}
+
+
+def test_a_broken_version_leaves_the_old_one_serving(repository):
+    """Each kind in turn, under load; the last step is a version that is whole."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        for break_, reason in BROKEN.items():
+            export(repository, 2, 2)
+            manifest = repository / "live" / "2" / "manifest.json"
+            whole = manifest.read_bytes()
+            break_(repository, "2")
+            with pytest.raises(ServerError, match=reason) as refusal:
+                server.publish("live")
+            refusal.match("Version 2 of live was not published .* Version 1 continues to serve")
+            refusal.match("`ensemble rollback live` publishes the version before it again")
+            manifest.write_bytes(whole)
+            assert rollback(repository, "live") == 1
+        assert load.generations == {1}
+        export(repository, 2, 2)
+        server.publish("live")
+        load.expect(2)
+    assert load.generations == {1, 2}

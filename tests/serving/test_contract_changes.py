@@ -1,0 +1,108 @@
+"""A version with other inputs or outputs is loaded while clients are connected."""
+
+import asyncio
+import shutil
+
+import pytest
+from onnx import TensorProto, helper
+
+from serving import AsyncEnsembleClient, ColumnError, EnsembleClient, InvalidRequestError
+
+TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
+ROWS = {"id": [3, 4], "other": [5, 6]}
+
+
+def write(repository, column, output, datatype, nodes, constants=()):
+    folder = repository / "changing"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
+        f'input [{{ name: "{column}" data_type: {datatype} dims: [-1, 1] }}]'
+        f'output [{{ name: "{output}" data_type: {datatype} dims: [-1, 1] }}]'
+    )
+    tensors = [
+        [helper.make_tensor_value_info(name, TYPES[datatype], ["N", 1])]
+        for name in (column, output)
+    ]
+    graph = helper.make_graph(nodes, "graph", *tensors, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (folder / "1" / "model.onnx").write_bytes(model.SerializeToString())
+
+
+@pytest.fixture
+def change(repository, server):
+    """Loads a model that gives one column back under another name."""
+
+    def run(column, output="same", datatype="TYPE_INT64"):
+        identity = helper.make_node("Identity", [column], [output])
+        write(repository, column, output, datatype, [identity])
+        server.load("changing")
+
+    yield run
+    server.unload("changing")
+    shutil.rmtree(repository / "changing")
+
+
+CHANGES = [
+    ("grpc_url", ("other",), {"same": [[5], [6]]}),
+    ("grpc_url", ("id", "made"), {"made": [[3], [4]]}),
+    ("http_url", ("other", "made", "TYPE_FP32"), {"made": [[5.0], [6.0]]}),
+]
+
+
+def lists(answer):
+    return {name: array.tolist() for name, array in answer.items()}
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "expected"), CHANGES, ids=["input", "output", "both, and the dtype"]
+)
+def test_a_client_reads_the_contract_again(change, server, url, arguments, expected):
+    change("id")
+    with EnsembleClient(getattr(server, url), "changing") as client:
+        assert lists(client.predict(ROWS)) == {"same": [[3], [4]]}
+        before = client.contract
+        change(*arguments)
+        assert lists(client.predict(ROWS)) == expected
+        assert client.contract != before
+
+
+def test_a_client_of_asyncio_does_so_too(change, server):
+    async def ask():
+        async with AsyncEnsembleClient(server.grpc_url, "changing") as client:
+            first = await client.predict(ROWS)
+            change("other", "made")
+            # At once, of which one reads the new contract first.
+            return first, await asyncio.gather(*(client.predict(ROWS) for _ in range(4)))
+
+    change("id")
+    first, answers = asyncio.run(ask())
+    assert lists(first) == {"same": [[3], [4]]}
+    assert [*map(lists, answers)] == [{"made": [[5], [6]]}] * 4
+
+
+def test_the_error_is_that_of_the_new_contract(change, server):
+    change("id")
+    with EnsembleClient(server.grpc_url, "changing") as client:
+        change("other")
+        with pytest.raises(ColumnError, match="other"):
+            client.predict({"id": [3]})
+
+
+def test_a_refusal_for_another_reason_is_asked_for_once(change, server, repository, monkeypatch):
+    change("id")
+    # The table has no row for the ids of the request.
+    gather = helper.make_node("Gather", ["table", "id"], ["row"])
+    flatten = helper.make_node("Flatten", ["row"], ["same"])
+    table = helper.make_tensor("table", TensorProto.INT64, [1, 1], [0])
+    write(repository, "id", "same", "TYPE_INT64", [gather, flatten], [table])
+    server.load("changing")
+    with EnsembleClient(server.grpc_url, "changing") as client:
+        assert lists(client.predict({"id": [0]})) == {"same": [[0]]}
+        asked = []
+        infer = client._connection.infer
+        monkeypatch.setattr(client._connection, "infer", lambda *a: asked.append(a) or infer(*a))
+        with pytest.raises(InvalidRequestError):
+            client.predict(ROWS)
+        assert len(asked) == 1
