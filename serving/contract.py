@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import model_config_pb2
 
-from serving.errors import ClientError
+from serving.errors import ClientError, ColumnError
 from serving.inputs.encoder import Encoder
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.wire.format import WireColumn, parse_columns
 from workflow.wire.packed_tensor import Packing, parse_packing, unpack
-from workflow.wire.request_rules import NNZS, VALUES
+from workflow.wire.request_rules import (
+    NNZS,
+    VALUES,
+    LimitError,
+    expect_within,
+    parse_limits,
+)
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
@@ -36,7 +42,8 @@ class Contract:
         max_batch_size: the most rows of a request; 0 for no limit.
         output_suffix: the suffix of the output tensors' names after those of the columns.
         packing: the packed output tensors by name.
-        row_limit: the most rows that the preprocessing takes, if a limit was set; else 0.
+        limits: the most rows, values in a list and bytes in a string of a request, by the names in
+            `request_rules.LIMITS`.
         network_columns: the network's own name for each renamed input, and the new name.
     """
 
@@ -49,7 +56,7 @@ class Contract:
     max_batch_size: int = 0
     output_suffix: str = ""
     packing: Packing = field(default_factory=dict)
-    row_limit: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
     network_columns: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -65,7 +72,31 @@ class Contract:
     @cached_property
     def max_rows(self) -> int:
         """The most rows of a request, for whatever reason; 0 for no limit."""
-        return min(filter(None, (self.max_batch_size, self.row_limit)), default=0)
+        return min(filter(None, (self.max_batch_size, self.limits.get("max_rows"))), default=0)
+
+    @cached_property
+    def _limited(self) -> tuple[str, ...]:
+        """The tensors for which there is a limit beside that of rows."""
+        strings = (t for c in self.inputs for t, dtype in c.tensors.items() if dtype == "string")
+        lists = (tensor for c in self.inputs if c.is_list for tensor in c.tensors)
+        return tuple(dict.fromkeys([*strings, *lists]))
+
+    def expect_within_limits(self, request: Mapping[str, Array]) -> None:
+        """Refuse tensors that the server would refuse.
+
+        Raises:
+            ColumnError: a list or a string is too long.
+        """
+        if not self.limits or not self._limited:
+            return
+        try:
+            expect_within(self.limits, {name: request[name] for name in self._limited}, 0)
+        except LimitError as error:
+            raise ColumnError(
+                "INVALID_INPUT",
+                f"Expected values within the model's limits. Received: {error}. Shorten it, or export "
+                "the model with larger limits, for example ServingOptions(max_string_bytes=...).",
+            ) from error
 
     def opened(self, tensors: dict[str, Array]) -> dict[str, Array]:
         """The output tensors by their columns' names."""
@@ -103,7 +134,7 @@ def read_contract(config: Any) -> Contract:
             str(name): str(column)
             for name, column in json.loads(parameters.get("network_columns", "{}")).items()
         }
-        row_limit = int(json.loads(parameters.get("limits", "{}")).get("max_rows", 0))
+        limits = parse_limits(parameters.get("limits", "{}"))
     except (ValueError, TypeError, AttributeError) as error:
         raise ClientError(
             "INVALID_CONFIG",
@@ -124,7 +155,7 @@ def read_contract(config: Any) -> Contract:
         config.max_batch_size,
         parameters.get("output_suffix", ""),
         packing,
-        row_limit,
+        limits,
         network_columns,
     )
 

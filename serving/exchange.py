@@ -114,6 +114,7 @@ def _request(contract: Contract, encoded: Encoded) -> dict[str, Array]:
                 tensors |= encode_request(column, encoded.lists[column.name])
     except SchemaError as error:
         raise DtypeError("INVALID_INPUT", str(error)) from error
+    contract.expect_within_limits(tensors)
     return tensors
 
 

@@ -59,7 +59,7 @@ def write_perf_analyzer_input(
         ... )  # doctest: +SKIP
         1000
     """
-    requests = to_requests(replace(client.contract, row_limit=1), data)
+    requests = to_requests(replace(client.contract, limits={"max_rows": 1}), data)
     if not requests:
         raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")
     # The rows are a separate dimension in Triton if it joins requests.

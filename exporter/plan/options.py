@@ -40,6 +40,9 @@ _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
     0: ("max_batch_size", "max_queue_delay_us", "max_queue_size", "queue_timeout_us"),
 }
+# Far beyond any request of a model for tables, and small enough that none takes all memory. Clients of
+# ours send larger tables in parts.
+DEFAULT_LIMITS = dict.fromkeys(LIMITS, 2**16)
 _BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
@@ -88,10 +91,11 @@ class ServingOptions:
         keep_versions: how many published versions stay on disk, including the new one, for
             `rollback`; older ones are removed. None keeps all. The server loads the steps of each
             version, and runs a process for each Python step.
-        max_rows: the most rows of a request.
-        max_list_length: the most values in a row of a list.
-        max_string_bytes: the most bytes of a string. Our Python models check these three limits
-            before any work; Triton's own backends check `max_batch_size`.
+        max_rows: the most rows of a request; None for `max_batch_size`, or 65,536 without it.
+        max_list_length: the most values in a row of a list; None for 65,536.
+        max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
+            models check these three limits before any work; Triton's own backends check
+            `max_batch_size`.
 
     Raises:
         ExportError: an invalid value, or two that contradict each other.
@@ -169,9 +173,11 @@ class ServingOptions:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits of a request that are set, by name."""
-        named = {name: getattr(self, name) for name in LIMITS}
-        return {name: value for name, value in named.items() if value is not None}
+        """The limits of a request, by name; `max_batch_size` is one of Triton's own."""
+        limits = {name: getattr(self, name) or usual for name, usual in DEFAULT_LIMITS.items()}
+        if self.max_batch_size and self.max_rows is None:
+            del limits["max_rows"]
+        return limits
 
 
 def _contradictions(options: ServingOptions) -> Iterator[str]:

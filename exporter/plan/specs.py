@@ -52,13 +52,12 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
         "inputs": dump_columns(pipeline.client_columns),
         "outputs": dump_columns(outputs),
         "label_columns": json.dumps(pipeline.features.labels),
+        "limits": json.dumps(pipeline.options.limits),
     }
     if preprocessing:
         parameters["preprocessing"] = preprocessing
     if pipeline.options.columns:
         parameters["network_columns"] = json.dumps(dict(pipeline.options.columns))
-    if pipeline.options.limits:
-        parameters["limits"] = json.dumps(pipeline.options.limits)
     return parameters
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.options import ServingOptions
+from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.plan import Plan
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.memory import InstanceMemory, instance_memory
 from workflow.picture.markup import safe, table
-from workflow.wire.request_rules import LIMITS
 
 if TYPE_CHECKING:
     # Imports TensorFlow.
@@ -28,7 +27,6 @@ _UNSET = {
     "max_queue_size": "any",
     "queue_timeout_us": "none",
     "keep_versions": "all",
-    **dict.fromkeys(LIMITS, "any"),
 }
 
 
@@ -97,11 +95,10 @@ class ExportReport:
         ]
         if options.response_cache:
             remarks.append(f"The server keeps answers only when started with {CACHE_FLAG}.")
-        if options.limits:
-            remarks.append(
-                f"{', '.join(options.limits)}: checked before any work by our preprocessing and our "
-                "backends; Triton's own backends check max_batch_size only."
-            )
+        remarks.append(
+            f"{', '.join(options.limits)}: checked before any work by our client, our preprocessing and "
+            "our backends; Triton's own backends check max_batch_size only."
+        )
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "
@@ -142,6 +139,8 @@ class ExportReport:
 
 
 def _word(options: ServingOptions, name: str) -> str:
+    if name in DEFAULT_LIMITS:
+        return f"{options.limits.get(name, options.max_batch_size):,}"
     value = getattr(options, name)
     if isinstance(value, bool):
         return "on" if value else "off"

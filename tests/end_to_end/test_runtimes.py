@@ -1,6 +1,7 @@
 """Every runtime gives the offline answer: flat lists and padded, alone and among others."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from pipelines import everything
 from exporter import ServingOptions, export_tensorflow_ensemble, verify
 from exporter.plan.options import RUNTIMES
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
+from serving.exchange import to_requests, to_table
 from workflow.expressions.polars.series import to_column
 from workflow.wire.format import encode
 
@@ -150,8 +152,10 @@ def test_a_request_beyond_a_limit_fails_alone(beyond, reason, pipeline, client):
     )
 
     def attempt(table):
+        """Ask as a client would that knows of no limits."""
         try:
-            return client.predict(table)
+            (request,) = to_requests(replace(client.contract, limits={}), table)
+            return to_table(client.contract, table, [client.raw(request)])
         except ClientError as error:
             return error
 

@@ -13,7 +13,7 @@ from echo_model import served_echo
 from onnx import TensorProto, helper
 from polars.testing import assert_frame_equal
 
-from serving import ClientError, EnsembleClient, write_perf_analyzer_input
+from serving import ClientError, ColumnError, EnsembleClient, write_perf_analyzer_input
 from serving.contract import Contract
 from serving.exchange import SPARE_PADDING, to_requests, to_table
 from serving.perf_analyzer import json_content
@@ -99,7 +99,7 @@ def test_parts_join_to_the_whole(size, layout):
     width = 20 if layout == "fixed" else None
     columns = (*COLUMNS[:3], replace(COLUMNS[3], layout=layout, width=width))
     whole = Contract(columns, columns, (), "", {})
-    parts = replace(whole, row_limit=size)
+    parts = replace(whole, limits={"max_rows": size})
     rows = ROWS.with_columns(name=pl.col("name").replace("a", None))
     requests = to_requests(parts, rows)
     assert len(requests) == -(-11 // size)
@@ -131,7 +131,7 @@ UNEVEN = {
 def test_one_long_list_does_not_widen_all_rows(lengths, row_limit):
     """64 rows with a list of 100,000 would be 6.4 million values where there are 0.1 million."""
     columns = (WireColumn("id", "int64"), COLUMNS[3], WireColumn("name", "string", "padded"))
-    contract = Contract(columns, columns, (), "", {}, row_limit=row_limit)
+    contract = Contract(columns, columns, (), "", {}, limits={"max_rows": row_limit})
     rows = uneven(lengths)
     requests = to_requests(contract, rows)
     assert len(requests) <= len(lengths) / (row_limit or len(lengths)) + 5
@@ -151,7 +151,7 @@ def test_lists_of_about_one_length_travel_together():
 
 
 def test_the_smaller_limit_counts():
-    assert Contract((), (), (), "", {}, max_batch_size=8, row_limit=3).max_rows == 3
+    assert Contract((), (), (), "", {}, max_batch_size=8, limits={"max_rows": 3}).max_rows == 3
     assert Contract((), (), (), "", {}, max_batch_size=8).max_rows == 8
     assert Contract((), (), (), "", {}).max_rows == 0
 
@@ -220,3 +220,25 @@ def test_rows_are_a_dimension_where_requests_stay_alone(server, tmp_path):
     (request,) = json.loads(path.read_text())["data"]
     assert request["genres__values"] == {"content": ["Drama", "War"], "shape": [2, 1]}
     assert request["age"] == {"content": [1.5], "shape": [1, 1]}
+
+
+@pytest.mark.parametrize("layout", ["flat", "padded"])
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"tags": [["a"], ["a"] * 4]}, "tags has a list of more than 3"),
+        ({"tags": [["a"], ["é", "éé"]]}, "tags has a string of more than 3 bytes"),
+        ({"word": ["four", "a"]}, "word has a string of more than 3 bytes"),
+    ],
+)
+def test_what_the_server_would_refuse_is_not_sent(layout, values, reason):
+    columns = (WireColumn("tags", "string", layout), WireColumn("word", "string", nullable=True))
+    limits = {"max_rows": 1, "max_list_length": 3, "max_string_bytes": 3}
+    contract = Contract(columns, (), (), "", {}, limits=limits)
+    within = {"tags": [["a"] * 3, ["éa", ""]], "word": ["abc", None]}
+    assert len(to_requests(contract, within)) == 2
+    with pytest.raises(
+        ColumnError, match=rf"within the model.s limits\. Received: {reason}"
+    ) as error:
+        to_requests(contract, within | values)
+    assert error.value.code == "INVALID_INPUT"

@@ -41,7 +41,7 @@ def test_options_reach_the_config(export):
     for words in ("max_batch_size 32", "max_queue_size 9", "max_rows 7", "network_kind KIND_GPU"):
         assert words in shown
     assert "only when started with --cache-config=local,size=" in shown
-    assert "max_string_bytes: checked before any work by our preprocessing" in shown
+    assert "max_string_bytes: checked before any work by our client, our preprocessing" in shown
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -57,9 +57,21 @@ def test_limits_and_cache_are_in_the_plan_of_every_runtime(runtime, export):
     assert cached == ["movies"]
 
 
+@pytest.mark.parametrize("rows", [0, 100_000])
+def test_limits_that_are_not_set_are_generous(rows, export):
+    """A request of as many rows as the server joins is never beyond them."""
+    config = configs(export(serving=ServingOptions(max_batch_size=rows)))["movies"]
+    limits = json.loads(config.parameters["limits"].string_value)
+    most = {} if rows else {"max_rows": 65_536}
+    assert limits == most | {"max_list_length": 65_536, "max_string_bytes": 65_536}
+
+
 def test_where_nothing_is_set_the_report_says_so(export):
     shown = " ".join(str(export()).split())
-    for words in ("max_batch_size 0", "max_rows any", "warm_up on", "golden_rows one of zeros"):
+    for words in (
+        *("max_batch_size 0", "warm_up on", "golden_rows one of zeros"),
+        *("max_rows 65,536", "max_list_length 65,536", "max_string_bytes 65,536"),
+    ):
         assert words in shown
     assert "--cache-config" not in shown
 
