@@ -22,6 +22,7 @@ from exporter.plan.runtime import Writer
 from exporter.plan.served_columns import select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
+from exporter.prove.served import prove_served
 from exporter.report.report import ExportReport
 from exporter.repository.config_pbtxt import config_text
 from exporter.repository.manifest import (
@@ -32,20 +33,20 @@ from exporter.repository.manifest import (
     generation_of,
 )
 from exporter.repository.publish import (
+    changing,
     compatible_versions,
     expect_free,
     publish,
     published_version,
-    recover,
     step_names,
 )
-from exporter.repository.staging import staging, write_errors
+from exporter.repository.staging import staging
 from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
-from workflow.files.durable import exclusive, file_hash
+from workflow.files.durable import file_hash
 
 # In a staging folder, beside the models, whose names do not begin with a dot.
 OTHERS = ".others"
@@ -72,10 +73,10 @@ def export_tensorflow_ensemble(
 
     Everything is planned and checked before the first byte is written. The written models must then
     answer golden rows (nulls, unseen values, empty and long lists, the last value of every
-    vocabulary, the limits of every dtype) as the workflow and the network do in this process. The
-    repository gets the new version completely or not at all. The next export of the same name
-    removes the remains of a killed one. A second export into the same repository waits for the
-    first. The model and the workflow are not changed.
+    vocabulary, the limits of every dtype) as the workflow and the network do in this process, and in
+    a server too if `ServingOptions.prove` says so. The repository gets the new version completely or
+    not at all. The next export of the same name removes the remains of a killed one. A second export
+    into the same repository waits for the first. The model and the workflow are not changed.
 
     Args:
         model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel; a
@@ -124,14 +125,13 @@ def export_tensorflow_ensemble(
     repository = Path(model_path)
     models = [spec.name for spec in plan.models]
     writers = runtime_of(options.runtime).prepare(network, plan.pipeline)
-    with write_errors(repository), exclusive(repository) as alone:
-        if alone:
-            recover(repository, name)
+    with changing(repository, name):
         expect_free(repository, models, version)
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
             proof = _proven(stage, plan, network, answers)
             plan = _sealed(stage, repository, plan, proof)
+            proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], version)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)

@@ -38,6 +38,13 @@ def export(
         list[str] | None,
         typer.Option(help="Raw parquet: its first rows warm the server up before it is ready."),
     ] = None,
+    prove: Annotated[
+        str,
+        typer.Option(
+            help='Where golden rows are answered before anything is published: "process", "server", '
+            'or "auto", a server if one can be started here.'
+        ),
+    ] = "auto",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,6 +69,7 @@ def export(
         "runtime": runtime,
         "max_batch_size": max_batch_size,
         "golden_rows": golden_rows,
+        "prove": prove,
     }
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
     report = export_tensorflow_ensemble(

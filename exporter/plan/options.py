@@ -35,6 +35,7 @@ RUNTIMES: Mapping[str, RuntimeKind] = {
     "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
     "fused_tensorflow": RuntimeKind(is_fused=True),
 }
+PROOFS = ("process", "server", "auto")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
     1: ("network_instances", "preprocess_instances"),
@@ -91,6 +92,10 @@ class ServingOptions:
         keep_versions: how many published versions stay on disk, including the new one, for
             `rollback`; older ones are removed. None keeps all. The server loads the steps of each
             version, and runs a process for each Python step.
+        prove: where the written models answer golden rows before they are published. "process" is
+            the process of the export, in about a second. "server" also loads them in a server that
+            is started for it, in some seconds more, so that a model that this server cannot load is
+            not published. "auto" does so if a server can be started here.
         max_rows: the most rows of a request; None for `max_batch_size`, or 65,536 without it.
         max_list_length: the most values in a row of a list; None for 65,536.
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
@@ -119,12 +124,17 @@ class ServingOptions:
     warm_up: bool = True
     golden_rows: Any = field(default=None, repr=False, compare=False)
     keep_versions: int | None = 2
+    prove: str = "process"
     max_rows: int | None = None
     max_list_length: int | None = None
     max_string_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("runtime", RUNTIMES), ("network_kind", INSTANCE_KINDS)):
+        for name, known in (
+            ("runtime", RUNTIMES),
+            ("network_kind", INSTANCE_KINDS),
+            ("prove", PROOFS),
+        ):
             if getattr(self, name) not in known:
                 raise ExportError(
                     f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."

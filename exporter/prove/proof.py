@@ -43,6 +43,7 @@ class Proof:
         difference: the greatest allowed difference of a float output that occurred, relative to the
             answer, or to 1 if that is larger.
         golden: the rows as requests of the published model, with the answers of this process.
+        in_server: whether a server answered them too.
     """
 
     rows: tuple[str, ...]
@@ -50,6 +51,7 @@ class Proof:
     refused: tuple[str, ...]
     difference: float
     golden: tuple[GoldenAnswer, ...] = ()
+    in_server: bool = False
 
 
 def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:

@@ -99,6 +99,10 @@ class ExportReport:
             f"{', '.join(options.limits)}: checked before any work by our client, our preprocessing and "
             "our backends; Triton's own backends check max_batch_size only."
         )
+        if self.proof.in_server:
+            remarks.append("A server has loaded the models and answered the golden rows.")
+        else:
+            remarks.append("The golden rows were answered in the process of the export.")
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.repository.config_pbtxt import config_text, parse_config, read_config
 from exporter.repository.manifest import CONFIG, WARM_UP
-from exporter.repository.staging import JOURNAL, leftovers
-from workflow.files.durable import remove_if_empty, sync, sync_tree
+from exporter.repository.staging import JOURNAL, leftovers, write_errors
+from workflow.files.durable import exclusive, remove_if_empty, sync, sync_tree
 
 # Fields of a config that may change without affecting an older version.
 _NOT_OF_A_VERSION = (
@@ -141,6 +142,24 @@ def _moves(stage: Path, repository: Path, models: Sequence[str], version: int) -
     new = [file.relative_to(stage).as_posix() for file in requests]
     new = [file for file in new if not (repository / file).exists()]
     return [*new, f"{published}/{version}", *moves, f"{published}/{CONFIG}"]
+
+
+@contextmanager
+def changing(repository: Path, name: str) -> Iterator[bool]:
+    """Lock a repository for a change of an ensemble, and remove the remains of killed exports.
+
+    On a file system without locks these stay, since they could belong to a running export.
+
+    Returns:
+        Whether the repository is locked, and so without remains.
+
+    Raises:
+        ExportError: the repository cannot be written.
+    """
+    with write_errors(repository), exclusive(repository) as alone:
+        if alone:
+            recover(repository, name)
+        yield alone
 
 
 def recover(repository: Path, name: str) -> None:

@@ -14,10 +14,10 @@ from exporter.repository.manifest import (
     read_manifest,
     versions_of,
 )
-from exporter.repository.publish import published_version, recover, remove
-from exporter.repository.staging import staging, write_errors
+from exporter.repository.publish import changing, published_version, remove
+from exporter.repository.staging import staging
 from exporter.repository.verify import verify_version
-from workflow.files.durable import exclusive, replace_file, sync
+from workflow.files.durable import replace_file, sync
 
 
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
@@ -42,9 +42,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         1
     """
     root = Path(repository)
-    with write_errors(root), exclusive(root) as alone:
-        if alone:
-            recover(root, name)
+    with changing(root, name):
         current = published_version(root, name)
         if current is None:
             raise ExportError(f"Expected a published model {name} in {root}. Received: none.")
@@ -68,13 +66,17 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
     """Remove the remains of killed exports of an ensemble, and return the published version.
 
     Raises:
-        ExportError: the repository cannot be written.
+        ExportError: the repository cannot be written, or not be locked.
     """
     root = Path(repository)
     if not root.is_dir():
         raise ExportError(f"Expected a model repository. Received: {root}, no such folder.")
-    with write_errors(root), exclusive(root):
-        recover(root, name)
+    with changing(root, name) as alone:
+        if not alone:
+            raise ExportError(
+                f"Expected a file system that can lock {root}, since an export may be running. "
+                "Received: one that cannot. Recover it where it can, as on the disk's own machine."
+            )
         return published_version(root, name)
 
 

@@ -129,6 +129,16 @@ def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter
     return Interpreter(path, **json.loads(answer.stdout))
 
 
+def expect_server() -> None:
+    """Check that `TritonServer` can be started on this machine, as far as that is known in advance.
+
+    Raises:
+        ServerError: there is no tritonserver, or it cannot run Python models.
+    """
+    if find_tritonserver().wheel is not None:
+        _check_interpreter(ask_interpreter())
+
+
 def prepare(
     installation: Installation, python: str | os.PathLike[str] | None, backends: Path
 ) -> dict[str, str]:

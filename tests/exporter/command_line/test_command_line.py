@@ -76,7 +76,8 @@ def folder(tmp_path_factory):
     (folder / "net.py").write_text(MODEL)
     done("fit", "flow.py:flow", "rows.parquet", "--transform-to", "train")
     done("train", "train", "--batch-size", "512", "--embedding-dim", "4")
-    done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "512")
+    text = done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "512")
+    assert "A server has loaded the models and answered the golden rows" in text
     yield folder
     os.chdir(before)
 
@@ -126,7 +127,8 @@ def test_a_version_is_published_into_the_running_server(served, monkeypatch):
         *publish
     )
     monkeypatch.setenv("TRITON_ADMIN_KEY", "another key")
-    done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "64", "--version", "2")
+    small = ("--max-batch-size", "64", "--prove", "process")
+    done("export", "shop", "--runtime", "fused_onnx", *small, "--version", "2")
     text = failed(*publish)
     assert "Version 1 continues to serve" in text
     assert "another key" not in text
@@ -184,7 +186,7 @@ def test_data_that_fit_has_not_seen_is_transformed_as_fitted(tmp_path):
 
 @pytest.mark.usefixtures("folder")
 def test_show_draws_the_steps():
-    done("export", "steps", "--repository", "steps", "--label", "rating")
+    done("export", "steps", "--repository", "steps", "--label", "rating", "--prove", "process")
     text = done("show", "steps", "--repository", "steps")
     lines = [line.split() for line in text.splitlines()]
     first = ["request", "→", "steps_nvt", "user", "int64", "[N,", "1]", "may", "be", "null"]
@@ -252,6 +254,7 @@ def test_a_plan_as_a_page_and_golden_rows(folder):
     network = keras.saving.load_model("model.keras")
     save_model(network, "saved")
     options = ["--runtime", "fused_onnx", "--repository", "others", "--html", "plan.html"]
+    options += ["--prove", "process"]
     text = done("export", "shop", "--model", "saved", "--golden-rows", "rows.parquet", *options)
     assert "golden_rows the first 8" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())

@@ -1,5 +1,7 @@
 """A version beside another, the way back, and what an export leaves untouched."""
 
+import errno
+import fcntl
 import json
 import shutil
 
@@ -10,6 +12,7 @@ from small_export import make_workflow, rows, tree
 
 from exporter import ExportError, ServingOptions, rollback, verify
 from exporter.repository.config_pbtxt import parse_config
+from exporter.repository.versions import recover_repository
 from workflow import Workflow, ops
 
 MODELS = ("movies_nvt", "movies_tf", "movies")
@@ -201,3 +204,27 @@ def test_the_files_are_readable_for_a_server_of_another_user(export):
     report = export()
     for path in report.repository.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
+
+
+def test_without_locks_nothing_of_another_export_is_removed(export, tmp_path, monkeypatch):
+    """It could be running; a rollback and an export leave it alone, and recover cannot go on."""
+    repository = tmp_path / "models"
+    export()
+    export(version=2)
+    running = tmp_path / ".movies@models.staging-abcdefgh"
+    running.mkdir()
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(
+        ExportError, match=r"that can lock .*models, since an export may be running"
+    ):
+        recover_repository(repository, "movies")
+    assert rollback(repository, "movies") == 1
+    export(version=2)
+    assert running.is_dir()
+    monkeypatch.undo()
+    assert recover_repository(repository, "movies") == 2
+    assert not running.exists()

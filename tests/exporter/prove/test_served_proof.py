@@ -1,0 +1,53 @@
+"""A version that a server does not load or answer with is not published."""
+
+import pytest
+from small_export import tree
+
+from exporter import ExportError, ServingOptions, verify
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    monkeypatch.setenv("TRITONSERVER", "/none/tritonserver")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prove": "server"},
+        # Another version of the same config is not in the staged repository.
+        {"prove": "auto", "runtime": "fused_onnx", "max_batch_size": 16},
+    ],
+    ids=["server", "auto"],
+)
+def test_a_server_answers_before_anything_is_published(export, options):
+    kept = {**options, "prove": "process"}
+    before = export(serving=ServingOptions(**kept))
+    assert "answered in the process of the export" in str(before)
+    report = export(version=2, serving=ServingOptions(**options))
+    assert "A server has loaded the models and answered the golden rows" in str(report)
+    assert report.proof.in_server
+    # It left nothing, in the repository or beside it.
+    assert verify(report.repository, "movies") == report.generation
+    assert [path.name for path in report.repository.parent.iterdir()] == ["models"]
+
+
+def test_what_a_server_cannot_load_is_not_published(export, tmp_path):
+    """There is no GPU here, which only a server finds out."""
+    export()
+    before = tree(tmp_path)
+    with pytest.raises(ExportError) as failure:
+        export(version=2, serving=ServingOptions(prove="server", network_kind="KIND_GPU"))
+    text = str(failure.value)
+    assert text.startswith("Expected a server that loads the written models and answers")
+    assert "movies_tf" in text
+    assert "GPU" in text
+    assert 'prove="process" leaves the server out' in text
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_server")
+def test_without_a_server_auto_is_the_process(export):
+    assert not export(serving=ServingOptions(prove="auto")).proof.in_server
+    with pytest.raises(ExportError, match=r"Received: /none/tritonserver, cannot be run"):
+        export(version=2, serving=ServingOptions(prove="server"))
