@@ -82,7 +82,8 @@ class ServingOptions:
             that either step can be replaced.
         response_cache: whether the server caches answers to equal requests; it has to be started
             with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or another Triton
-            with `--cache-config=local,size=...`).
+            with `--cache-config=local,size=...`). For "tensorflow" and "onnx" only: of a model that
+            is no ensemble, Triton also caches failed answers, and repeats them as empty successes.
         warm_up: whether the server sends some rows to each model before it reports the model as
             ready, so that the first request is not slow.
         golden_rows: raw rows for the warm-up, as a Polars or pandas frame, a dict of columns or
@@ -166,6 +167,7 @@ class ServingOptions:
         idle = {
             "preprocess_instances": self.is_fused,
             "pack": self.is_fused,
+            "response_cache": self.is_fused,
             "golden_rows": not self.warm_up,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
         }
@@ -217,6 +219,12 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         )
     if options.is_fused and not options.pack:
         yield f'Expected no pack=False: runtime="{options.runtime}" is one model, without steps.'
+    if options.is_fused and options.response_cache:
+        yield (
+            f'Expected no response_cache: runtime="{options.runtime}" is one model, and Triton caches '
+            "the failed answers of such a model as empty successes. "
+            'Use runtime="onnx" or runtime="tensorflow", which are ensembles, or no cache.'
+        )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
 

@@ -8,6 +8,7 @@ joined by the same code as in the server.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -167,6 +168,8 @@ def _saved_model(spec: ModelSpec, folder: Path) -> Call:
 
 
 def _onnx(spec: ModelSpec, folder: Path) -> Call:
+    # It reports its use to its makers otherwise, from 1.31 on.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime  # noqa: PLC0415 - of an extra
     except ImportError as error:

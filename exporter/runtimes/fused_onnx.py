@@ -19,9 +19,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     inputs = tensors_of(pipeline.client_columns)
     outputs = tensors_of_network(pipeline.signature.outputs)
     spec = onnx_spec(pipeline.name, pipeline, inputs, outputs)
-    parameters = {**spec.parameters, **published_parameters(pipeline)}
-    cache = pipeline.options.response_cache
-    return (replace(spec, parameters=parameters, response_cache=cache),)
+    return (replace(spec, parameters=spec.parameters | published_parameters(pipeline)),)
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:

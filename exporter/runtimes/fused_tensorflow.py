@@ -12,7 +12,7 @@ from exporter.network.network import SIGNATURE, Network
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime, Writer
-from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
+from exporter.plan.specs import even, published_parameters, tensors_of, tensors_of_network
 from exporter.write.saved_model import saved_model_spec, signatures_writer, traced
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
-    inputs = tensors_of(pipeline.client_columns)
+    inputs = even(tensors_of(pipeline.client_columns))
     names = [tensor.name for tensor in inputs]
     alike = Counter(name.lower() for name in names)
     renamed = [n for n in names if not _NAME.fullmatch(n) or alike[n.lower()] > 1]
@@ -33,9 +33,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         )
     outputs = tensors_of_network(pipeline.signature.outputs)
     spec = saved_model_spec(pipeline.name, pipeline, inputs, outputs)
-    parameters = {**spec.parameters, **published_parameters(pipeline)}
-    cache = pipeline.options.response_cache
-    return (replace(spec, parameters=parameters, response_cache=cache),)
+    return (replace(spec, parameters=spec.parameters | published_parameters(pipeline)),)
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:

@@ -15,6 +15,7 @@ from served_faces import Tensors, Wires
 from stand_in import StandInTensor, backend_loader
 
 from exporter.write import python_step
+from triton_models.backends.joint_calls import attempt, check_padded_lengths
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.onnx import OUTPUT_SUFFIX, WIDTHS_SUFFIX, save_onnx, to_onnx
 from workflow.expressions.program.program import Program
@@ -86,6 +87,10 @@ def _tensorflow(program: Program, wires: Wires) -> Serve:
 
     def serve(tensors: Tensors) -> Tensors:
         fed = {name: tf.constant(t, module.signature[name].dtype) for name, t in tensors.items()}
+        # The graph cuts lengths to the rows, so our backend refuses them before the call.
+        refused = attempt(check_padded_lengths, tensors)
+        if refused is not None:
+            raise RefusedError(str(refused))
         try:
             return {name: tensor.numpy() for name, tensor in run(fed).items()}
         except tf.errors.InvalidArgumentError as error:

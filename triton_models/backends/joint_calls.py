@@ -114,6 +114,20 @@ def check_row_lengths(request: Tensors) -> None:
             )
 
 
+def check_padded_lengths(request: Tensors) -> None:
+    """Refuse lengths that do not fit into padded rows, which a graph would cut to the rows.
+
+    Raises:
+        RequestError: lengths that are negative or beyond the width.
+    """
+    for name, lengths in request.items():
+        rows = request.get(name.removesuffix(NNZS)) if name.endswith(NNZS) else None
+        if rows is None or rows.ndim != 2 or not lengths.size:
+            continue
+        if lengths.min() < 0 or lengths.max() > rows.shape[1]:
+            raise RequestError(f"Expected {name} from 0 to the width of the rows, {rows.shape[1]}.")
+
+
 def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
     """The number of rows if all tensors agree in it, else None.
 

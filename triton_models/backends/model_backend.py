@@ -17,14 +17,28 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 if TYPE_CHECKING:
-    from triton_models.backends.joint_calls import RequestError, Tensors, answer, attempt, row_count
+    from triton_models.backends.joint_calls import (
+        RequestError,
+        Tensors,
+        answer,
+        attempt,
+        check_padded_lengths,
+        row_count,
+    )
     from workflow.schema.dtypes import DTYPES
     from workflow.wire.integrity import expect_exported
     from workflow.wire.request_rules import LimitError, expect_within, parse_limits
 else:  # In the server these files are beside model.py, outside any package.
     from dtypes import DTYPES
     from integrity import expect_exported
-    from joint_calls import RequestError, Tensors, answer, attempt, row_count
+    from joint_calls import (
+        RequestError,
+        Tensors,
+        answer,
+        attempt,
+        check_padded_lengths,
+        row_count,
+    )
     from request_rules import LimitError, expect_within, parse_limits
 
 # Triton's names of dtypes by TensorFlow's names, and by ONNX's.
@@ -125,6 +139,7 @@ class ModelBackend:
             raise RequestError(text) from error
         if self.limits:
             expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
+        check_padded_lengths(tensors)
         for name, made in self.widths.items():
             tensor = tensors[name]
             tensors[made] = np.full(len(tensor), tensor.shape[1], np.int32)

@@ -22,7 +22,8 @@ for null; otherwise every value stands for itself, except NaN, which is a null t
 A null list is an empty list.
 
 Every runtime refuses the same requests: row lengths that do not fit, columns of different numbers
-of rows, a NaN where no null is allowed, and strings that are not UTF-8.
+of rows, a NaN where no null is allowed, and strings that are not UTF-8. Triton's own backends take
+lengths that do not fit into padded rows, and cut them to the rows.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import numpy as np
 import onnxruntime
 import pytest
 import tensorflow as tf
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.verbs import Type
@@ -78,12 +77,6 @@ def by_tensorflow(program, wires, tensors):
 
 
 RUN = {"numpy": by_numpy, "onnx": by_onnx, "tensorflow": by_tensorflow}
-# In a graph a step fails: the one that puts the values in rows, or one that is there to say so.
-REFUSED = {
-    "numpy": (SchemaError, "The row lengths of 'x' do not fit into its rows"),
-    "onnx": (Fail, "running Reshape node"),
-    "tensorflow": (tf.errors.InvalidArgumentError, "lengths"),
-}
 FLAT, PADDED = {"layout": "flat"}, {"layout": "padded"}
 WIDE = {"layout": "padded", "width": 6}
 
@@ -128,16 +121,35 @@ def test_a_padded_list_of_one_width_is_cut_with_its_lengths(interpreter):
     assert made["x__nnzs"].tolist() == [[2], [0], [1], [2], [0]]
 
 
-@pytest.mark.parametrize("lengths", [[-1, 1, 1], [9, 1, 1], [2**62, 1, 1]])
+BEYOND = [[-1, 1, 1], [9, 1, 1], [2**62, 1, 1], [-(2**63), 1, 1], [2**63 - 1, 1, 1]]
+
+
+@pytest.mark.parametrize("lengths", BEYOND)
 @pytest.mark.parametrize("there", [PADDED, {"layout": "padded", "width": 8}])
-@pytest.mark.parametrize("interpreter", RUN)
-def test_lengths_that_do_not_fit_are_refused(interpreter, there, lengths):
+def test_lengths_that_do_not_fit_are_refused_where_each_request_is_read_alone(there, lengths):
     wires = WireColumn("x", "int64", **there), WireColumn("x", "int64", "flat")
     tensors = encode(wires[0], column_of("int64", [[1], [2], [3]]))
     tensors["x__nnzs"] = np.array(lengths).reshape(-1, 1)
-    refusal, message = REFUSED[interpreter]
-    with pytest.raises(refusal, match=message):
-        RUN[interpreter](identity("int64"), wires, tensors)
+    with pytest.raises(SchemaError, match="The row lengths of 'x' do not fit into its rows"):
+        by_numpy(None, wires, tensors)
+
+
+@pytest.mark.parametrize("lengths", BEYOND)
+@pytest.mark.parametrize("back", [FLAT, PADDED, WIDE], ids=["flat", "any width", "one width"])
+@pytest.mark.parametrize("there", [PADDED, {"layout": "padded", "width": 8}])
+@pytest.mark.parametrize("interpreter", ["onnx", "tensorflow"])
+def test_lengths_that_do_not_fit_leave_the_rows_of_others_as_they_are(
+    interpreter, there, back, lengths
+):
+    """A server has joined the requests: the first row is that of another client."""
+    wires = WireColumn("x", "int64", **there), WireColumn("x", "int64", **back)
+    tensors = encode(wires[0], column_of("int64", [[1], [2], [3]]))
+    tensors["x__nnzs"] = np.array(lengths).reshape(-1, 1)
+    made = RUN[interpreter](identity("int64"), wires, tensors)
+    arrived = decode(wires[1], made)
+    width = min(tensors["x"].shape[1], back.get("width", 8))
+    assert arrived.lengths.tolist() == [0 if lengths[0] < 0 else width, 1, 1]
+    assert arrived.values[-2:].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(

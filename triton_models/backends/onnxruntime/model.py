@@ -8,6 +8,7 @@ numpy and onnxruntime.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+# It reports its use to its makers otherwise, from 1.31 on.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import onnxruntime
 
 if TYPE_CHECKING:

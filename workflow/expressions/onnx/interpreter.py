@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -33,6 +34,8 @@ class OnnxInterpreter:
     """
 
     def __init__(self, program: Program, threads: int = 1) -> None:
+        # It reports its use to its makers otherwise, from 1.31 on.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime  # noqa: PLC0415 - a model can be made where it is not installed
 
         self.program = program

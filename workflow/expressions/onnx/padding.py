@@ -8,10 +8,11 @@ from .graph import Graph
 from .tables import rows_of_elements
 
 
-def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
-    """The values of padded rows in sequence, [sum of lengths, 1].
+def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> tuple[str, str]:
+    """The values of padded rows in sequence, [sum of lengths, 1], and the lengths, [rows, 1].
 
-    The run fails if a length is negative or greater than the row's width.
+    A length that is negative or greater than the row's width counts as 0 or as the width: a failure
+    would be that of all requests that the server has joined.
 
     Args:
         graph: the graph to extend.
@@ -22,12 +23,12 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
     lengths = graph.add("Reshape", lengths, graph.vector(-1))
     if isinstance(widths, int):
         width, values = graph.vector(widths), graph.add("Reshape", values, graph.vector(-1))
-        lengths = _held_to(graph, lengths, width)
+        lengths = _clamped(graph, lengths, width)
         length = graph.add("Unsqueeze", lengths, graph.vector(1))
         inside = graph.add("Less", graph.table(np.arange(widths).reshape(1, -1)), length)
         kept = graph.add("Compress", values, graph.add("Reshape", inside, graph.vector(-1)))
-        return graph.add("Reshape", kept, graph.vector(-1, 1))
-    lengths = _held_to(graph, lengths, widths)
+        return graph.add("Reshape", kept, graph.vector(-1, 1)), length
+    lengths = _clamped(graph, lengths, widths)
     zero = graph.vector(0)
     ends = graph.add("CumSum", graph.add("Concat", zero, widths, axis=0), zero)
     total = graph.add("Gather", ends, graph.vector(-1))
@@ -37,7 +38,8 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> str:
     last = graph.add("Gather", graph.add("Add", begins, lengths), row)
     inside = graph.add("Less", _range(graph, total), last)
     kept = graph.add("Compress", values, inside)
-    return graph.add("Reshape", kept, graph.vector(-1, 1))
+    kept = graph.add("Reshape", kept, graph.vector(-1, 1))
+    return kept, graph.add("Unsqueeze", lengths, graph.vector(1))
 
 
 def pad(
@@ -76,15 +78,11 @@ def pad(
     return graph.add("Gather", graph.add("Concat", values, filling, axis=0), chosen)
 
 
-def _held_to(graph: Graph, lengths: str, widths: str) -> str:
-    """The lengths, if each is from 0 to its row's width; else the run fails."""
-    below = graph.add("Less", lengths, graph.vector(0))
-    outside = graph.cast(graph.add("Or", below, graph.add("Less", widths, lengths)), "int64")
-    count = graph.add("ReduceSum", outside, keepdims=1)
-    # No tensor has -2 rows, so Reshape fails.
-    good = graph.add("Equal", count, graph.vector(0))
-    shape = graph.add("Where", good, graph.add("Shape", lengths), graph.vector(-2))
-    return graph.add("Reshape", lengths, shape, allowzero=1)
+def _clamped(graph: Graph, lengths: str, widths: str) -> str:
+    """The lengths, each from 0 to its row's width."""
+    zero = graph.vector(0)
+    lengths = graph.add("Where", graph.add("Less", lengths, zero), zero, lengths)
+    return graph.add("Where", graph.add("Less", widths, lengths), widths, lengths)
 
 
 def _range(graph: Graph, end: str) -> str:

@@ -43,10 +43,12 @@ def to_onnx(
     of the input that they are made from. So inputs are named as in `WireColumn.tensors`, and
     outputs likewise with the suffix `OUTPUT_SUFFIX`.
 
-    Like the numpy preprocessing, the model fails for row lengths that are negative or do not add
-    up, for columns with different numbers of rows, and for NaN where no null may be sent. It cannot
-    check whether strings are UTF-8: our backend refuses others, and to Triton's own they are
-    unknown values.
+    Like the numpy preprocessing, the model fails for row lengths of a flat list that are negative or
+    do not add up, for columns with different numbers of rows, and for NaN where no null may be sent.
+    Requests with padded lists are joined by the server, and a failure would be that of all of them:
+    lengths beyond the row count as its whole width, negative ones as 0, and our backend refuses both
+    before the call. The model cannot check whether strings are UTF-8: our backend refuses others,
+    and to Triton's own they are unknown values.
 
     Args:
         program: the fitted transform.
@@ -149,7 +151,7 @@ def _receive_values(graph: Graph, column: WireColumn) -> tuple[str, str | None]:
     if column.layout == "flat":
         return _check_lengths(graph, values, lengths), lengths
     widths = column.width or graph.take(column.name + WIDTHS_SUFFIX, "int32", "rows")
-    return flatten(graph, values, lengths, widths), lengths
+    return flatten(graph, values, lengths, widths)
 
 
 def _null_string(column: WireColumn) -> Strings:

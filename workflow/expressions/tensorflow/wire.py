@@ -24,9 +24,10 @@ _UTF8 = r"[\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 class WireInterpreter(tf.Module):  # type: ignore[misc]
     """A program from wire tensors to wire tensors, as one TensorFlow graph.
 
-    Refuses the same requests as the numpy preprocessing, with InvalidArgumentError: row lengths
-    that do not add up, columns of different numbers of rows, NaN in a float column that takes no
-    nulls, and strings that are not UTF-8.
+    Refuses the same requests as the numpy preprocessing, with InvalidArgumentError: row lengths of
+    a flat list that do not add up, columns of different numbers of rows, NaN in a float column that
+    takes no nulls, and strings that are not UTF-8. Requests with padded lists are joined by the
+    server: lengths beyond the row count as its whole width, and negative ones as 0.
 
     Args:
         program: the program to run.
@@ -97,7 +98,7 @@ def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
     if column.is_list:
         lengths = tf.cast(tf.reshape(tensors[column.name + NNZS], [-1]), tf.int64)
     if column.layout == "padded":
-        values = _flatten(column, values, lengths)
+        values, lengths = _flatten(values, lengths)
     values = tf.reshape(values, [-1])
     if column.layout == "flat":
         _check_lengths(column, values, lengths)
@@ -148,14 +149,15 @@ def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
         _require(same, "The columns differ in their number of rows.")
 
 
-def _flatten(column: WireColumn, rows: Any, lengths: Any) -> Any:
-    """The values of padded rows in sequence."""
-    shape = tf.shape(rows, tf.int64)
-    inside = tf.logical_and(tf.greater_equal(lengths, 0), tf.less_equal(lengths, shape[1]))
-    fits = tf.logical_and(tf.reduce_all(inside), tf.equal(tf.size(lengths, tf.int64), shape[0]))
-    _require(fits, f"The row lengths of {column.name} do not fit into its rows.")
+def _flatten(rows: Any, lengths: Any) -> tuple[Any, Any]:
+    """The values of padded rows in sequence, and the lengths, each from 0 to the rows' width.
+
+    A failure would be that of all requests that the server has joined.
+    """
+    width = tf.shape(rows, tf.int64)[1]
+    lengths = tf.clip_by_value(lengths, 0, width)
     # Equivalent to tf.boolean_mask and tf.sequence_mask, with twelve operations fewer.
-    return tf.gather_nd(rows, tf.where(tf.range(shape[1]) < lengths[:, tf.newaxis]))
+    return tf.gather_nd(rows, tf.where(tf.range(width) < lengths[:, tf.newaxis])), lengths
 
 
 def _check_lengths(column: WireColumn, values: Any, lengths: Any) -> None:
