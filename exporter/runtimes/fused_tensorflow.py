@@ -33,7 +33,8 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
         )
     outputs = tensors_of_network(pipeline.signature.outputs)
     spec = saved_model_spec(pipeline.name, pipeline, inputs, outputs)
-    return (replace(spec, parameters=spec.parameters | published_parameters(pipeline)),)
+    parameters = {**spec.parameters, **published_parameters(pipeline)}
+    return (replace(spec, parameters=parameters),)
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
