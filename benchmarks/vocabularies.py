@@ -20,8 +20,10 @@ from benchmarks.measure import Contestant, in_child, memory_gb, options, race, s
 from workflow import Workflow, ops
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.program.program_json import load_program, save_program
+from workflow.operator.feature import State
 from workflow.schema.column import Array, Column, Strings
 from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.training_data import TrainingData
 
 T = TypeVar("T")
 KINDS = ("int64", "string")
@@ -43,9 +45,8 @@ def keys_of(kind: str, count: int) -> Column:
 def save(kind: str, count: int, folder: Path) -> None:
     """A fitted workflow with a vocabulary of many keys, and its program, as an export has it."""
     workflow = Workflow(["user"] >> ops.Categorify())
-    workflow.restore(
-        Schema([ColumnSchema("user", kind)]), {1: {"learnt.user": keys_of(kind, count)}}, {}
-    )
+    states: dict[int, State] = {1: {"learnt.user": keys_of(kind, count)}}
+    workflow.restore(Schema([ColumnSchema("user", kind)]), states, {}, TrainingData())
     workflow.save(folder)
     served(folder).mkdir()
     save_program(workflow.program, served(folder))

@@ -17,6 +17,7 @@ from serving.errors import (
 from serving.perf_analyzer import write_perf_analyzer_input
 from serving.prove.parity import check_parity
 from serving.prove.report import ParityReport
+from serving.watch.skew_monitor import SkewMonitor
 
 __all__ = [
     "AsyncEnsembleClient",
@@ -29,6 +30,7 @@ __all__ = [
     "ParityReport",
     "ServerError",
     "ServerUnavailableError",
+    "SkewMonitor",
     "Tls",
     "TritonServer",
     "UnknownModelError",

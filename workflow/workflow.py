@@ -21,6 +21,7 @@ from .fit.fit_graph import (
     learn_of_no_rows,
     learner,
 )
+from .fit.training_facts import Coverages, training_data
 from .graph.diagram import diagram_of
 from .graph.fitted_graph import FittedGraph
 from .graph.input_schema import expect_schema, integer_columns, read_schema, whole_numbers
@@ -33,6 +34,7 @@ from .picture import Diagram, Drawn
 from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
+from .schema.training_data import TrainingData
 from .transform.cluster import cluster_learner
 from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
@@ -113,7 +115,9 @@ class Workflow(FittedGraph, Drawn):
                 learn = (
                     learner(own, engine) if client is None else cluster_learner(own, engine, client)
                 )
-                states = fit_graph(self.nodes, inputs, learn)
+                coverages = Coverages(learn)
+                states = fit_graph(self.nodes, inputs, coverages)
+                facts = self._facts(own, inputs, coverages)
         except NeedsIntegersError as needed:
             if client is not None:
                 raise
@@ -121,7 +125,13 @@ class Workflow(FittedGraph, Drawn):
             own = whole_numbers(own, integers, needed.label)
             self._fit_columns(own, integers, engine, client)
         else:
-            self.learn(inputs, states)
+            self.learn(inputs, states, training_data=facts)
+
+    def _facts(self, own: Source, inputs: Schema, coverages: Coverages) -> TrainingData | None:
+        """Facts about the data; None if no operator learns, so that it need not be read."""
+        if not any(operator.learns for operator in self.operators):
+            return None
+        return training_data(own, inputs, coverages.found)
 
     def fit_schema(self, schema: Schema) -> Workflow:
         """Determine the outputs' names, types and tags without data.

@@ -19,9 +19,10 @@ from exporter.command_line.show import show
 from exporter.command_line.train import train
 from exporter.command_line.transform import transform
 from exporter.command_line.versions import recover, rollback, verify
+from exporter.command_line.watch import watch
 
 COMMANDS = (
-    *(demo, fit, transform, train, export, serve, parity, show, bench),
+    *(demo, fit, transform, train, export, serve, parity, show, bench, watch),
     *(verify, publish, rollback, recover),
 )
 
@@ -31,7 +32,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        13
+        14
     """
     app = typer.Typer(
         name="ensemble",
@@ -56,7 +57,7 @@ def options(
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
     The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `parity`,
-    `bench` and `show`. `demo` runs all of them in a new folder. `verify`, `publish`,
+    `bench`, `show` and `watch`. `demo` runs all of them in a new folder. `verify`, `publish`,
     `rollback` and `recover` maintain a model repository and the server that reads it.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """

@@ -17,6 +17,7 @@ from workflow.expressions.program.program import Program, build
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.schema.training_data import TrainingData
 from workflow.wire.format import WireColumn, wire_column
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -45,6 +46,7 @@ class ServedColumns:
         labels: the label columns.
         unused: the workflow's outputs that the network does not take.
         cuts: the widths beyond which a client's lists do not reach the network.
+        training_data: facts about the client's columns in the training.
     """
 
     program: Program
@@ -54,6 +56,7 @@ class ServedColumns:
     labels: tuple[str, ...]
     unused: tuple[str, ...]
     cuts: Mapping[str, int]
+    training_data: TrainingData
 
 
 def select_features(
@@ -104,6 +107,7 @@ def select_features(
         labels=labels,
         unused=tuple(name for name in schema if name not in without),
         cuts=cut_widths(program, wanted) if sparse_max else {},
+        training_data=workflow.training_data.keep(program.inputs),
     )
 
 

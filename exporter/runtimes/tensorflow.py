@@ -49,7 +49,9 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     _, packing = pack_step(pipeline, mixed=True)
     return {
-        f"{pipeline.name}_nvt": python_step.writer(pipeline.features.program),
+        f"{pipeline.name}_nvt": python_step.writer(
+            pipeline.features.program, pipeline.features.training_data
+        ),
         f"{pipeline.name}_tf": network_writer(network, pipeline, packing),
     }
 

@@ -14,19 +14,28 @@ from workflow.expressions import RUNTIME_FOLDERS
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.program.program import Program
 from workflow.expressions.program.program_json import save_program
+from workflow.expressions.program.safetensors_file import write_json
+from workflow.schema.training_data import TRAINING_DATA, TrainingData
 
 RUNTIME_PACKAGE = "preprocess_runtime"
 
 
-def writer(program: Program) -> Writer:
-    """Writes a version folder that a stock Triton image serves, with exact copies of our files."""
-    return partial(_write, fold_tables(program))
+def writer(program: Program, training: TrainingData) -> Writer:
+    """Writes a version folder that a stock Triton image serves, with exact copies of our files.
+
+    Args:
+        program: the program.
+        training: facts about the data that it was fitted to.
+    """
+    return partial(_write, fold_tables(program), training)
 
 
-def _write(program: Program, folder: Path) -> None:
+def _write(program: Program, training: TrainingData, folder: Path) -> None:
     save_program(program, folder)
     source = Path(triton_models.preprocess.__file__).parent
-    shutil.copyfile(source / "model.py", folder / "model.py")
+    for name in ("model.py", "input_metrics.py"):
+        shutil.copyfile(source / name, folder / name)
+    write_json(str(folder / TRAINING_DATA), training.keep(program.inputs).to_json())
     package = Path(workflow_package.__file__).parent
     copied = [file for name in RUNTIME_FOLDERS for file in (package / name).glob("*.py")]
     for file in (package / "expressions/__init__.py", *sorted(copied)):

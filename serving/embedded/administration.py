@@ -10,7 +10,7 @@ from tritonclient import grpc
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from serving.embedded.flags import GRPC_ADMIN_HEADER
-from triton_models.healthcheck import BUSY, ProbeError, expect_answer
+from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 
 
 class Administration:
@@ -96,7 +96,9 @@ class Administration:
     ) -> Mapping[str, bool]:
         """See `triton_models.healthcheck.Connection`."""
         tensors = [_tensor(**tensor) for tensor in inputs]
-        answer = self._ask(lambda c: c.infer(model, tensors, client_timeout=timeout))
+        answer = self._ask(
+            lambda c: c.infer(model, tensors, request_id=REQUEST_ID, client_timeout=timeout)
+        )
         names = [output.name for output in answer.get_response().outputs]
         return {name: answer.as_numpy(name) is not None for name in names}
 

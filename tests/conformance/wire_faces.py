@@ -23,6 +23,7 @@ from workflow.expressions.program.program_json import save_program
 from workflow.expressions.tensorflow import WireInterpreter
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import Schema
+from workflow.schema.training_data import TrainingData
 from workflow.wire.format import WireColumn, dump_columns
 
 Serve = Callable[[Tensors], Tensors]
@@ -47,7 +48,7 @@ def opened_faces(folder: Path) -> Iterator[Mapping[str, Open]]:
     with pytest.MonkeyPatch.context() as patch:
         load = backend_loader(patch, folder)
         patch.setattr(sys, "path", [*sys.path])
-        python_step.writer(Program(Schema([]), (), ()))(folder)
+        python_step.writer(Program(Schema([]), (), ()), TrainingData())(folder)
         step = load("model", folder)
         onnx = load("model", "triton_models/backends/onnxruntime")
         yield {

@@ -60,7 +60,8 @@ def files_only(export, tmp_path_factory, monkeypatch):
 
     def without_tensorflow(name):
         def prepare(_, pipeline):
-            step = python_step.writer(pipeline.features.program)
+            features = pipeline.features
+            step = python_step.writer(features.program, features.training_data)
             return {f"{pipeline.name}_nvt": step, f"{pipeline.name}_tf": write}
 
         return Runtime(runtime_of(name).plan, prepare)

@@ -26,12 +26,13 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 shutil.rmtree(HERE / "__pycache__", ignore_errors=True)
 
-from preprocess_runtime.expressions.numpy.interpreter import (  # noqa: E402 - found beside this file
-    NumpyInterpreter,
-)
+from input_metrics import InputMetrics  # noqa: E402 - found beside this file
+from preprocess_runtime.expressions.numpy.input_counts import InputCounts  # noqa: E402
+from preprocess_runtime.expressions.numpy.interpreter import NumpyInterpreter  # noqa: E402
 from preprocess_runtime.expressions.program.program_json import load_program  # noqa: E402
 from preprocess_runtime.schema.column import Column  # noqa: E402
 from preprocess_runtime.schema.dtypes import DTYPES, SchemaError  # noqa: E402
+from preprocess_runtime.schema.training_data import TRAINING_DATA, TrainingData  # noqa: E402
 from preprocess_runtime.wire import alike, packed_tensor  # noqa: E402
 from preprocess_runtime.wire.format import (  # noqa: E402
     NullError,
@@ -48,6 +49,10 @@ from preprocess_runtime.wire.request_rules import (  # noqa: E402
 )
 
 INVALID = "The request does not fit the model's inputs: {}."
+# Rows that are counted between two reports; then counting takes a percent of a core at most.
+BUDGET = 65_536
+# As in triton_models/healthcheck.py.
+HEALTH_CHECK_ID = "health check"
 BEYOND = "The request is beyond a limit of the model: {}."
 
 
@@ -98,17 +103,51 @@ class TritonPythonModel:
         # The values of a flat list have another number of rows.
         columns = [*self._inputs, *self._outputs]
         self._elements = {c.values_name for c in columns if c.layout == "flat"}
+        self._counts, self._metrics = self._watch(program, config, text)
         # Loaded objects stay: the garbage collector need not visit them during requests.
         gc.freeze()
 
+    def _watch(self, program: Any, config: Any, text: Any) -> tuple[Any, Any]:
+        """Counts of the inputs, and their metrics; None for a server without custom metrics."""
+        if not hasattr(pb_utils, "MetricFamily"):  # It came in 23.05.
+            return None, None
+        # Values that a request's memory holds, unless the decoding copies them.
+        borrowed = {c.name for c in self._single if c.dtype != "string" and c.layout != "padded"}
+        training = TrainingData.from_json(json.loads((HERE / TRAINING_DATA).read_bytes()))
+        counts = InputCounts(program, training, borrowed, budget=BUDGET)
+        self._warming_up = len(config.get("model_warmup", ()))
+        published = text.get("published", config.get("name", ""))
+        labels = {"model": published, "version": HERE.name}
+        try:
+            metrics = InputMetrics(
+                pb_utils, labels, counts.kinds(), training.expectations(counts.columns), counts.take
+            )
+        except Exception as error:  # noqa: BLE001 - a server without metrics serves nevertheless
+            pb_utils.Logger.log_warn(f"no metrics of the inputs: {error}")
+            return None, None
+        return counts, metrics
+
+    def finalize(self) -> None:
+        """Report the last counts."""
+        if self._metrics is not None:
+            self._metrics.stop()
+
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer requests; each gets its own response, in order."""
+        self._is_counted = self._counts is not None and self._are_clients(requests)
         answers = [self._attempt(self._read, request) for request in requests]
         good = [number for number, answer in enumerate(answers) if isinstance(answer, dict)]
         made = self._answer_all([answers[number] for number in good])
         for number, answer in zip(good, made, strict=True):
             answers[number] = answer
         return answers
+
+    def _are_clients(self, requests: list[Any]) -> bool:
+        """Whether requests are from clients: the first ones warm up, and health checks have a name."""
+        if self._warming_up > 0:
+            self._warming_up -= len(requests)
+            return False
+        return all(request.request_id() != HEALTH_CHECK_ID for request in requests)
 
     def _attempt(self, function: Any, argument: Any) -> Any:
         """The result of a function, or the response for its error."""
@@ -170,13 +209,17 @@ class TritonPythonModel:
         columns = {column.name: _decode(column, requests) for column in self._single}
         for group in self._groups:
             columns |= _decode_group(group, requests)
-        made = self._run(columns)
+        results = self._run.results(columns)
+        made = self._run.outputs(results)
         tensors: dict[str, Any] = {}
         for column in self._outputs:
             if len(requests) > 1 and column.layout == "padded":
                 _expect_even(column, made[column.name])
             tensors |= _encode(column, made[column.name])
-        return dict(packed_tensor.pack(tensors, self._packing))
+        packed = dict(packed_tensor.pack(tensors, self._packing))
+        if self._is_counted:
+            self._counts.add(results)
+        return packed
 
 
 def _expect_even(column: Any, made: Any) -> None:

@@ -12,6 +12,7 @@ from workflow.operator.operator import Operator
 from workflow.schema.dtypes import SchemaError, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.training_data import TrainingData
 
 from .node import Node
 from .operator_node import OperatorNode
@@ -29,6 +30,7 @@ class FittedGraph:
         nodes: the graph.
         input_schema: the columns of the data that it reads.
         output_dtypes: the dtype of each output, which the user may change.
+        training_data: facts about the columns that it was fitted to.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -41,13 +43,19 @@ class FittedGraph:
         self.nodes = list(nodes)
         self.input_schema = Schema()
         self.output_dtypes = OutputDtypes(self)
+        self.training_data = TrainingData()
         self._states: dict[int, State] | None = None
         self._made: dict[Node, Resolved] | None = None
         self._program: Program | None = None
         self._has_seen_data = False
 
     def learn(
-        self, input_schema: Schema, states: dict[int, State], *, from_data: bool = True
+        self,
+        input_schema: Schema,
+        states: dict[int, State],
+        *,
+        from_data: bool = True,
+        training_data: TrainingData | None = None,
     ) -> None:
         """Set what the operators have learnt from some columns, replacing earlier states.
 
@@ -55,6 +63,7 @@ class FittedGraph:
             input_schema: the columns.
             states: states by the number of the node.
             from_data: whether the states are complete; else only the schemas are known.
+            training_data: facts about these columns.
 
         Raises:
             WorkflowError: an assigned dtype does not fit its output; nothing has changed then.
@@ -67,14 +76,19 @@ class FittedGraph:
         except WorkflowError:
             self.input_schema, self._states, self._made, self._program, self._has_seen_data = before
             raise
+        self.training_data = training_data or TrainingData()
         for node in self.nodes:
             node.fitted = self
 
     def restore(
-        self, input_schema: Schema, states: dict[int, State], dtypes: Mapping[str, str]
+        self,
+        input_schema: Schema,
+        states: dict[int, State],
+        dtypes: Mapping[str, str],
+        training_data: TrainingData,
     ) -> Self:
         """Set the states of a saved workflow."""
-        self.learn(input_schema, states)
+        self.learn(input_schema, states, training_data=training_data.keep(input_schema))
         self.output_dtypes.update(dtypes)
         return self
 

@@ -62,7 +62,7 @@ def remove_inputs(
         n: removal.states[node] for n, node in enumerate(smaller.nodes) if node in removal.states
     }
     read = inputs_read(smaller.nodes, removal.resolution.made, inputs)
-    smaller.restore(read, states, {})
+    smaller.restore(read, states, {}, workflow.training_data)
     smaller.output_dtypes.update(
         {n: dtype for n, dtype in workflow.output_dtypes.assigned.items() if n in smaller.outputs()}
     )

@@ -62,7 +62,8 @@ def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow
         for number, node in enumerate(part.nodes)
         if numbers[node] in workflow.states
     }
-    part.restore(inputs_read(part.nodes, workflow.made, workflow.input_schema), states, {})
+    read = inputs_read(part.nodes, workflow.made, workflow.input_schema)
+    part.restore(read, states, {}, workflow.training_data)
     # An assigned dtype belongs to a column, and is kept if the column is an output of both.
     made, whole = part.outputs(), workflow.outputs()
     for column, dtype in workflow.output_dtypes.assigned.items():

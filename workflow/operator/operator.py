@@ -13,6 +13,7 @@ import polars as pl
 
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema
+from workflow.schema.training_data import Coverage
 
 from .feature import Features, Groups, Inputs, Partials, Selectable, State
 from .settings import settle
@@ -197,6 +198,19 @@ class Operator(ABC, metaclass=OperatorMeta):
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """State that `lower` needs, from the tables of the whole data."""
         raise NotImplementedError
+
+    def coverages(
+        self,
+        partials: Mapping[str, pl.DataFrame],  # noqa: ARG002
+        columns: Schema,  # noqa: ARG002
+    ) -> Mapping[str, Coverage]:
+        """How well the operator's vocabularies cover its columns, by the column's name.
+
+        Args:
+            partials: the tables of the whole data, as `finish` gets them.
+            columns: the input columns.
+        """
+        return {}
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The part of a state for the remaining input columns, for `remove_inputs`.

@@ -17,9 +17,10 @@ from workflow.operator.operator import NOT_SAVED, Example, Operator
 from workflow.operator.settings import IntegerDType
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema, Tags
+from workflow.schema.training_data import Coverage
 
 from ._times import series_of, time_state
-from ._vocabulary.counts import chosen, counts, merged_counts
+from ._vocabulary.counts import chosen, counts, coverage, merged_counts
 from ._vocabulary.given import given_vocabulary
 from ._vocabulary.grouping import member_names, remaining, vocabularies_of
 from ._vocabulary.meanings import meanings
@@ -178,6 +179,21 @@ class Categorify(Operator):
                 state |= vocabulary.learnt(chosen(partials[name], least, self._most(name)))
         ids = {v.name: Ids(self._buckets(v.name), v.size(state)) for v in vocabularies}
         return {**state, **places(ids)} if self.single_table else state
+
+    def coverages(
+        self, partials: Mapping[str, pl.DataFrame], columns: Schema
+    ) -> Mapping[str, Coverage]:
+        """The coverage of each column that is not part of a combination."""
+        found: dict[str, Coverage] = {}
+        for vocabulary in self._vocabularies(columns):
+            name = vocabulary.name
+            if name in self._given:
+                own = Coverage(len(self._given[name]))
+            else:
+                least = per_column(self.freq_threshold, name, 0)
+                own = coverage(partials[name], least, self._most(name))
+            found |= dict.fromkeys(set(vocabulary.columns) & set(vocabulary.outputs), own)
+        return found
 
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""

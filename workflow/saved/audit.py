@@ -47,11 +47,11 @@ def audit(document: Any, states: Mapping[int, State]) -> None:
             ...
         workflow.expressions.program.safetensors_file.FormatError: expected format, inputs, nodes, ...
     """
-    keys = {"format", "inputs", "nodes", "output_dtypes", "state"}
+    keys = {"format", "inputs", "nodes", "output_dtypes", "state", "training_data"}
     audit_format(document)
     if document.keys() != keys:
         raise FormatError(
-            "expected format, inputs, nodes, output_dtypes and state and nothing else."
+            "expected format, inputs, nodes, output_dtypes, state and training_data and nothing else."
         )
     if not isinstance(document["nodes"], list) or not document["nodes"]:
         raise FormatError("expected a list of nodes.")

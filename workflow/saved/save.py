@@ -30,6 +30,7 @@ from workflow.operator.operator import OPERATORS, Operator
 from workflow.schema.column import Column
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import Schema
+from workflow.schema.training_data import TrainingData
 
 from .audit import FORMAT, audit, audit_format
 from .saved_files import expect_saved, read_document, read_state, write_files
@@ -78,6 +79,7 @@ def _describe(workflow: FittedGraph) -> dict[str, Any]:
         "inputs": workflow.input_schema.to_json(),
         "nodes": nodes,
         "output_dtypes": workflow.output_dtypes.assigned,
+        "training_data": workflow.training_data.to_json(),
     }
 
 
@@ -175,7 +177,12 @@ def _construct(
         raise FormatError(
             "the nodes are not in the order of one graph that ends in the last of them."
         )
-    workflow.restore(Schema.from_json(document["inputs"]), dict(states), document["output_dtypes"])
+    workflow.restore(
+        Schema.from_json(document["inputs"]),
+        dict(states),
+        document["output_dtypes"],
+        TrainingData.from_json(document["training_data"]),
+    )
     # Building the steps checks that every column and state that they need exists.
     _ = workflow.output_schema
     return workflow

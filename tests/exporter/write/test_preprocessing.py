@@ -44,7 +44,7 @@ def serve_alone(numpy_only, tmp_path):
         command = [sys.executable, "-I", "-S", program, folder, numpy_only, config, *files]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
-        assert result.stdout.split() == ["numpy", "preprocess_runtime"]
+        assert result.stdout.split() == ["input_metrics", "numpy", "preprocess_runtime"]
         packing = parse_packing(report.plan.steps[0].parameters["packing"])
         return unpack(dict(np.load(files[1])), packing)
 

@@ -8,7 +8,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,19 @@ class NumpyInterpreter:
         Returns:
             One column of N rows for each output.
         """
+        return self.outputs(self.results(columns))
+
+    def outputs(self, results: Sequence[Column]) -> dict[str, Column]:
+        """The outputs among the results of all steps."""
+        rows = results[self._sources[0][0]].rows if self._sources else 0
+        return {c.name: _spread(results[step], rows) for c, step in self.program.outputs}
+
+    def results(self, columns: Mapping[str, Column]) -> list[Column]:
+        """Compute all steps; those whose results only a group reads have none.
+
+        Args:
+            columns: as in a call.
+        """
         slots = self._start + [None] * len(self._together)
         rows = 0
         for number, name, is_float in self._sources:
@@ -86,7 +99,7 @@ class NumpyInterpreter:
                     entry.run(slots, function)
                 else:
                     slots[entry] = function(*[slots[o] for o in operands])
-        return {c.name: _spread(slots[step], rows) for c, step in self.program.outputs}
+        return slots
 
 
 def _constant(step: Step) -> Array:

@@ -5,7 +5,10 @@ A value is one key or a tuple of several: the columns `key0`, `key1` ..., and `c
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+
+from workflow.schema.training_data import Coverage
 
 COUNT = "count"
 _SELDOM = 8
@@ -64,6 +67,31 @@ def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
     else:
         ordered = _in_groups(table.filter(has_id))
     return ordered if most is None else ordered.head(most)
+
+
+def coverage(table: pl.DataFrame, least: int, most: int | None) -> Coverage:
+    """How well the values of `chosen`, with the same arguments, cover the data.
+
+    A value that is still to come is about as frequent as those that were seen once, or, if rare
+    values get no id, as often as the rarest that get one.
+
+    Source: Good, "The Population Frequencies of Species and the Estimation of Population
+    Parameters", 1953.
+
+    Example:
+        >>> coverage(pl.DataFrame({"key0": ["a", "b", "c"], "count": [6, 2, 1]}), 0, None)
+        Coverage(size=3, unknown=0.111...)
+    """
+    known = table.filter(~pl.all_horizontal(pl.exclude(COUNT).is_null()))
+    sizes = known.group_by(COUNT).len("values").sort(COUNT, descending=True)
+    count, values = (sizes[name].cast(pl.Int64).to_numpy() for name in (COUNT, "values"))
+    chosen_values = np.cumsum(np.where(count >= least, values, 0))
+    if most is not None:
+        chosen_values = np.minimum(chosen_values, most)
+    found = np.diff(chosen_values, prepend=0)
+    rows = int((count * values).sum())
+    sure = int((count * found)[count > max(least, 1)].sum())
+    return Coverage(int(found.sum()), 1 - sure / rows if rows else None)
 
 
 def _by_count(table: pl.LazyFrame) -> pl.LazyFrame:

@@ -1,0 +1,64 @@
+"""A view of a running server's metrics in the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+
+if TYPE_CHECKING:
+    from serving.watch.view import View
+
+
+def watch(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[URL]...",
+            help="Addresses of metrics, of servers and of monitors; by default that of `serve`.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print numbers since the server's start, and end.")
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
+    window: Annotated[float, typer.Option(min=1, help="Compare the rows of these minutes.")] = 15.0,
+) -> None:
+    """Show a server's requests, latencies and failures, and how its inputs differ from the training.
+
+    A figure is marked with << where it deviates from the training. With `--once` the exit code is
+    1 if one does.
+
+    Example: `ensemble watch 127.0.0.1:8002`
+    """
+    # So that help is shown at once.
+    from serving.watch.metrics import scrape  # noqa: PLC0415
+    from serving.watch.view import WIDTH, View  # noqa: PLC0415
+
+    addresses = urls or ["http://127.0.0.1:8002/metrics"]
+    console = Console(width=WIDTH)
+    if once:
+        view = View(scrape(addresses))
+        console.print(_page(view))
+        if any(skew.deviates for skew in view.skews()):
+            raise typer.Exit(1)
+        return
+    seen = deque([scrape(addresses)])
+    with Live(_page(View(seen[0])), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            now = scrape(addresses)
+            live.update(_page(View(now, seen[-1], seen[0])), refresh=True)
+            seen.append(now)
+            while now.time - seen[0].time > window * 60:
+                seen.popleft()
+
+
+def _page(view: View) -> Group:
+    inputs = view.inputs()
+    return Group(view.models(), inputs if inputs.row_count else "No inputs were counted.")

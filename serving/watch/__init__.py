@@ -1,0 +1,1 @@
+"""Watching of a served model: its metrics, and its inputs compared with the training."""

@@ -1,0 +1,146 @@
+"""Metrics in Prometheus' text format: read from a server, and written."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from serving.errors import ClientError, ServerUnavailableError
+
+_LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: -?\d+)?")
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)",?')
+_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+# The server is local, so a proxy in the environment does not apply.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of a metric.
+
+    Attributes:
+        name: the metric.
+        labels: its labels.
+        value: the value.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All metrics at one time.
+
+    Attributes:
+        samples: the samples by the name of the metric.
+        time: seconds of `time.monotonic`.
+    """
+
+    samples: Mapping[str, list[Sample]]
+    time: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def _exact(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
+        """The values by all labels, since a model may have thousands of columns."""
+        own = (sample for samples in self.samples.values() for sample in samples)
+        return {(s.name, frozenset(s.labels.items())): s.value for s in own}
+
+    def find(self, name: str, **labels: str) -> list[Sample]:
+        """The samples of a metric with these labels, and others."""
+        own = self.samples.get(name, [])
+        return [s for s in own if labels.items() <= s.labels.items()]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The sum over the samples of a metric with these labels; None without such a sample."""
+        if (exact := (name, frozenset(labels.items()))) in self._exact:
+            return self._exact[exact]
+        found = self.find(name, **labels)
+        return sum(sample.value for sample in found) if found else None
+
+
+def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
+    """Read the metrics of one or several addresses.
+
+    Args:
+        urls: such as "http://127.0.0.1:8002/metrics"; without a path `/metrics` is added.
+        timeout: seconds for each of them.
+
+    Raises:
+        ServerUnavailableError: an address does not answer with metrics.
+
+    Example:
+        >>> scrape(["http://127.0.0.1:8002"]).value("nv_inference_count")  # doctest: +SKIP
+        1840.0
+    """
+    return parse("".join(_fetch(_with_path(url), timeout) for url in urls))
+
+
+def _with_path(url: str) -> str:
+    url = url if "://" in url else f"http://{url}"
+    if not url.startswith(("http://", "https://")):
+        raise ClientError(
+            "INVALID_INPUT", f"Expected an address of metrics with http. Received: {url!r}."
+        )
+    return url if url.count("/") > 2 else f"{url}/metrics"
+
+
+def _fetch(url: str, timeout: float) -> str:
+    try:
+        with _OPENER.open(url, timeout=timeout) as answer:
+            return str(answer.read().decode(errors="replace"))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ServerUnavailableError(
+            "UNAVAILABLE",
+            f"Expected metrics at {url}, such as `TritonServer.metrics_url`. Received: {error}.",
+        ) from error
+
+
+def parse(text: str) -> Scrape:
+    """The samples of an exposition in Prometheus' text format.
+
+    Example:
+        >>> parse('rows_total{model="m"} 3').value("rows_total", model="m")
+        3.0
+    """
+    samples: dict[str, list[Sample]] = {}
+    for line in text.splitlines():
+        found = None if line.startswith("#") else _LINE.fullmatch(line.strip())
+        if found:
+            labels = {key: _unescaped(value) for key, value in _LABEL.findall(found[2] or "")}
+            samples.setdefault(found[1], []).append(Sample(found[1], labels, float(found[3])))
+    return Scrape(samples)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\[\\\"n]", lambda found: _ESCAPED[found[0]], text)
+
+
+def dump(kind: str, name: str, description: str, samples: Iterable[Sample]) -> str:
+    """A metric in Prometheus' text format.
+
+    Args:
+        kind: "counter" or "gauge".
+        name: the metric.
+        description: its description.
+        samples: its samples.
+
+    Example:
+        >>> print(dump("counter", "rows_total", "Rows", [Sample("rows_total", {"model": "m"}, 3)]))
+        # HELP rows_total Rows
+        # TYPE rows_total counter
+        rows_total{model="m"} 3
+    """
+    lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
+    for sample in samples:
+        labels = ",".join(f'{k}="{v.translate(_ESCAPES)}"' for k, v in sample.labels.items())
+        lines.append(f"{name}{{{labels}}} {sample.value!r}")
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""Comparison of a served model's inputs with its training, from metrics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from serving.watch.metrics import Scrape
+from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
+
+# A share may differ from the training by this much, and a mean length by this part of it.
+SHARE, LENGTH = 0.01, 0.1
+# Standard errors beyond which chance does not explain a difference.
+ERRORS = 4.0
+
+
+@dataclass(frozen=True)
+class Skew:
+    """A figure of one column, in requests and in the training.
+
+    Attributes:
+        model: the model that clients ask, with its version.
+        column: the column.
+        figure: "nulls", "unknown", "outside" (of the range in the training), or "length".
+        served: the share of the values, or the mean number of a row's values.
+        expected: the same according to the training; None if that is not known.
+        deviates: whether the two differ by more than SHARE or LENGTH, and by more than chance
+            explains.
+    """
+
+    model: str
+    column: str
+    figure: str
+    served: float
+    expected: float | None
+    deviates: bool
+
+
+def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
+    r"""The figures of all columns.
+
+    Args:
+        now: the metrics.
+        before: earlier ones; the figures are of the rows between the two, or of all rows.
+
+    Example:
+        >>> from serving.watch.metrics import parse
+        >>> labels = 'model="m",version="1",column="age"'
+        >>> text = f'nvt_input_values_total{{{labels}}} 60\nnvt_input_nulls_total{{{labels}}} 40'
+        >>> skews(parse(text + f'\nnvt_training_null_ratio{{{labels}}} 0.1'))
+        [Skew(model='m 1', column='age', figure='nulls', served=0.4, expected=0.1, deviates=True)]
+    """
+    found = []
+    for sample in now.find(COUNTERS["values"][0]):
+        column = _Column(dict(sample.labels), now, before)
+        found += [skew for skew in column.skews() if skew is not None]
+    return found
+
+
+@dataclass(frozen=True)
+class _Column:
+    labels: dict[str, str]
+    now: Scrape
+    before: Scrape | None
+
+    def skews(self) -> list[Skew | None]:
+        values, nulls = self._count("values"), self._count("nulls")
+        return [
+            self._share("nulls", nulls, nulls + values, self._expected("nulls")),
+            self._share("unknown", self._count("unknown"), values, self._expected("unknown")),
+            self._share("outside", self._count("outside"), values, 0.0),
+            self._length(values),
+        ]
+
+    def _expected(self, kind: str) -> float | None:
+        return self.now.value(GAUGES[kind][0], **self.labels)
+
+    def _count(self, kind: str) -> float:
+        """The count between the two times; after a restart of the server, since then."""
+        labels = {k: v for k, v in self.labels.items() if k != "column" or kind != "rows"}
+        name = COUNTERS[kind][0]
+        now, before = self.now.value(name, **labels), None
+        if self.before is not None:
+            before = self.before.value(name, **labels)
+        if now is None or before is None or before > now:
+            return now or 0.0
+        return now - before
+
+    def _share(
+        self, figure: str, count: float, total: float, expected: float | None
+    ) -> Skew | None:
+        is_counted = self.now.value(COUNTERS[figure][0], **self.labels) is not None
+        if not is_counted or not total:
+            return None
+        deviates = expected is not None and _is_beyond(
+            figure, *_interval(count / total, total), expected
+        )
+        return self._skew(figure, count / total, expected, deviates)
+
+    def _length(self, values: float) -> Skew | None:
+        expected, rows = self._expected("length"), self._count("rows")
+        if expected is None or not rows:
+            return None
+        # The variance of lengths that are distributed geometrically, which is a wide distribution.
+        error = math.sqrt(expected * (expected + 1) / rows)
+        deviates = abs(values / rows - expected) > LENGTH * expected + ERRORS * error
+        return self._skew("length", values / rows, expected, deviates)
+
+    def _skew(self, figure: str, served: float, expected: float | None, deviates: bool) -> Skew:
+        model = f"{self.labels.get('model', '')} {self.labels.get('version', '')}".strip()
+        return Skew(model, self.labels["column"], figure, served, expected, deviates)
+
+
+def _interval(share: float, total: float) -> tuple[float, float]:
+    """The interval of shares that explain an observed one.
+
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
+    """
+    square = ERRORS * ERRORS / total
+    middle = (share + square / 2) / (1 + square)
+    half = math.sqrt(square * (share * (1 - share) + square / 4)) / (1 + square)
+    return middle - half, middle + half
+
+
+def _is_beyond(figure: str, low: float, high: float, expected: float) -> bool:
+    """Whether the interval is too far from the training; fewer unknown values do no harm."""
+    return low > expected + SHARE or (figure == "nulls" and high < expected - SHARE)

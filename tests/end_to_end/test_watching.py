@@ -1,0 +1,178 @@
+"""A served model's metrics of its inputs, against counts in plain Python; what is shown of them."""
+
+import json
+import math
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import promql_parser
+import yaml
+from typer.testing import CliRunner
+
+from exporter.command_line.app import make_app
+from serving import SkewMonitor
+from serving.watch.metrics import Scrape, scrape
+from serving.watch.skew import skews
+from triton_models.preprocess.input_metrics import COUNTERS as COUNTS
+from triton_models.preprocess.input_metrics import GAUGES
+
+DOCKER = Path(__file__).parents[2] / "docker"
+
+KNOWN = {"userId": {7, 9, 8}, "movieId": {1, 2, 3, 77}, "tags": {"fun", "long", "unseen"}}
+ROWS = pl.DataFrame(
+    {
+        "userId": [7, None, 4, 9, 9, -1],
+        "movieId": [1, None, 77, 90, 3, 5],
+        "tags": [["fun", None], [], None, ["odd", "long", "odd"], ["fun"], [None, None]],
+        "price": [1.0, None, float("nan"), 1e30, -3.0, -2e30],
+    }
+)
+COUNTERS = {
+    "values": "nvt_input_values_total",
+    "nulls": "nvt_input_nulls_total",
+    "unknown": "nvt_input_unknown_total",
+    "outside": "nvt_input_out_of_range_total",
+}
+
+
+def counted_by_hand(rows, learnt):
+    """The counts of each kind and column of raw rows, from their definitions."""
+    counts = Counter()
+    prices = [p for p in learnt["price"].to_list() if p is not None and math.isfinite(p)]
+    for row in rows.iter_rows(named=True):
+        for name, cell in row.items():
+            for value in (cell or []) if name == "tags" else [cell]:
+                if value is None or value != value:  # noqa: PLR0124 - NaN
+                    counts["nulls", name] += 1
+                    continue
+                counts["values", name] += 1
+                if name in KNOWN and value not in KNOWN[name]:
+                    counts["unknown", name] += 1
+                if name == "price" and not min(prices) <= value <= max(prices):
+                    counts["outside", name] += 1
+    return counts
+
+
+def difference(now, before, labels):
+    def value(where, name, **more):
+        return where.value(name, **labels, **more) or 0
+
+    counts = Counter()
+    for kind, name in COUNTERS.items():
+        for column in ROWS.columns:
+            change = value(now, name, column=column) - value(before, name, column=column)
+            counts[kind, column] = int(change)
+    rows = value(now, "nvt_input_rows_total") - value(before, "nvt_input_rows_total")
+    return int(rows), +counts
+
+
+def when_counted(url, before, rows, labels):
+    """The metrics, once they contain the rows; the step reports every few seconds."""
+    deadline = time.monotonic() + 30
+    while True:
+        now = scrape([url])
+        if difference(now, before, labels)[0] >= rows:
+            return now
+        assert time.monotonic() < deadline, "the rows were not counted in time"
+        time.sleep(0.1)
+
+
+def test_inputs_are_counted_as_by_hand(server, client, pipelines):
+    labels = {"model": "movielens", "version": "1"}
+    before = scrape([server.metrics_url])
+    connection = client("movielens")
+    connection.predict(ROWS)
+    for number in range(ROWS.height):
+        connection.predict(ROWS[number])
+    # A health check is not a client.
+    assert server.is_ready()
+    now = when_counted(server.metrics_url, before, 2 * ROWS.height, labels)
+    learnt = pipelines["movielens"].rows.filter(pl.col("userId") != 12345)
+    by_hand = counted_by_hand(pl.concat([ROWS, ROWS]), learnt)
+    assert difference(now, before, labels) == (2 * ROWS.height, by_hand)
+
+
+def test_a_monitor_at_the_client_counts_the_same(client, pipelines):
+    """For runtimes without Python: the same figures and names from the rows that are sent."""
+    pipeline, connection = pipelines["movielens"], client("movielens")
+    monitor = SkewMonitor(pipeline.workflow, connection)
+    monitor.add(ROWS)
+    monitor.add(ROWS.head(1))
+    learnt = pipeline.rows.filter(pl.col("userId") != 12345)
+    by_hand = counted_by_hand(pl.concat([ROWS, ROWS.head(1)]), learnt)
+    with monitor.serving() as url:
+        found = difference(scrape([url]), Scrape({}), {"model": "movielens", "version": "client"})
+    assert found == (ROWS.height + 1, by_hand)
+
+
+def shares(found):
+    return {(s.column, s.figure): round(s.expected, 9) for s in found if s.expected is not None}
+
+
+def test_the_expectations_are_those_of_the_training(server, client):
+    connection = client("movielens")
+    before = scrape([server.metrics_url])
+    connection.predict(ROWS)
+    labels = {"model": "movielens", "version": "1"}
+    now = when_counted(server.metrics_url, before, ROWS.height, labels)
+    found = [s for s in skews(now) if s.model == "movielens 1"]
+    # Of four rows: a null price and a NaN, four users of whom two came once, three tags of
+    # which all came once, four movies that came once, and three tags in all.
+    assert shares(found) == {
+        ("userId", "nulls"): 0,
+        ("userId", "unknown"): 0.5,
+        ("movieId", "nulls"): 0,
+        ("movieId", "unknown"): 1,
+        ("tags", "unknown"): 1,
+        ("tags", "length"): 0.75,
+        ("price", "nulls"): 0.5,
+        ("price", "outside"): 0,
+    }
+
+
+def test_a_look_at_a_server_shows_its_models_and_columns(server, client):
+    before = scrape([server.metrics_url])
+    connection = client("movielens")
+    connection.predict(ROWS)
+    when_counted(server.metrics_url, before, ROWS.height, {"model": "movielens", "version": "1"})
+    result = CliRunner().invoke(make_app(), ["watch", "--once", server.metrics_url])
+    lines = [line.split() for line in result.output.splitlines()]
+    assert max(map(len, result.output.splitlines())) <= 80
+    success = scrape([server.metrics_url]).value(
+        "nv_inference_request_success", model="movielens", version="1"
+    )
+    (model,) = [line for line in lines if line[:2] == ["movielens", "1"] and len(line) == 8]
+    assert model[2:4] == [f"{success:,.0f}", "0"]
+    assert ["movielens", "1", "tags", "list", "length"] in [line[:5] for line in lines]
+
+
+def names_in(expression):
+    """The metrics that a PromQL expression names; Grafana's variables are replaced first."""
+    plain = expression.replace("$__rate_interval", "5m")
+    names = set()
+
+    def visit(node):
+        if isinstance(node, promql_parser.VectorSelector):
+            names.add(node.name)
+
+    promql_parser.walk(promql_parser.parse(plain), visit)
+    return names
+
+
+def test_every_metric_of_the_dashboard_and_of_the_alerts_exists(server):
+    """Each expression is valid PromQL; of `up`, Prometheus' own, there is no sample in a server."""
+    dashboard = json.loads((DOCKER / "grafana-dashboard.json").read_text())
+    expressions = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
+    rules = yaml.safe_load((DOCKER / "prometheus-alerts.yml").read_text())["groups"][0]["rules"]
+    expressions += [rule["expr"] for rule in rules]
+    named = {name for expression in expressions for name in names_in(expression)}
+    for variable in dashboard["templating"]["list"][1:]:
+        named.add(re.match(r"label_values\((\w+),", variable["query"])[1])
+    assert len(expressions) > 20
+    assert named - set(scrape([server.metrics_url]).samples) == {"up"}
+    own = {name for name, _ in (*COUNTS.values(), *GAUGES.values())}
+    # The ends of ranges are for people who ask.
+    assert own - named == {"nvt_training_minimum", "nvt_training_maximum"}

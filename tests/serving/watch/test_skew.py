@@ -1,0 +1,162 @@
+"""What deviates from the training is marked, and what is the same is not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pytest
+from package_data import flights_tables
+from typer.testing import CliRunner
+
+from exporter.command_line.app import make_app
+from serving import ServerUnavailableError, SkewMonitor
+from serving.contract import Contract
+from serving.watch.metrics import Sample, Scrape, dump, parse, scrape
+from serving.watch.skew import skews
+from serving.watch.view import MARK, View
+from workflow import Workflow, ops
+from workflow.wire.format import WireColumn, wire_column
+
+INPUTS = (
+    WireColumn("user", "int64", nullable=True),
+    WireColumn("price", "float32", nullable=True),
+    WireColumn("tags", "string", "padded", nullable=True),
+)
+
+
+@dataclass
+class Client:
+    """The part of a client that a monitor uses: the description of the model's inputs."""
+
+    contract: Contract
+    model_name: str = "shop"
+
+
+def rows(count, seed, *, first=1, nulls=0.1, factor=1.0, longest=4):
+    """Orders: users by a long tail, prices with nulls, lists of tags."""
+    random = np.random.default_rng(seed)
+    price = random.lognormal(2, 0.5, count).clip(1, 40) * factor
+    lengths = random.integers(0, longest, count)
+    return pl.DataFrame(
+        {
+            "user": first + (2_000 / (1 - random.random(count))).astype(int),
+            "price": pl.Series(price).set(pl.Series(random.random(count) < nulls), None),
+            "tags": [["new", "sale", "x", "x", "x", "x", "x", "x"][:size] for size in lengths],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    ids = ["user", "tags"] >> ops.Categorify()
+    return Workflow(ids + (["price"] >> ops.FillMissing(0) >> ops.Normalize())).fit(rows(20_000, 1))
+
+
+@pytest.fixture
+def monitor(workflow):
+    return SkewMonitor(workflow, Client(Contract(INPUTS, (), (), "", {}, max_batch_size=1024)))
+
+
+def marked(scraped, before=None):
+    return {(s.column, s.figure) for s in skews(scraped, before) if s.deviates}
+
+
+def test_rows_like_those_of_the_training_have_no_mark(monitor):
+    for seed in range(2, 7):
+        monitor.add(rows(3_000, seed))
+        assert marked(parse(monitor.exposition())) == set(), seed
+
+
+@pytest.mark.parametrize(
+    ("change", "figures"),
+    [
+        ({"first": 10**9}, {("user", "unknown")}),
+        ({"nulls": 0.2}, {("price", "nulls")}),
+        ({"nulls": 0.0}, {("price", "nulls")}),
+        ({"factor": 3.0}, {("price", "outside")}),
+        ({"longest": 6}, {("tags", "length")}),
+    ],
+)
+def test_a_shift_is_marked_where_it_is(monitor, change, figures):
+    monitor.add(rows(3_000, 2, **change) if "longest" not in change else _longer())
+    assert marked(parse(monitor.exposition())) == figures
+
+
+def _longer():
+    return rows(3_000, 2).with_columns(tags=pl.lit(["new", "new", "sale"]))
+
+
+def test_flights_of_the_second_half_of_a_year_differ_from_the_first():
+    """Real data: new months, flight numbers and planes; the airports stay, and so do carriers."""
+    flights = flights_tables()["flights"]
+    first, second = (flights.filter(pl.col("month").is_between(a, a + 5)) for a in (1, 7))
+    ids = ["carrier", "origin", "tailnum", "flight"] >> ops.Categorify()
+    workflow = Workflow(ids + (["month", "hour", "distance"] >> ops.Normalize())).fit(first)
+    columns = [wire_column(c, c.nullable) for c in workflow.input_schema.columns]
+    found = []
+    for rows_served in (first, second):
+        monitor = SkewMonitor(workflow, Client(Contract(tuple(columns), (), (), "", {})))
+        monitor.add(rows_served.sample(20_000, seed=1))
+        found.append(marked(parse(monitor.exposition())))
+    new = {("month", "outside"), ("flight", "unknown"), ("tailnum", "unknown")}
+    assert found == [set(), new]
+
+
+def test_few_rows_are_no_reason_for_a_mark(monitor):
+    monitor.add({"user": [10**12], "price": [None], "tags": [["new"]]})
+    monitor.add(rows(2, 3))
+    assert marked(parse(monitor.exposition())) == set()
+
+
+def test_rows_before_the_window_do_not_count(monitor):
+    monitor.add(rows(3_000, 2, nulls=0.5))
+    before = parse(monitor.exposition())
+    monitor.add(rows(3_000, 3))
+    now = parse(monitor.exposition())
+    assert marked(now) == {("price", "nulls")}
+    assert marked(now, before) == set()
+    # After a restart of the server the counters begin at 0.
+    monitor.add(rows(3_000, 3))
+    assert marked(before, parse(monitor.exposition())) == {("price", "nulls")}
+
+
+def test_a_look_marks_what_deviates_and_fails(monitor):
+    monitor.add(rows(3_000, 2))
+    with monitor.serving() as url:
+        good = CliRunner().invoke(make_app(), ["watch", "--once", url])
+        monitor.add(rows(9_000, 3, nulls=0.3))
+        bad = CliRunner().invoke(make_app(), ["watch", "--once", url.removesuffix("/metrics")])
+    assert (good.exit_code, bad.exit_code) == (0, 1)
+    assert MARK not in good.output
+    (line,) = [line for line in bad.output.splitlines() if MARK in line]
+    assert line.split()[:4] == ["shop", "client", "price", "nulls"]
+
+
+def test_rates_are_of_the_last_seconds():
+    def at(time, answered, failed):
+        labels = 'model="shop",version="1"'
+        text = (
+            f"nv_inference_request_success{{{labels}}} {answered}\n"
+            f'nv_inference_request_failure{{{labels},reason="OTHER"}} {failed}\n'
+            f'nv_inference_request_failure{{{labels},reason="REJECTED"}} 3\n'
+            f'nv_inference_request_summary_us{{{labels},quantile="0.5"}} 1500\n'
+            f'nv_inference_request_summary_us{{{labels},quantile="0.99"}} Nan\n'
+        )
+        return Scrape(parse(text).samples, time)
+
+    (cells,) = zip(*(c.cells for c in View(at(12, 90, 7), at(10, 50, 1)).models().columns))  # noqa: B905
+    assert [str(cell) for cell in cells] == ["shop 1", "20.0", "3.0", "1.50", "-", "-", "-"]
+
+
+def test_an_address_without_metrics_is_an_error():
+    with pytest.raises(ServerUnavailableError, match=r"Expected metrics at http://127.0.0.1:1/m"):
+        scrape(["127.0.0.1:1"])
+    result = CliRunner().invoke(make_app(), ["watch", "--once", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+
+
+def test_labels_are_read_as_they_were_written():
+    name = 'a "quoted" \\ column\nof two {lines}, a="b"'
+    text = dump("counter", "rows_total", "Rows", [Sample("rows_total", {"column": name}, 7)])
+    assert parse(text).find("rows_total") == [Sample("rows_total", {"column": name}, 7.0)]

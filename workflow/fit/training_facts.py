@@ -1,0 +1,75 @@
+"""Facts about the columns that a graph reads, with which a server compares its requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from workflow.data.column_facts import column_facts
+from workflow.data.sources import Source
+from workflow.graph.row_set import schema_of
+from workflow.schema.schema import Schema
+from workflow.schema.training_data import Coverage, TrainedColumn, TrainingData
+
+from .fit_graph import Learn
+from .learn_operators import Learning, Tables, by_operator
+
+
+class Coverages:
+    """Records how well vocabularies cover the columns of the data, while operators learn.
+
+    Args:
+        learn: makes the operators' tables.
+
+    Attributes:
+        found: the coverage of each column that an operator looks up in a vocabulary.
+    """
+
+    def __init__(self, learn: Learn) -> None:
+        self._learn = learn
+        self.found: dict[str, Coverage] = {}
+
+    def __call__(self, learning: Learning) -> Tables:
+        """Make the tables of operators, as `learn` does."""
+        tables = self._learn(learning)
+        own = by_operator(tables)
+        for number, (node, bound) in learning.items():
+            with node.errors(bound.columns):
+                coverages = bound.operator.coverages(own[number], schema_of(bound.columns))
+            for name, coverage in coverages.items():
+                expression = bound.columns[name].expression
+                if expression.verb == "source":
+                    self.found.setdefault(expression.parameters["name"], coverage)
+        return tables
+
+
+def training_data(
+    source: Source, inputs: Schema, coverages: Mapping[str, Coverage]
+) -> TrainingData:
+    """Facts about the columns that a graph reads.
+
+    Args:
+        source: the columns.
+        inputs: their schema.
+        coverages: the coverage of those with a vocabulary.
+
+    Example:
+        >>> from workflow import ColumnSchema
+        >>> ages = Schema([ColumnSchema("age", "int64")])
+        >>> training_data(Source.of({"age": [31, None, 7]}), ages, {}).columns["age"].maximum
+        31
+    """
+    rows, found = column_facts(source, inputs)
+    columns = {}
+    for name, facts in found.items():
+        coverage = coverages.get(name)
+        # The order of ids means nothing.
+        ends = (None, None) if coverage else (facts.minimum, facts.maximum)
+        least, greatest = map(_finite, ends)
+        columns[name] = TrainedColumn(facts.values, facts.nulls, least, greatest, coverage)
+    return TrainingData(rows, columns)
+
+
+def _finite(value: Any) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
