@@ -23,8 +23,8 @@ from workflow.files.durable import replace_file, sync
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
     """Publish an older version of an ensemble or fused model again, by one rename.
 
-    Later versions are removed, since a server loads every version of a step. A running server needs
-    `TritonServer.load` to follow.
+    Later versions are removed, since a server loads every version of a step. A running server follows
+    with `TritonServer.publish`.
 
     Args:
         repository: the model repository.

@@ -66,6 +66,15 @@ class Load:
         """The generations that answered."""
         return {answer.generation for answer in self.answers}
 
+    def percentile(self, spans, share):
+        """The percentile of the seconds of requests that were sent or answered in one of some spans."""
+        seconds = [
+            answer.received - answer.sent
+            for answer in self.answers
+            if any(answer.received > start and answer.sent < end for start, end in spans)
+        ]
+        return float(np.percentile(seconds, share))
+
     def expect(self, generation, answers=20):
         """Wait for answers to requests that are sent from now on, all of one generation."""
         start = time.perf_counter()

@@ -1,6 +1,8 @@
 """Versions are published into a server that clients are asking: no failed request, no mixed answer."""
 
 import json
+import sys
+import time
 
 import pytest
 from generations import Load, export
@@ -62,6 +64,29 @@ def test_a_fused_model_is_published_and_rolled_back_under_load(repository):
         load.expect(1)
     assert load.generations == {1, 2}
     assert {path.name for path in repository.iterdir()} == {"live"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+def test_twenty_publications_under_load(runtime, repository, capsys):
+    export(repository, 1, 1, runtime=runtime)
+    switches, calm = [], []
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        for version in range(2, 22):
+            export(repository, version, version, runtime=runtime)
+            start = time.perf_counter()
+            assert server.publish("live") == version
+            end = time.perf_counter()
+            load.expect(version, answers=200)
+            switches.append((start, end))
+            calm.append((end, time.perf_counter()))
+    assert load.generations == {*range(1, 22)}
+    inside, outside = load.percentile(switches, 99), load.percentile(calm, 99)
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{runtime}: {len(load.answers):,} answers of 4 clients, 0 failed; p99 {1e3 * inside:.1f} ms "
+            f"in a publication, {1e3 * outside:.1f} ms after one: {inside / outside:.1f} times\n"
+        )
 
 
 @pytest.mark.long
