@@ -3,7 +3,8 @@
     .venv/bin/python examples/live.py      # under half a minute
 
 Four clients ask without a pause while a better version is published, a damaged one is refused, and
-the first one is brought back. No request fails. All files are written to a temporary folder. The exit
+the first one is brought back. No request fails. Then half of the prices are lost, which no error tells,
+and the metrics of the inputs do. All files are written to a temporary folder. The exit
 code is 1 if a request failed, or if a client was answered by another version than the screen says.
 """
 
@@ -24,7 +25,9 @@ from shop import make_orders
 
 from exporter import ServingOptions, export_tensorflow_ensemble, rollback
 from loader import KerasSequenceLoader
-from serving import EnsembleClient, ServerError, TritonServer
+from serving import EnsembleClient, ServerError, SkewMonitor, TritonServer
+from serving.watch.metrics import parse
+from serving.watch.skew import skews
 from training import models
 from workflow import Workflow, ops
 from workflow.schema.column import Array
@@ -108,6 +111,16 @@ class Day:
         return round(float(answer[0]), 4)
 
 
+def show_skews(workflow: Workflow, client: EnsembleClient, rows: pl.DataFrame) -> None:
+    """Print where requests differ from the training, as `ensemble watch` does."""
+    monitor = SkewMonitor(workflow, client)
+    monitor.add(rows)
+    for skew in skews(parse(monitor.exposition())):
+        expected = "unknown" if skew.expected is None else f"{skew.expected:8.2%}"
+        mark = "<<" if skew.deviates else ""
+        print(f"  {skew.column:<10} {skew.figure:<14} {skew.served:8.2%}   {expected} {mark}")
+
+
 def area_under_curve(labels: Array, scores: Array) -> float:
     """The share of pairs of a positive and a negative row whose order is right."""
     ranks = pl.Series(scores).rank().to_numpy()
@@ -141,6 +154,10 @@ def run(folder: Path) -> bool:
             rollback(day.repository, "shop", version=1)
             server.publish("shop")
             last = day.show("version 1 is brought back", clients, client)
+            print("requests and training (ensemble watch):")
+            # A source of the orders has lost half of their prices.
+            lost = pl.when(pl.int_range(pl.len()) % 2 == 0).then("price").alias("price")
+            show_skews(day.workflow, client, day.unseen.with_columns(lost))
         finally:
             clients.end()
     for failure in clients.failures:

@@ -8,14 +8,15 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.plan.plan import Plan
 from exporter.prove.proof import Proof
-from serving.client import EnsembleClient
 from serving.embedded.golden import expect_golden
 from serving.embedded.installation import expect_server
 from serving.embedded.server import TritonServer
-from serving.errors import ClientError, ServerError
+from serving.errors import ServerError
 
 # In a staging folder, beside the models, whose names do not begin with a dot.
 LOG = ".server.log"
+# For the answer to a row.
+SECONDS = 60.0
 
 
 def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
@@ -44,12 +45,9 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         raise _unproven(error) from error
     try:
         name = plan.published.name
-        with (
-            TritonServer(stage, [name], log_file=stage / LOG) as server,
-            EnsembleClient(server.grpc_url, name) as client,
-        ):
-            expect_golden(client, proof.golden)
-    except (ServerError, ClientError) as error:
+        with TritonServer(stage, [name], log_file=stage / LOG) as server:
+            expect_golden(server.administration, name, proof.golden, timeout=SECONDS)
+    except ServerError as error:
         raise _unproven(error) from error
     return replace(proof, in_server=True)
 

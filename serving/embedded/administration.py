@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 from tritonclient import grpc
-from tritonclient.utils import InferenceServerException, triton_to_np_dtype
+from tritonclient.utils import (
+    InferenceServerException,
+    np_to_triton_dtype,
+    triton_to_np_dtype,
+)
 
 from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
+from workflow.schema.column import Array
 
 
 class Administration:
@@ -101,6 +106,23 @@ class Administration:
         )
         names = [output.name for output in answer.get_response().outputs]
         return {name: answer.as_numpy(name) is not None for name in names}
+
+    def answer(self, model: str, tensors: Mapping[str, Array], timeout: float) -> dict[str, Array]:
+        """The output tensors of a request that no metric of a model's inputs counts.
+
+        Raises:
+            ProbeError: the server refused, or did not answer.
+        """
+        inputs = [
+            grpc.InferInput(
+                name, [*tensor.shape], np_to_triton_dtype(tensor.dtype)
+            ).set_data_from_numpy(tensor)
+            for name, tensor in tensors.items()
+        ]
+        made = self._ask(
+            lambda c: c.infer(model, inputs, request_id=REQUEST_ID, client_timeout=timeout)
+        )
+        return {o.name: made.as_numpy(o.name) for o in made.get_response().outputs}
 
     def answered(self, model: str, timeout: float) -> int:
         """See `triton_models.healthcheck.Connection`."""

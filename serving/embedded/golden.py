@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from tritonclient.utils import triton_to_np_dtype
 
-from serving.client import EnsembleClient
 from serving.connection.tensors import datatype_of
-from serving.errors import ClientError, ServerError
+from serving.embedded.administration import Administration
+from serving.errors import ServerError
+from triton_models.healthcheck import ProbeError
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 
@@ -93,13 +94,20 @@ def read_golden(path: Path) -> list[GoldenAnswer]:
 
 
 def expect_golden(
-    client: EnsembleClient, rows: Sequence[GoldenAnswer], *, tolerance: float = 0.0
+    server: Administration,
+    model: str,
+    rows: Sequence[GoldenAnswer],
+    *,
+    timeout: float,
+    tolerance: float = 0.0,
 ) -> None:
     """Ask a served model for golden rows, each alone, and compare the answers.
 
     Args:
-        client: a client of the model.
+        server: the server.
+        model: the model's name.
         rows: the rows.
+        timeout: seconds for each row.
         tolerance: the least allowed difference of a float, relative to the answer or to 1 if that is
             larger. The export's own, mostly 1e-5, is for a server that computes as exactly as this
             process; a GPU with TensorFloat-32 needs about 1e-2.
@@ -109,16 +117,15 @@ def expect_golden(
     """
     for row in rows:
         try:
-            answer = client.raw(row.request)
-        except ClientError as error:
+            answer = server.answer(model, row.request, timeout)
+        except ProbeError as error:
             raise ServerError(
-                f"Expected {client.model_name} to answer the golden row {row.name!r}. "
-                f"Received: {error}"
+                f"Expected {model} to answer the golden row {row.name!r}. Received: {error}"
             ) from error
         for name, expected in row.answer.items():
             if reason := _difference(expected, answer.get(name), row.allowed[name], tolerance):
                 raise ServerError(
-                    f"Expected {client.model_name} to answer the golden row {row.name!r} as its "
+                    f"Expected {model} to answer the golden row {row.name!r} as its "
                     f"export did. Received: the output {name!r} {reason}."
                 )
 

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format, text_format
 
-from serving.client import EnsembleClient
 from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
 from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
-from serving.errors import ClientError, ServerError
+from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
@@ -171,11 +170,7 @@ class LiveServer:
         self.administration.load(config.name, self.seconds, text)
 
     def _ask(self, name: str, rows: list[GoldenAnswer], tolerance: float) -> None:
-        try:
-            with EnsembleClient(self.url, name, timeout=self.seconds) as client:
-                expect_golden(client, rows, tolerance=tolerance)
-        except ClientError as error:
-            raise ServerError(str(error)) from error
+        expect_golden(self.administration, name, rows, timeout=self.seconds, tolerance=tolerance)
 
     def _unload_stale(self, name: str, steps: set[str]) -> None:
         """Unload steps that an ensemble no longer has, when its old version has answered all requests."""

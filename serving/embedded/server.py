@@ -202,7 +202,7 @@ class TritonServer:
             return self._process
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
-        administration = self._administration()
+        administration = self.administration
         reason = "no request was sent yet"
         while reason != process.flags.server_id:
             if not process.is_running():
@@ -247,7 +247,7 @@ class TritonServer:
         """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
         if not self.is_running():
             return False
-        administration = self._administration()
+        administration = self.administration
         try:
             for model in self._models:
                 administration.probe(model, timeout)
@@ -311,7 +311,7 @@ class TritonServer:
         with self._changes:
             process = self._running()
             try:
-                self._administration().unload(model, self._startup_timeout)
+                self.administration.unload(model, self._startup_timeout)
             except ProbeError as error:
                 raise process.failure(
                     f"The model {model} could not be unloaded: {error}"
@@ -328,7 +328,9 @@ class TritonServer:
             self.model_repository, process.grpc_url, self._admin_key, self._startup_timeout
         )
 
-    def _administration(self) -> Administration:
+    @property
+    def administration(self) -> Administration:
+        """Requests of the server's owner: health, and loading and unloading of models."""
         return self._started().administration
 
     def _loaded(self) -> dict[str, tuple[str, ...]]:

@@ -21,9 +21,7 @@ def repository(tmp_path):
 
 def loaded(server):
     """The versions of each model that a server has loaded."""
-    index = server._administration()._ask(
-        lambda c: c.get_model_repository_index(server.admin_headers)
-    )
+    index = server.administration._ask(lambda c: c.get_model_repository_index(server.admin_headers))
     return {(m.name, int(m.version)) for m in index.models if m.state == "READY"}
 
 

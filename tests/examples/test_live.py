@@ -26,3 +26,7 @@ def test_a_better_model_is_published_and_a_damaged_one_is_refused():
     assert (last, refused) == (first, second)
     assert second > first + 0.01
     assert "Version 2 continues to serve" in result.stdout
+    (prices,) = [
+        line for line in result.stdout.splitlines() if line.split()[:2] == ["price", "nulls"]
+    ]
+    assert prices.endswith("<<")
