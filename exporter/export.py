@@ -36,11 +36,13 @@ from exporter.repository.publish import (
     changing,
     compatible_versions,
     expect_free,
+    next_version,
     publish,
     published_version,
     step_names,
 )
 from exporter.repository.staging import staging
+from exporter.repository.verify import unchanged
 from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
@@ -59,7 +61,7 @@ def export_tensorflow_ensemble(
     model_path: str | os.PathLike[str],
     label_columns: Sequence[str] | None = None,
     sparse_max: Mapping[str, int] | None = None,
-    version: int = 1,
+    version: int | None = None,
     nvtabular_backend: str = "python",
     cats: Sequence[str] | None = None,
     conts: Sequence[str] | None = None,
@@ -91,10 +93,13 @@ def export_tensorflow_ensemble(
             (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
             padded with 0. Without it the network's input determines the width; with it a client
             cuts a list before sending it if the rest would not be used.
-        version: the version folder of all models, above the published one. The previous version
-            stays on disk for `rollback` (`ServingOptions.keep_versions`). A fused model serves it
-            beside the newest if its inputs and outputs are the same, to clients that
-            request it by `model_version`; an ensemble serves its newest version only.
+        version: the version folder of all models, above the published one, and written in any case.
+            By default the version after the published one, unless nothing has changed: the same
+            workflow, network and options give the same files in every process, and if these are
+            published, they stay, and `report.published` is False. The previous version stays on
+            disk for `rollback` (`ServingOptions.keep_versions`). A fused model serves it beside the
+            newest if its inputs and outputs are the same, to clients that request it by
+            `model_version`; an ensemble serves its newest version only.
         nvtabular_backend: "python", the only remaining one.
         cats: no longer needed: the network's inputs name the columns it takes.
         conts: likewise.
@@ -126,16 +131,25 @@ def export_tensorflow_ensemble(
     models = [spec.name for spec in plan.models]
     writers = runtime_of(options.runtime).prepare(network, plan.pipeline)
     with changing(repository, name):
-        expect_free(repository, models, version)
+        if version is None:
+            plan = _with_version(plan, next_version(repository, name))
+        expect_free(repository, models, plan.published.version)
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
             proof = _proven(stage, plan, network, answers)
-            plan = _sealed(stage, repository, plan, proof)
+            staged, plan = plan, _sealed(stage, repository, plan, proof)
+            generation, number = plan.published.parameters["generation"], plan.published.version
+            same = unchanged(stage, repository, name, number) if version is None else None
+            if same is not None:
+                plan = _with_version(staged, number - 1)
+                names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
+                kept = plan.published_as(names, generation)
+                return ExportReport(repository, kept, generation, proof, published=False)
             proof = prove_served(stage, plan, proof)
-            publish(stage, repository, [spec.name for spec in plan.models], version)
+            publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
-    return ExportReport(repository, plan, plan.published.parameters["generation"], proof)
+    return ExportReport(repository, plan, generation, proof)
 
 
 def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
@@ -173,15 +187,21 @@ def _plan(
     name: str,
     labels: Sequence[str] | None,
     sparse_max: Mapping[str, int] | None,
-    version: int,
+    version: int | None,
     options: ServingOptions,
 ) -> Plan:
     try:
         features = select_features(workflow, network.signature, labels, sparse_max)
     except WorkflowError as error:
         raise ExportError(str(error)) from error
-    pipeline = Pipeline(name, version, features, network.signature, options)
+    number = 1 if version is None else version
+    pipeline = Pipeline(name, number, features, network.signature, options)
     return make_plan(pipeline, runtime_of(options.runtime))
+
+
+def _with_version(plan: Plan, version: int) -> Plan:
+    pipeline = replace(plan.pipeline, version=version)
+    return make_plan(pipeline, runtime_of(pipeline.options.runtime))
 
 
 def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:

@@ -29,7 +29,12 @@ def export(
         list[str] | None,
         typer.Option(help="A column that requests lack; by default those tagged as target."),
     ] = None,
-    version: Annotated[int, typer.Option(min=1)] = 1,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="By default the next one, unless the files are those that are published."
+        ),
+    ] = None,
     runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
     max_batch_size: Annotated[
         int, typer.Option(min=0, help="Join requests up to this many rows; 0 keeps each alone.")

@@ -39,6 +39,7 @@ class ExportReport:
         plan: the models, with their casts and columns.
         generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
+        published: False if nothing has changed, so that the published version stays.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
@@ -48,6 +49,7 @@ class ExportReport:
     plan: Plan
     generation: str
     proof: Proof
+    published: bool = True
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -93,6 +95,9 @@ class ExportReport:
             f"Memory of each instance, estimated: {', '.join(taken)}.",
             "Triton images before 25.07 are not safe among strangers: one request ends the server.",
         ]
+        if not self.published:
+            version = self.plan.published.version
+            remarks.insert(0, f"Nothing has changed: version {version} stays published.")
         if options.response_cache:
             remarks.append(f"The server keeps answers only when started with {CACHE_FLAG}.")
         remarks.append(

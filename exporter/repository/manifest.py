@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import MODEL_NAME, NO_BYTE_CODE
@@ -54,6 +55,11 @@ class Manifest:
     def steps(self) -> list[str]:
         """The models other than the published one."""
         return list(self.models)[:-1]
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """The part that does not depend on earlier exports, nor on the process."""
+        return self.generation, [*self.models.values()], [*self.warm_up.values()]
 
     def write(self, stage: Path, version: int) -> None:
         """Write the manifest, and each step's part into its version folder."""

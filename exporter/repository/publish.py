@@ -92,6 +92,14 @@ def published_version(repository: Path, name: str) -> int | None:
     return int(max(versions))
 
 
+def next_version(repository: Path, name: str) -> int:
+    """The version after the published one; 1 if nothing is published."""
+    try:
+        return (published_version(repository, name) or 0) + 1
+    except ExportError:  # another kind of model, which `expect_free` refuses
+        return 1
+
+
 def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) -> dict[str, str]:
     """Names for the published steps: a published model with the same config, or a new one."""
     return {step.name: _step_name(repository, step, generation) for step in steps}

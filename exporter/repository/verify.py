@@ -64,6 +64,28 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
     return manifests[version].generation
 
 
+def unchanged(stage: Path, repository: Path, name: str, version: int) -> Manifest | None:
+    """The manifest of the published version, if its files are those of a staged export.
+
+    Args:
+        stage: the staging folder.
+        repository: the model repository.
+        name: the published model.
+        version: the version in the staging folder.
+    """
+    try:
+        published = published_version(repository, name)
+        if published is None:
+            return None
+        manifest = read_manifest(repository, name, published)
+        if manifest.content != read_manifest(stage, name, version).content:
+            return None
+        verify(repository, name, published)
+    except ExportError:  # damaged: the export repairs it
+        return None
+    return manifest
+
+
 def verify_version(root: Path, version: int, manifest: Manifest) -> None:
     """Check the files of one version, regardless of other files.
 

@@ -210,7 +210,7 @@ def test_show_draws_the_steps():
         ("train train --workflow none", "none"),
         ("export shop --model train", "or the folder of a SavedModel. Received: a folder."),
         ("export shop --model rows.parquet", "Expected a Keras model in rows.parquet"),
-        ("export shop", "Version 1 exists already: models/shop/1."),
+        ("export shop --version 1", "Version 1 exists already: models/shop/1."),
         ("export new --html none/plan.html", "Expected a file in a folder that exists."),
         ("export new --golden-rows none.parquet", "Expected golden_rows that a client can send."),
         ("export shop --runtime tenserflow", "Expected runtime among tensorflow, onnx"),

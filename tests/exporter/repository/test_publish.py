@@ -228,3 +228,45 @@ def test_without_locks_nothing_of_another_export_is_removed(export, tmp_path, mo
     monkeypatch.undo()
     assert recover_repository(repository, "movies") == 2
     assert not running.exists()
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+def test_an_export_that_changes_nothing_is_not_published_again(export, tmp_path, runtime):
+    options = ServingOptions(runtime=runtime)
+    first = export(serving=options)
+    before = tree(tmp_path)
+    again = export(serving=options)
+    assert (first.published, again.published) == (True, False)
+    assert again.generation == first.generation
+    assert again.paths == first.paths
+    assert again.plan.published.version == 1
+    assert "Nothing has changed: version 1 stays published." in " ".join(str(again).split())
+    assert tree(tmp_path) == before
+
+
+def test_without_a_number_the_next_version_is_published_when_something_has_changed(
+    export, tmp_path, workflow
+):
+    export()
+    network = other_network()
+    # Other rows for the warm-up change no file of a version.
+    options = ServingOptions(golden_rows=rows())
+    reports = [
+        export(network, workflow),
+        export(network, workflow, serving=options),
+        export(network, workflow, serving=options),
+    ]
+    assert [report.plan.published.version for report in reports] == [2, 3, 3]
+    assert [report.published for report in reports] == [True, True, False]
+    assert reports[2].paths == reports[1].paths
+    assert verify(tmp_path / "models", "movies") == reports[2].generation
+
+
+def test_a_number_is_published_in_any_case_and_damaged_files_are_repaired(export, tmp_path):
+    export()
+    assert export(version=2).published
+    assert steps_of(tmp_path / "models") == [("movies_nvt", 2), ("movies_tf", 2)]
+    (tmp_path / "models" / "movies_nvt" / "2" / "model.py").write_text("")
+    repaired = export()
+    assert repaired.published
+    assert steps_of(tmp_path / "models") == [("movies_nvt", 3), ("movies_tf", 3)]

@@ -91,7 +91,7 @@ def test_two_exports_at_once_wait_for_each_other(export, tmp_path):
             status = CRASHED
             try:
                 os.close(descriptor)
-                export()
+                export(version=1)
                 status = DONE
             except ExportError as error:
                 status = REFUSED if "Version 1 exists already" in str(error) else CRASHED
