@@ -150,7 +150,7 @@ def _of_statistics(
 
 
 def _sample(table: ParquetTable, columns: Schema, rows: int) -> dict[str, ColumnFacts]:
-    """What footers do not tell: NaN and the range of floats, and the elements of lists.
+    """The facts that footers lack: NaN and the range of floats, and the elements of lists.
 
     Args:
         table: the files, of which a part of the row groups is read.

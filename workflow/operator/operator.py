@@ -204,7 +204,7 @@ class Operator(ABC, metaclass=OperatorMeta):
         partials: Mapping[str, pl.DataFrame],  # noqa: ARG002
         columns: Schema,  # noqa: ARG002
     ) -> Mapping[str, Coverage]:
-        """How well the operator's vocabularies cover its columns, by the column's name.
+        """The coverage of the columns by the operator's vocabularies, by the column's name.
 
         Args:
             partials: the tables of the whole data, as `finish` gets them.

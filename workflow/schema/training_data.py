@@ -18,7 +18,7 @@ TRAINING_DATA = "training_data.json"
 
 @dataclass(frozen=True)
 class Coverage:
-    """How well a vocabulary covers a column.
+    """The coverage of a column by a vocabulary.
 
     Attributes:
         size: the number of values with an id of their own.

@@ -218,7 +218,7 @@ def _counted(column: _Watched, waiting: Sequence[Sequence[Column]], rows: int) -
 
 
 def _valid(columns: Sequence[Column]) -> Array | None:
-    """Which values are not null; None if all are."""
+    """Mask of the values that are not null; None if all are."""
     masks = [column.valid for column in columns]
     if len(masks) == 1:
         return masks[0]

@@ -70,7 +70,7 @@ def chosen(table: pl.DataFrame, least: int, most: int | None) -> pl.DataFrame:
 
 
 def coverage(table: pl.DataFrame, least: int, most: int | None) -> Coverage:
-    """How well the values of `chosen`, with the same arguments, cover the data.
+    """The coverage of the data by the values of `chosen`, with the same arguments.
 
     A value that is still to come is about as frequent as those that were seen once, or, if rare
     values get no id, as often as the rarest that get one.

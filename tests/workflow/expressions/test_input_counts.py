@@ -1,0 +1,50 @@
+"""Counting of a program's inputs: what is left out under load, and what memory is relied on."""
+
+import numpy as np
+import pytest
+
+from workflow import Workflow, ops
+from workflow.expressions.numpy.input_counts import COST_OF_A_RESULT, InputCounts
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.schema.column import Column
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    return Workflow(["age"] >> ops.Normalize()).fit({"age": [1.0, 2.0, 9.0]})
+
+
+def results(workflow, ages):
+    return NumpyInterpreter(workflow.program).results({"age": Column(np.asarray(ages))})
+
+
+def test_many_results_are_counted_as_one(workflow):
+    counts = InputCounts(workflow.program, workflow.training_data)
+    for number in range(1_000):
+        counts.add(results(workflow, [float(number), float("nan")]))
+    found = counts.take()
+    assert found == {
+        ("rows", ""): 2_000,
+        ("values", "age"): 1_000,
+        ("nulls", "age"): 1_000,
+        ("outside", "age"): 1_000 - 9,
+    }
+    assert counts.take() == {}
+
+
+def test_beyond_the_budget_results_are_left_out_until_the_next_take(workflow):
+    counts = InputCounts(workflow.program, workflow.training_data, budget=2 * COST_OF_A_RESULT)
+    for _ in range(2):
+        for _ in range(5):
+            counts.add(results(workflow, [3.0]))
+        assert counts.take() == {("rows", ""): 2, ("values", "age"): 2}
+
+
+def test_values_that_will_be_overwritten_are_copied(workflow):
+    ages = np.array([3.0, 4.0])
+    for borrowed, outside in (((), 2), (("age",), 0)):
+        counts = InputCounts(workflow.program, workflow.training_data, borrowed)
+        ages[:] = 3.0
+        counts.add(results(workflow, ages))
+        ages[:] = 100.0
+        assert counts.take().get(("outside", "age"), 0) == outside
