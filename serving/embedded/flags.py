@@ -72,6 +72,8 @@ def server_flags(flags: ServerFlags) -> list[str]:
         f"--grpc-address={flags.address}",
         f"--grpc-port={flags.grpc_port}",
         f"--grpc-restricted-protocol={RESTRICTED}:{ADMIN_HEADER}={flags.admin_key}",
+        # Requests kept for reuse would keep the memory of the largest ones.
+        "--grpc-infer-allocation-pool-size=0",
         f"--id={flags.server_id}",
         f"--metrics-address={flags.address}",
         f"--metrics-port={flags.metrics_port}",

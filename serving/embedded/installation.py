@@ -17,8 +17,9 @@ from serving.errors import ServerError
 BACKENDS = Path(triton_models.backends.__file__).parent
 PACKAGES = BACKENDS.parent.parent
 # By default glibc returns memory to the system after a request and requests it again for the next
-# one, page by page: a seventh of the processor time of small requests, and more of large ones.
-MALLOC = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
+# one, page by page: a seventh of the processor time of small requests, and more of large ones. Larger
+# thresholds than these save no more, and keep the memory of large requests.
+MALLOC = {"MALLOC_TRIM_THRESHOLD_": 32 << 20, "MALLOC_MMAP_THRESHOLD_": 4 << 20}
 # Run by the interpreter for the server's Python models, which may be another one.
 QUESTION = """
 import importlib.metadata, json, sys, sysconfig
