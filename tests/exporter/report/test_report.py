@@ -48,7 +48,7 @@ def test_options_that_do_nothing_are_not_told(export):
     alone = export(name="alone", serving=ServingOptions(runtime="fused_onnx", warm_up=False))
     assert "preprocess_instances" not in alone.to_html() + str(alone)
     queue = {"max_queue_delay_us", "max_queue_size", "queue_timeout_us"}
-    idle = queue | {"preprocess_instances", "pack"}
+    idle = queue | {"preprocess_instances", "pack", "response_cache"}
     assert steps.keys() - alone.settings.keys() == idle | {"golden_rows"}
 
 
