@@ -29,6 +29,8 @@ class ServerFlags:
         backend_directory: the folder with the backends; None for the server's own.
         shm_prefix: prefix of the names of the server's shared memory; None for Triton's default.
         server_id: the name that the server reports at `/v2`.
+        client_shm: whether clients may send tensors through shared memory; needed by, and known to,
+            versions from 2.68 on (image 26.04), while older ones always allow it.
         cache_bytes: the memory for cached answers of models whose config enables the response
             cache; 0 for none.
         cache_directory: the folder with the caches; None for the server's own.
@@ -45,6 +47,7 @@ class ServerFlags:
     backend_directory: str | None = None
     shm_prefix: str | None = None
     server_id: str = "triton"
+    client_shm: bool = False
     cache_bytes: int = 0
     cache_directory: str | None = None
     exit_timeout: int = 10
@@ -83,6 +86,8 @@ def server_flags(flags: ServerFlags) -> list[str]:
     ]
     if flags.backend_directory is not None:
         arguments.append(f"--backend-directory={flags.backend_directory}")
+    if flags.client_shm:
+        arguments.append("--allow-client-shm=true")
     if flags.cache_bytes:
         arguments.append(f"--cache-config=local,size={flags.cache_bytes}")
     if flags.cache_directory is not None:

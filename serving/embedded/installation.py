@@ -47,6 +47,10 @@ class Installation:
     binary: Path
     wheel: Path | None = None
 
+    def knows(self, flag: str) -> bool:
+        """Whether the program has a command-line flag, since an unknown one ends it."""
+        return flag.encode() in self.binary.read_bytes()
+
 
 @dataclass(frozen=True)
 class Interpreter:

@@ -76,6 +76,7 @@ class ServerProcess:
             backend_directory=str(backends),
             shm_prefix=identity,
             server_id=f"triton-{secrets.token_hex(6)}",
+            client_shm=installation.knows("allow-client-shm"),
             cache_bytes=cache_bytes,
             cache_directory=None if caches is None else str(caches),
         )
