@@ -19,7 +19,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers fuzz audit lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,20 @@ tests: env
 
 test-long: env  ## The tests that take minutes: faults at every step, longer training
 	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
+
+# Of the calls at which a process is killed, every one or every n-th.
+FAULTS_EVERY ?= 1
+faults: env build/calls.so  ## Faults at each call, and the tests of each goal in docs/reliability.md, as a table
+	LD_PRELOAD=$(abspath build/calls.so) FAULTS_EVERY=$(FAULTS_EVERY) \
+	  $(BIN)/pytest -q --goals --timeout=3600 $$($(BIN)/python tests/faults/goals.py)
+
+build/calls.so: tests/faults/calls.c
+	@mkdir -p build
+	$(CC) -Wall -O2 -shared -fPIC -o $@ $< -ldl
+
+SOAK_SECONDS ?= 600
+soak: env  ## A server under load, publications and crashing clients for SOAK_SECONDS, as a table
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -q -s --timeout=0 tests/faults/test_soak.py
 
 FUZZ_SECONDS ?= 100
 fuzz: env  ## Random damage of files and requests for FUZZ_SECONDS, all readers together; FUZZ_SEED repeats a run

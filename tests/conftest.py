@@ -1,11 +1,15 @@
 """The tests of a file go to one worker, and those of a shared server: fixtures are made once."""
 
 import gc
+import itertools
 import os
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
+import at_calls
 import pytest
+from goals import goals
 
 GPU_TESTS = Path(__file__).parent / "gpu"
 
@@ -42,9 +46,41 @@ def pytest_collection_finish():
 def pytest_collection_modifyitems(items):
     # What another library has changed fails by its name, before all that it breaks.
     items.sort(key=lambda item: item.path.name != "test_private_names.py")
+    if not at_calls.LIBRARY:
+        items[:] = [item for item in items if not item.get_closest_marker("faults")]
     for item in items:
         if item.get_closest_marker("xdist_group") or item.get_closest_marker("long"):
             continue
         folder, file = item.path.parts[-2:]
         shared = "server" in getattr(item, "fixturenames", ()) and folder != "real_data"
         item.add_marker(pytest.mark.xdist_group(folder if shared else f"{folder}/{file}"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--goals", action="store_true", help="print what was tried for each goal")
+
+
+@pytest.fixture
+def tally(request):
+    """Count a fault that a test tries and that is survived if the test passes."""
+    count = itertools.count(1)
+    return lambda: request.node.user_properties.append(("tried", next(count)))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not config.option.goals:
+        return
+    tried, lost = Counter(), Counter()
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            name = report.nodeid.removeprefix("tests/").partition("[")[0]
+            tried[name] += dict(report.user_properties).get("tried", 1)
+            lost[name] += outcome != "passed"
+    terminalreporter.section("goals")
+    terminalreporter.line(f"{'goal':>8} {'tried':>8} {'survived':>8} {'lost':>8}")
+    named = goals()
+    for name in tried:
+        held = named.get(name, []) + named.get(name.partition("::")[0], [])
+        figures = (tried[name], tried[name] - lost[name], lost[name])
+        line = " ".join(f"{figure:>8,}" for figure in figures)
+        terminalreporter.line(f"{' '.join(held):>8} {line}  {name}")

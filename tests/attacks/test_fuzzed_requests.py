@@ -18,6 +18,7 @@ from stand_in import StandInTensor, backend_loader
 
 from exporter.write import python_step
 from workflow import Workflow, ops
+from workflow.schema.training_data import TrainingData
 from workflow.wire.format import WireColumn, dump_columns
 
 ROWS = {"user": [7, 7, None], "tags": [["a", "b"], [], ["é"]], "price": [1.0, 2.0, None]}
@@ -52,7 +53,7 @@ def step(request, tmp_path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
         load = backend_loader(patch, tmp_path)
-        python_step.writer(program)(tmp_path)
+        python_step.writer(program, TrainingData())(tmp_path)
         model = load("model", tmp_path).TritonPythonModel()
         model.initialize({"model_config": json.dumps(config)})
         model.layout = request.param

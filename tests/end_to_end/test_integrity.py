@@ -39,7 +39,7 @@ def repository(two_exports, tmp_path):
     return shutil.copytree(two_exports[0], tmp_path / "models")
 
 
-def test_every_changed_or_missing_file_of_a_step_is_refused(repository):
+def test_every_changed_or_missing_file_of_a_step_is_refused(repository, tally):
     folder = repository / "m_nvt" / "1"
     expect_exported(folder, CONFIG)
     unlisted = {"manifest.json", "__pycache__"}
@@ -53,6 +53,7 @@ def test_every_changed_or_missing_file_of_a_step_is_refused(repository):
         path.unlink()
         with pytest.raises(IntegrityError, match=f"Expected .*{path.name}, which was exported"):
             expect_exported(folder, CONFIG)
+        tally()
         path.write_bytes(content)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import at_calls
 import polars as pl
 import pytest
 from killed_at import Process
@@ -32,7 +33,7 @@ def fitted(ratings: pl.DataFrame) -> Workflow:
 def killed(tmp_path_factory):
     """A process that is killed at a step of what it is asked to do, and a folder of its own."""
     root = tmp_path_factory.mktemp("killed")
-    process = Process(root)
+    process = Process(root, at_calls.LIBRARY)
     process.root = root
     yield process
     process.close()

@@ -5,12 +5,15 @@ a folder made or removed, or parquet written by Polars, which is cut short where
 
     python killed_at.py FOLDER     # then a line of JSON for each run: {"action", "step", ...}
 
+With "call" in place of "step" a kill strikes at a call of the operating system, see at_calls.py.
+
 It imports what a run needs and forks once for each line, so that a kill costs no new start. It
 answers with a line each: {"status": negative for a signal, "words": of an error}.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -71,7 +74,7 @@ def save(workflow, out):
     Workflow.load(workflow).save(out)
 
 
-def run(action, step, root, **options):
+def run(action, step, root, call=0, **options):
     """Run in a fork; gives its exit status, and its last words."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -79,6 +82,8 @@ def run(action, step, root, **options):
         status = 1
         try:
             Killer(root, step).watch()
+            if call:
+                ctypes.CDLL(None).arm(ctypes.c_long(call), 0)
             globals()[action](**options)
             status = 0
         except BaseException as error:  # noqa: BLE001 - nothing may leave the child
@@ -92,12 +97,15 @@ def run(action, step, root, **options):
 
 
 class Process:
-    """The other end of this script."""
+    """The other end of this script; `library` is preloaded for kills at calls."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, library: str = "") -> None:
         command = [sys.executable, __file__, str(root)]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        environment = os.environ | {"LD_PRELOAD": library}
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=environment
+        )
 
     def __call__(self, action: str, step: int = 0, **options: object) -> dict:
         line = json.dumps({"action": action, "step": step, **options}, default=str)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 
+import at_calls
 import faults
 import keras
 import pytest
@@ -124,6 +125,69 @@ def expect_only_dot_folders_beside(repository):
     assert all(name.startswith(".movies@models.staging-") for name in strangers(repository))
     # A server without a list of models takes every folder in the repository for one.
     assert not repository.exists() or all(MODEL.fullmatch(p.name) for p in repository.iterdir())
+
+
+@pytest.mark.faults
+def test_killed_at_any_call_it_is_the_old_or_the_new_ensemble(export, repository, tally):
+    """Also in the midst of a file: each call to the operating system counts, not only Python's steps."""
+    old = 1 if repository.exists() else None
+    seen = set()
+    for status, words in each_call(export, repository, at_calls.arm):
+        assert status == -signal.SIGKILL, words
+        seen.add(pinned(repository))
+        assert seen <= {old, 2}
+        if pinned(repository):
+            assert verify(repository, "movies")
+        expect_only_dot_folders_beside(repository)
+        expect_next_export_to_settle(export, repository)
+        tally()
+    assert seen == {old, 2} or at_calls.EVERY > 1
+
+
+@pytest.mark.faults
+def test_any_call_that_fails_leaves_the_repository_as_it_was(export, repository, tally):
+    """A disk that is full, read-only, over its quota or broken, also in the midst of a file."""
+    before = tree(repository) if repository.exists() else None
+    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO)
+
+    def arm(call):
+        at_calls.arm(call, errors[call // at_calls.EVERY % len(errors)])
+
+    for status, words in each_call(export, repository, arm):
+        if status == DONE or "Older versions of movies could not be removed" in words:
+            assert pinned(repository) == 2
+            assert verify(repository, "movies")
+        else:
+            assert status == REFUSED, words
+            assert "Expected to be able to write to" in words
+            assert (tree(repository) if repository.exists() else None) == before
+        clean_up_after(repository)
+        tally()
+
+
+def each_call(export, repository, arm):
+    """Export version 2 with a fault at one call after the other; gives what came of each."""
+    place = repository.parent
+    original = shutil.copytree(place, place.with_name(f"{place.name} before"))
+    for call in at_calls.each():
+        shutil.rmtree(place)
+        shutil.copytree(original, place)
+        struck = os.pipe()
+
+        def action(call=call, last=struck[1]):
+            arm(call)
+            try:
+                export(path=repository, version=2)
+            finally:
+                os.write(last, b"!" if at_calls.struck(call) else b"")
+
+        status, words = in_child(action)
+        os.close(struck[1])
+        with os.fdopen(struck[0], "rb") as pipe:
+            if status != -signal.SIGKILL and not pipe.read():
+                assert status in (DONE, REFUSED), words
+                break
+        yield status, words
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import errno
 import fcntl
 import json
+import os
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -270,3 +272,33 @@ def test_a_number_is_published_in_any_case_and_damaged_files_are_repaired(export
     repaired = export()
     assert repaired.published
     assert steps_of(tmp_path / "models") == [("movies_nvt", 3), ("movies_tf", 3)]
+
+
+def test_what_is_published_is_on_the_disk_first(export, tmp_path, monkeypatch):
+    """Every file before the first rename, and each folder after a rename into it; a config last."""
+    repository, log = tmp_path / "models", []
+    export(path=repository)
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        log.append(("synced", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def moved(source, target):
+        replace(source, target)
+        if repository in Path(target).parents:
+            log.append(("moved", Path(target)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", moved)
+    export(path=repository, version=2)
+    monkeypatch.undo()
+    moves = [number for number, (what, _) in enumerate(log) if what == "moved"]
+    assert len(moves) == 4, "a version folder of each model, and the config that clients follow"
+    assert log[moves[-1]] == ("moved", repository / "movies" / "config.pbtxt")
+    for number in moves:
+        assert log[number + 1] == ("synced", log[number][1].parent.stat().st_ino)
+    published = [path for path in repository.rglob("2/**/*") if path.is_file()]
+    assert len(published) > 20
+    first = {place for what, place in log[: moves[0]] if what == "synced"}
+    assert {path.stat().st_ino for path in published} <= first

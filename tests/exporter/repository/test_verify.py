@@ -8,7 +8,7 @@ from exporter import ExportError, verify
 
 # Protobuf reads a changed escape in a config, and warns.
 @pytest.mark.filterwarnings("ignore:.*invalid escape sequence:DeprecationWarning")
-def test_one_changed_byte_of_any_file_is_found(export):
+def test_one_changed_byte_of_any_file_is_found(export, tally):
     """Every file of the repository: models, program, configs and the manifest itself."""
     report = export()
     files = [p for p in report.repository.rglob("*") if p.is_file()]
@@ -21,6 +21,7 @@ def test_one_changed_byte_of_any_file_is_found(export):
             path.write_bytes(changed)
             with pytest.raises(ExportError, match=path.name.replace(".", r"\.")):
                 verify(report.repository, "movies")
+            tally()
         path.write_bytes(content)
     assert verify(report.repository, "movies") == report.generation
 

@@ -343,6 +343,7 @@ def test_repositories_without_the_models_are_refused(repository, tmp_path):
         "Received: none": TritonServer(tmp_path),
         "movies, network, prepare .* Received: other": TritonServer(repository, ["other"]),
         "Received: no name": TritonServer(repository, []),
+        "a path without spaces": TritonServer(shutil.copytree(repository, tmp_path / "my models")),
     }
     for reason, server in cases.items():
         with pytest.raises(ServerError, match=reason):
