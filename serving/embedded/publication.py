@@ -97,7 +97,8 @@ class LiveServer:
                 rows = _expect_whole(self.repository, name, version, tuple(names))
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
-                if before.generation != config.parameters["generation"].string_value:
+                generation = config.parameters["generation"].string_value
+                if (before.generation, before.version) != (generation, version):
                     self._switch(_renamed(config, names), rows, tolerance)
                 self._ask(name, rows, tolerance)
             except (ProbeError, ServerError, OSError) as error:

@@ -1,7 +1,10 @@
 """A repository that was changed or mixed by hand does not serve."""
 
 import shutil
+from dataclasses import replace
 
+import keras
+import polars as pl
 import pytest
 from pipelines import movielens
 
@@ -29,8 +32,12 @@ def flip(path):
 def two_exports(tmp_path_factory):
     """Two generations, in a repository each."""
     repositories = [tmp_path_factory.mktemp(name) / "models" for name in "ab"]
-    for repository in repositories:
-        export(repository, movielens())
+    for repository, factor in zip(repositories, (1, 2), strict=True):
+        pipeline = movielens()
+        learnt = pipeline.rows.filter(pl.col("userId") != 12345)
+        pipeline.workflow.fit(learnt.with_columns(pl.col("price") * factor))
+        keras.utils.set_random_seed(factor)
+        export(repository, replace(pipeline, model=keras.models.clone_model(pipeline.model)))
     return repositories
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
-from loader.gpu.column_matrix import GpuRows, Packing, carrier, widened
+from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier, widened
 
 LAYOUT = BatchLayout(
     (
@@ -53,8 +53,8 @@ class PolarsReader:
 
     order_by = "polars"
 
-    def __init__(self, packing: Packing, frame: pl.DataFrame) -> None:
-        self.packing = packing
+    def __init__(self, batch_format: BatchFormat, frame: pl.DataFrame) -> None:
+        self.batch_format = batch_format
         self.frame = frame
 
     def read(self, chunks, seed):
@@ -71,17 +71,17 @@ class PolarsReader:
                 ],
                 axis=1,
             )
-            for members in self.packing.matrices.values()
+            for members in self.batch_format.matrices.values()
         ]
         padded = []
-        for column in self.packing.padded:
+        for column in self.batch_format.padded:
             dense = np.zeros((len(part), column.width), column.type.dtype)
             for row, values in enumerate(part[column.name].to_list()):
                 dense[row, : len(values)] = values
             padded.append(dense.view(carrier(column.type.dtype)))
         values = [
             carried(part[c.name].explode(empty_as_null=False), c.type.dtype)[:, None]
-            for c in self.packing.ragged
+            for c in self.batch_format.ragged
         ]
         return GpuRows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
 

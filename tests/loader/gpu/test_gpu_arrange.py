@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.reader import compiled_arrange
 
-PACKING = Packing(
+PACKING = BatchFormat(
     BatchLayout(
         (
             BatchColumn("id", ColumnType("int32")),

@@ -14,24 +14,24 @@ from loader.errors import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.transport import DeviceTransport
 from loader.order.epoch_plan import Chunk, Piece
 
 
 def batches_of(frame: pl.DataFrame, chunk_rows: list[int], batch_size: int):
-    packing = Packing(LAYOUT)
+    batch_format = BatchFormat(LAYOUT)
     ends = list(itertools.accumulate(chunk_rows))
     chunks = [
         Chunk((Piece("f", n, end - size, size, n),))
         for n, (end, size) in enumerate(zip(ends, chunk_rows, strict=True))
     ]
-    blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
-    transport = DeviceTransport(packing, "/cpu:0")
+    blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
+    transport = DeviceTransport(batch_format, "/cpu:0")
     groups = [group for group in (chunks[:2], chunks[2:]) if group]
     for block in blocks.blocks(groups, batch_size, None):
         for batch in block.batches(batch_size):
-            for part, expected in zip(batch.parts, packing.specs, strict=True):
+            for part, expected in zip(batch.parts, batch_format.specs, strict=True):
                 assert part.dtype == expected.dtype
                 assert part.shape.is_compatible_with(expected.shape)
             yield transport.to_batch(batch)
@@ -78,15 +78,15 @@ def test_batches_hold_every_row_in_order_bit_for_bit(chunk_rows, batch_size):
 def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
     names = [f"c{number}" for number in range(columns)]
     layout = BatchLayout(tuple(BatchColumn(name, ColumnType("int64")) for name in names), ())
-    packing = Packing(layout)
+    batch_format = BatchFormat(layout)
 
     class Reader(PolarsReader):
         def read(self, chunks, seed):
             self.given = super().read(chunks, seed)
             return self.given
 
-    reader = Reader(packing, pl.DataFrame({name: range(192) for name in names}))
-    blocks = DeviceBlocks(reader, packing, "/cpu:0")
+    reader = Reader(batch_format, pl.DataFrame({name: range(192) for name in names}))
+    blocks = DeviceBlocks(reader, batch_format, "/cpu:0")
     chunk = Chunk((Piece("f", 0, 0, 192, 0),))
     for block in blocks.blocks([[chunk]], batch_size, None):
         for batch in block.batches(batch_size):
@@ -97,14 +97,14 @@ def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
 
 @pytest.mark.parametrize("count", [40, 128])  # 128 values of any width end at aligned addresses
 def test_a_compiled_function_gets_the_same_batch(count):
-    packing = Packing(LAYOUT)
+    batch_format = BatchFormat(LAYOUT)
     frame = make_frame(count)
-    (block,) = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0").blocks(
+    (block,) = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0").blocks(
         [[Chunk((Piece("f", 0, 0, count, 0),))]], count, None
     )
     (batch,) = block.batches(count)
     assert bool(batch.columns()) is (count == 128)
-    transport = DeviceTransport(packing, "/cpu:0")
+    transport = DeviceTransport(batch_format, "/cpu:0")
     compiled = tf.function(lambda *parts: transport.element_spec._from_components(parts))
     both = (transport.to_batch(batch), compiled(*batch.parts))
     tf.nest.map_structure(np.testing.assert_array_equal, *both)
@@ -112,12 +112,12 @@ def test_a_compiled_function_gets_the_same_batch(count):
 
 def test_padded_lists_alone_make_batches():
     layout = BatchLayout((BatchColumn("tags", ColumnType("int32", is_list=True), width=2),), ())
-    packing = Packing(layout)
+    batch_format = BatchFormat(layout)
     frame = pl.DataFrame({"tags": pl.Series([[7], [], [1, 2]] * 64, dtype=pl.List(pl.Int32))})
-    blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
+    blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
     chunks = [[Chunk((Piece("f", 0, 0, 192, 0),))]]
     batches = [b for block in blocks.blocks(chunks, 96, None) for b in block.batches(96)]
-    first, second = (DeviceTransport(packing, "/cpu:0").to_batch(batch) for batch in batches)
+    first, second = (DeviceTransport(batch_format, "/cpu:0").to_batch(batch) for batch in batches)
     for batch in (first, second):
         np.testing.assert_array_equal(batch["tags"], [[7, 0], [0, 0], [1, 2]] * 32)
 
@@ -126,4 +126,4 @@ def test_padded_lists_alone_make_batches():
 def test_what_a_gpu_does_not_carry_is_named(dtype):
     layout = BatchLayout((BatchColumn("city", ColumnType(dtype)),), ())
     with pytest.raises(LoaderError, match=r"column 'city'.*device=\"cpu\""):
-        Packing(layout)
+        BatchFormat(layout)

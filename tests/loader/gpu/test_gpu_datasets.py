@@ -15,7 +15,7 @@ from loader import KerasSequenceLoader, LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.transport import DeviceTransport
 from loader.order.epoch_plan import Chunk, Piece
 from loader.tensorflow.batch_spec import MappedDataset
@@ -31,12 +31,12 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
     frame = pl.DataFrame({"tags": pl.Series(lists, dtype=pl.List(getattr(pl, dtype.title())))})
     column = BatchColumn("tags", ColumnType(dtype, is_list=True), width=4, is_sparse=True)
     layout = BatchLayout((column,), ())
-    packing = Packing(layout)
+    batch_format = BatchFormat(layout)
     # A name other than the host's own: what is to be made on a GPU.
-    transport = SparseTransport(DeviceTransport(packing, "/device:CPU:0"), layout)
+    transport = SparseTransport(DeviceTransport(batch_format, "/device:CPU:0"), layout)
 
     def stream():
-        blocks = DeviceBlocks(PolarsReader(packing, frame), packing, "/cpu:0")
+        blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
         chunks = [[Chunk((Piece("f", 0, 0, 5, 0),))]]
         return PartsStream(p for b in blocks.blocks(chunks, 2, None) for p in b.batches(2))
 
@@ -50,14 +50,14 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
 @pytest.fixture
 def device_dataset():
     """A dataset as the GPU's, of 200 rows in batches of 64, and the functions that keep it alive."""
-    packing = Packing(LAYOUT)
+    batch_format = BatchFormat(LAYOUT)
     chunks = [[Chunk((Piece("f", 0, 0, 200, 0),))]]
 
     def stream():
-        blocks = DeviceBlocks(PolarsReader(packing, make_frame(200)), packing, "/cpu:0")
+        blocks = DeviceBlocks(PolarsReader(batch_format, make_frame(200)), batch_format, "/cpu:0")
         return PartsStream(p for b in blocks.blocks(chunks, 64, None) for p in b.batches(64))
 
-    transport = DeviceTransport(packing, "/cpu:0")
+    transport = DeviceTransport(batch_format, "/cpu:0")
     functions = GeneratorFunctions(StreamRegistry(stream), transport)
     yield SizedDataset(transport.finish(functions.dataset()), 4)
     del functions

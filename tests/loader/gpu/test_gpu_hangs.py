@@ -17,7 +17,7 @@ from gpu_rows import LAYOUT
 from loader import KerasSequenceLoader, LoaderError
 from loader.batches.prefetch import Prefetcher
 from loader.epochs import Epochs, Settings
-from loader.gpu.column_matrix import Packing
+from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.transport import DeviceTransport
 from loader.gpu.watchdog import WatchedReader
 from loader.order.epoch_plan import Piece, Share
@@ -157,7 +157,7 @@ def test_an_epoch_tells_it_and_lets_go(epochs):
 
 
 def test_a_compiled_loop_tells_it_and_lets_go(epochs):
-    transport = DeviceTransport(Packing(LAYOUT), "/cpu:0")
+    transport = DeviceTransport(BatchFormat(LAYOUT), "/cpu:0")
     functions = GeneratorFunctions(StreamRegistry(epochs.stream), transport)
     iterator = iter(functions.dataset())
     with pytest.raises(tf.errors.InvalidArgumentError, match=TOLD):

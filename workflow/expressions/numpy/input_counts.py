@@ -66,10 +66,11 @@ class InputCounts:
 
     Example:
         >>> from workflow import Workflow, ops
+        >>> from workflow.expressions.numpy.interpreter import NumpyInterpreter
         >>> workflow = Workflow(["age"] >> ops.Normalize()).fit({"age": [1.0, 2.0]})
         >>> counts = InputCounts(workflow.program, workflow.training_data)
-        >>> age = Column(np.array([1.5, 7.0, 0.0]), np.array([True, True, False]))
-        >>> counts.add([age, *workflow.program.steps[1:]])
+        >>> age = Column(np.array([1.5, 7.0, np.nan]), np.array([True, True, False]))
+        >>> counts.add(NumpyInterpreter(workflow.program).results({"age": age}))
         >>> counts.take()
         {('rows', ''): 3, ('nulls', 'age'): 1, ('values', 'age'): 2, ('outside', 'age'): 1}
     """
