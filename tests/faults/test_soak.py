@@ -46,7 +46,7 @@ def export(repository, pipeline, version):
 def publish(server, pipeline, version):
     export(server.model_repository, pipeline, version)
     for name in RUNTIMES:
-        server.load(name)
+        server.publish(name)
 
 
 def proven_answers(server, pipeline):
@@ -61,7 +61,7 @@ def proven_answers(server, pipeline):
 
 def resources(server):
     """Resident memory of a server's processes in MB, file descriptors, threads, shared memory in kB."""
-    identity = server._process.flags.server_id
+    identity = server._process.flags.shm_prefix
     totals = dict.fromkeys(("MB", "descriptors", "threads"), 0)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
