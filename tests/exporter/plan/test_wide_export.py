@@ -44,6 +44,7 @@ def test_packing_grows_as_the_columns_do(mixed):
     assert growth(work_of) <= MOST_GROWTH
 
 
+@pytest.mark.long
 def test_an_export_grows_as_the_columns_do(tmp_path):
     def work_of(columns: int) -> Callable[[], Any]:
         workflow, model = exported(columns)

@@ -36,11 +36,17 @@ def repository(request, export, files_only, tmp_path):  # noqa: ARG001 - it chan
     return folder
 
 
-def each_step(export, repository, fault, **options):
+@pytest.fixture(params=[7, pytest.param(1, marks=pytest.mark.long)], ids="every {}".format)
+def every(request):
+    """Of the steps at which a fault strikes, every how many."""
+    return request.param
+
+
+def each_step(export, repository, fault, *, every=1, **options):
     """Export version 2 once for each step, with the fault there; gives what came of each."""
     place = repository.parent
     original = shutil.copytree(place, place.with_name(f"{place.name} before"))
-    for step in range(1, MOST_STEPS):
+    for step in range(1, MOST_STEPS, every):
         shutil.rmtree(place)
         shutil.copytree(original, place)
         struck = os.pipe()
@@ -195,9 +201,9 @@ def each_call(export, repository, arm):
     [("nothing", False), pytest.param("another version 1", True, marks=pytest.mark.long)],
     indirect=["repository"],
 )
-def test_a_failure_at_any_step_leaves_the_repository_as_it_was(export, repository, reads):
+def test_a_failure_at_any_step_leaves_the_repository_as_it_was(export, repository, reads, every):
     before = tree(repository) if repository.exists() else None
-    for step, status, words in each_step(export, repository, faults.fail, reads=reads):
+    for step, status, words in each_step(export, repository, faults.fail, every=every, reads=reads):
         if status == DONE or "Older versions of movies could not be removed" in words:
             # Removing staged files or old versions may fail: the export has done its work then.
             assert pinned(repository) == 2
@@ -210,9 +216,9 @@ def test_a_failure_at_any_step_leaves_the_repository_as_it_was(export, repositor
 
 
 @pytest.mark.parametrize("repository", ["version 1"], indirect=True)
-def test_control_c_at_any_step_leaves_the_repository_as_it_was(export, repository):
+def test_control_c_at_any_step_leaves_the_repository_as_it_was(export, repository, every):
     before = tree(repository)
-    for step, status, words in each_step(export, repository, faults.interrupt):
+    for step, status, words in each_step(export, repository, faults.interrupt, every=every):
         assert status == CRASHED
         assert "KeyboardInterrupt" in words
         if (repository / "movies" / "2").exists():
@@ -229,10 +235,10 @@ def clean_up_after(repository):
 
 
 @pytest.mark.parametrize("repository", ["version 1"], indirect=True)
-def test_a_disk_that_is_full_from_some_step_on(export, repository):
+def test_a_disk_that_is_full_from_some_step_on(export, repository, every):
     before = tree(repository)
     full = lambda: faults.fail(errno.ENOSPC)  # noqa: E731
-    for step, status, words in each_step(export, repository, full, for_good=True):
+    for step, status, words in each_step(export, repository, full, every=every, for_good=True):
         if status == DONE:
             assert pinned(repository) == 2
             continue
