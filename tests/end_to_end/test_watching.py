@@ -141,12 +141,14 @@ def test_a_look_at_a_server_shows_its_models_and_columns(server, client):
     result = CliRunner().invoke(make_app(), ["watch", "--once", server.metrics_url])
     lines = [line.split() for line in result.output.splitlines()]
     assert max(map(len, result.output.splitlines())) <= 80
-    success = scrape([server.metrics_url]).value(
-        "nv_inference_request_success", model="movielens", version="1"
+    metrics = scrape([server.metrics_url])
+    success, failure = (
+        metrics.value(f"nv_inference_request_{end}", model="movielens", version="1")
+        for end in ("success", "failure")
     )
     # The models come before the columns of their inputs.
     model = next(line for line in lines if line[:2] == ["movielens", "1"])
-    assert model[2:4] == [f"{success:,.0f}", "0"]
+    assert model[2:4] == [f"{success:,.0f}", f"{failure:,.0f}"]
     assert ["movielens", "1", "tags", "list", "length"] in [line[:5] for line in lines]
 
 

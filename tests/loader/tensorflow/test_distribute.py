@@ -158,6 +158,7 @@ def free_ports(count):
     return ports
 
 
+@pytest.mark.long
 def test_workers_of_a_cluster_get_their_ranks_and_take_equal_steps(folder, tmp_path):
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     configs = [

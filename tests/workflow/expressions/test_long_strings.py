@@ -49,6 +49,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) // 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["hash", "order"])
 def test_tensorflow_takes_memory_for_the_bytes_that_there_are(operation):
     answer = subprocess.run(
