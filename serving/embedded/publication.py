@@ -175,19 +175,30 @@ class LiveServer:
 
     def _unload_stale(self, name: str, steps: set[str]) -> None:
         """Unload steps that an ensemble no longer has, when its old version has answered all requests."""
-        deadline = time.monotonic() + self.seconds
         # One is the new version.
-        while steps and len(self.administration.busy_versions(name, self.seconds)) > 1:
+        if steps and self._await_versions(name, most=1):
+            self._unload(steps)
+
+    def _await_versions(self, model: str, *, most: int) -> bool:
+        """Wait until so few versions of a model are loaded; whether they are."""
+        deadline = time.monotonic() + self.seconds
+        while len(self.administration.busy_versions(model, self.seconds)) > most:
             if time.monotonic() > deadline:
-                return
+                return False
             time.sleep(0.02)
-        self._unload(steps)
+        return True
 
     def _unload(self, models: Iterable[str]) -> None:
+        """Unload models, and wait until their processes have ended.
+
+        The python backend has been seen to wait forever for the process of a model that it started
+        while it ended that of another one.
+        """
         for model in models:
             with suppress(ProbeError):  # It may not be loaded.
                 # The steps of a candidate are those of the new version.
                 self.administration.unload(model, self.seconds, dependents=False)
+                self._await_versions(model, most=0)
             if model.endswith(candidate_of("")[1:]):
                 shutil.rmtree(self.repository / model, ignore_errors=True)
 
