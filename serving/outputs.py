@@ -42,7 +42,8 @@ def _text(value: Any) -> Any:
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
     """A frame with one column for each output; an output (N, k) with k > 1 is an Array column."""
     first, *others = (_series(column, tensors) for column in columns)
-    return first.to_frame().hstack(others)
+    frame = first.to_frame()
+    return frame.hstack(others) if others else frame
 
 
 def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index: Any) -> Any:

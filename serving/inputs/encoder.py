@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -116,7 +116,7 @@ class Encoder:
         scalars: dict[str, Array] = {}
         rows = set[int]()
         for column, names in self._groups:
-            parts = [table[name] for name in names]
+            parts = _as_lists([table[name] for name in names])
             if len(names) > 1 and (joint := _joined(parts)) is not None:
                 tensors = _tensor(column, joint).reshape(len(names), -1, 1)
                 scalars.update(zip(names, tensors, strict=True))
@@ -147,20 +147,20 @@ def _tensor(column: WireColumn, values: Any) -> Array:
     Raises:
         ClientError, SchemaError: a value does not fit.
     """
-    fit = fitting(column, few) if (few := _as_list(values)) is not None else None
-    if fit is None:
+    is_list = type(values) in (list, tuple)
+    if not is_list or (fit := fitting(column, values)) is None:
         (tensor,) = encode_request(column, read(column, values)).values()
         return tensor
     return np.array(fit, DTYPES[column.dtype].numpy).reshape(-1, 1)
 
 
-def _as_list(values: Any) -> Sequence[Any] | None:
-    """A list, or a small array converted to one; else None."""
-    if type(values) in (list, tuple):
-        return cast("Sequence[Any]", values)
-    if type(values) is not np.ndarray or values.size > _FEW or values.dtype.kind in "mMS":
-        return None
-    return values.reshape(-1).tolist() if _is_column(values) else None
+def _as_lists(parts: list[Any]) -> list[Any]:
+    """Arrays as lists, if they are small."""
+    if set(map(type, parts)) != {np.ndarray} or sum(part.size for part in parts) > _FEW:
+        return parts
+    if not all(_is_column(part) and part.dtype.kind not in "mMS" for part in parts):
+        return parts
+    return [part.reshape(-1).tolist() for part in parts]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

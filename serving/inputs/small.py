@@ -50,7 +50,8 @@ class SmallFrames:
         """
         if isinstance(data, Mapping):
             return data
-        count = data.shape[0] * data.shape[1]
+        rows, width = data.shape
+        count = rows * width
         if isinstance(data, pl.DataFrame):
             small = 0 < count <= _FEW_OF_POLARS and data.estimated_size() <= _BYTES
             return self._of_polars(data) if small else dict(zip(data.columns, data, strict=True))
