@@ -150,6 +150,9 @@ def in_child(function: Callable[..., T], *arguments: Any, **environment: str) ->
 def least(*works: Callable[[], object], repeats: int, seconds: float) -> list[float]:
     """Processor seconds of each, the least of some runs, in which they take turns.
 
+    As in `timeit` the garbage collector is off: when it runs depends on what was made before, and it
+    takes more for each object the more there are.
+
     Args:
         works: what is measured.
         repeats: runs of each.
@@ -160,9 +163,13 @@ def least(*works: Callable[[], object], repeats: int, seconds: float) -> list[fl
         rounds.append([])
         for work in works:
             gc.collect()
-            start = time.process_time()
-            work()
-            rounds[-1].append(time.process_time() - start)
+            gc.disable()
+            try:
+                start = time.process_time()
+                work()
+                rounds[-1].append(time.process_time() - start)
+            finally:
+                gc.enable()
     return [min(costs) for costs in zip(*rounds, strict=True)]
 
 
