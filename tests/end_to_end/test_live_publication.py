@@ -25,6 +25,7 @@ def loaded(server):
     return {(m.name, int(m.version)) for m in index.models if m.state == "READY"}
 
 
+@pytest.mark.long
 def test_publications_and_a_rollback_under_load(repository):
     export(repository, 1, 1)
     with TritonServer(repository) as server, Load.of(server.grpc_url) as load:

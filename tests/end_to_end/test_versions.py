@@ -43,7 +43,9 @@ def test_the_server_answers_with_version_2(two_versions):
     assert verify(repository, "movielens")
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+@pytest.mark.parametrize(
+    "runtime", [pytest.param("tensorflow", marks=pytest.mark.long), "fused_onnx"]
+)
 def test_which_old_version_can_be_asked_for(runtime, tmp_path):
     """A fused model's, and no ensemble's: its one config names one version of each step."""
     pipeline, serving = movielens(), ServingOptions(runtime=runtime)

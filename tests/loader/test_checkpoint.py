@@ -124,10 +124,11 @@ def test_one_checkpoint_is_kept_and_a_finished_training_is_not_repeated(make_pri
 @pytest.mark.parametrize(
     "fit",
     [
-        pytest.param("loader, epochs=2", marks=pytest.mark.long),
+        "loader, epochs=2",
         "loader.repeat(), epochs=5, steps_per_epoch=10",
     ],
 )
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(folder, tmp_path, fit, monkeypatch):
     """SIGKILL a training of 50 steps that saves after every batch, then start it again."""
     program = textwrap.dedent(

@@ -25,6 +25,7 @@ def tables(initializer, sizes):
     return {name: table.numpy() for name, table in layer.embedding_tables.items()}
 
 
+@pytest.mark.long
 def test_a_table_is_made_saved_and_exported_without_copies_of_it():
     # 200 MB, in a process of its own, since a peak of memory stays for the life of a process.
     command = [sys.executable, "-m", "benchmarks.memory", "model", "--rows", "800000"]

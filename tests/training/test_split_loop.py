@@ -60,7 +60,7 @@ def test_a_call_takes_no_batch_that_it_does_not_train_on(batches, built):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("xla", [True, False])
+@pytest.mark.parametrize("xla", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_step_without_a_batch_changes_nothing(batches, built, xla):
     """Four steps a call find two batches in the last call, and then none."""
     one, many = built(dropout=0.5), built(dropout=0.5)

@@ -80,6 +80,7 @@ def test_the_client_sends_the_columns_of_the_workflow(runtime, pipeline, network
     assert json.loads(published) == RESOLVED
 
 
+@pytest.mark.long
 def test_they_are_served_as_the_network_answers(pipeline, network, export, tmp_path):
     saved = tmp_path / "saved"
     save_model(make_network(pipeline, "who", "kinds", "sum"), saved)

@@ -140,6 +140,7 @@ def run(programs, folder, tmp_path, environments):
     return [json.loads(out.read_text()) for out in outs]
 
 
+@pytest.mark.long
 def test_replicas_of_one_process_train_on_every_row_once(folder, tmp_path):
     (found,) = run([MIRRORED], folder, tmp_path, [{}])
     # The model's output is the price, so that the sum over all rows shows in the metric.
