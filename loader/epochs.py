@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import threading
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from loader.batches.batches import BlockSource
@@ -30,6 +31,7 @@ from loader.order.epoch_plan import (
     share_of,
     take_rows,
 )
+from loader.order.mixing import Mixing, Mixture, left_after, mix, row_groups_in
 from loader.order.position import Pass, Position, Progress, Trail, read_state, write_state
 
 # The fewest rows that justify a read.
@@ -45,7 +47,7 @@ class Settings:
         shuffle: whether each epoch has its own order.
         seed: seed of that order, together with the epoch's number.
         seed_fn: returns a seed for each epoch instead.
-        parts_per_chunk: row groups whose rows are shuffled together.
+        mixing: which rows of a shuffled epoch a batch takes.
         max_rows: the most rows that are decoded at once.
         drop_last: leave a last, short batch out.
         share: the worker's rank and the number of workers.
@@ -55,7 +57,7 @@ class Settings:
     shuffle: bool
     seed: int
     seed_fn: Callable[[], int] | None
-    parts_per_chunk: int
+    mixing: Mixing
     max_rows: int
     drop_last: bool
     share: Share
@@ -149,14 +151,42 @@ class Epochs:
     def _read(self, position: Position) -> Prefetcher[Any]:
         """Start reading from a position in the background."""
         settings, source, batch_size = self.settings, self._source, self.settings.batch_size
-        seed = None
         if settings.shuffle and position.seed is not None:
+            mixture = self._mixture(position)
             seed = (position.seed, position.epoch)
-        chunks = epoch_chunks(self._pieces, settings.parts_per_chunk, settings.max_rows, seed)
-        chunks = share_of(rest_of(chunks, position.legs, batch_size), settings.share)
-        chunks = take_rows(chunks, position.batch * batch_size, self._total)
-        groups = _read_groups(chunks, settings, source.chunks_per_read)
-        return Prefetcher(lambda: source.blocks(groups, batch_size, seed), wait=self._wait)
+            chunks = [*mixture.chunks.values()]
+            groups = _read_groups(chunks, settings, source.chunks_per_read)
+            return Prefetcher(
+                lambda: source.mixed(groups, mixture, batch_size, seed), wait=self._wait
+            )
+        chunks = epoch_chunks(self._pieces, 1, settings.max_rows, None)
+        rest = rest_of(chunks, position.legs, self._left_in_order)
+        own, last = share_of(rest, settings.share)
+        own = self._left_in_order([*own, *([last] if last else [])], position.batch)
+        groups = _read_groups(own, settings, source.chunks_per_read)
+        return Prefetcher(lambda: source.in_order(groups, batch_size), wait=self._wait)
+
+    def _left_in_order(self, chunks: Sequence[Chunk], batches: int) -> list[Chunk]:
+        return take_rows(chunks, batches * self.settings.batch_size, self._total + 1)
+
+    def _mixture(self, position: Position) -> Mixture:
+        """The batches of a shuffled epoch from a position on."""
+        settings, mixing = self.settings, self.settings.mixing
+        seed = (position.seed or 0, position.epoch)
+        chunks = epoch_chunks(
+            self._pieces, mixing.pieces, settings.max_rows, seed, least_rows=mixing.least_rows
+        )
+        left = functools.partial(left_after, width=mixing.width, batch_size=settings.batch_size)
+        own, last = share_of(rest_of(chunks, position.legs, left), settings.share)
+        return mix(own, last, mixing.width, settings.batch_size, position.batch)
+
+    def mixing(self) -> int:
+        """The fewest row groups from which a whole batch of the first epoch draws rows."""
+        if not self.settings.shuffle:
+            return 1
+        mixture = self._mixture(Position(0, 0, self._seed))
+        whole = itertools.islice(mixture.batches, max(self.steps - 1, 1))
+        return min(row_groups_in(batch, mixture.chunks) for batch in whole)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
         """How many batches each of `workers` workers takes after some legs of an epoch."""
@@ -221,12 +251,11 @@ class Epochs:
     def _fingerprint(self) -> int:
         """A number that differs when the same position would refer to other rows."""
         settings = self.settings
-        rows = [piece.rows for piece in self._pieces]
-        # The memory limit matters only where it binds, so that a larger machine can resume.
-        max_rows = min(settings.max_rows, settings.parts_per_chunk * max(rows))
         facts = [
-            rows,
-            [settings.batch_size, settings.shuffle, settings.parts_per_chunk, max_rows],
+            [piece.rows for piece in self._pieces],
+            [settings.batch_size, settings.shuffle],
+            # The order of the files does not depend on the memory.
+            astuple(settings.mixing) if settings.shuffle else (),
             self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())

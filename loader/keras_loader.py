@@ -11,6 +11,7 @@ from loader.epochs import Epochs, Settings
 from loader.files.layout import batch_schema, fixed_widths, make_layout, resolve_names
 from loader.options import check_choices, check_counts, make_seed, make_share, rows_in_buffer
 from loader.order.epoch_plan import split_row_groups
+from loader.order.mixing import plan_mixing
 from loader.order.position import Trail
 from loader.read.source import open_data
 from loader.tensorflow.epoch_dataset import EpochDataset
@@ -149,13 +150,21 @@ class KerasSequenceLoader(EpochDataset):
         widths = fixed_widths(sparse_names, sparse_max, data.schema)
         layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
         where = open_device(device, data, source, layout, reader_kwargs, decode_timeout)
+        max_rows = rows_in_buffer(source, buffer_size, batch_size, where.budget)
+        pieces = split_row_groups(source.row_groups, max_rows)
         settings = Settings(
             batch_size=batch_size,
             shuffle=shuffle,
             seed=make_seed(seed, seed_fn),
             seed_fn=seed_fn,
-            parts_per_chunk=parts_per_chunk,
-            max_rows=rows_in_buffer(source, buffer_size, batch_size, where.budget),
+            mixing=plan_mixing(
+                pieces,
+                max_rows,
+                where.budget.copies,
+                where.source.pieces_per_chunk,
+                max(parts_per_chunk, where.source.row_groups_mixed),
+            ),
+            max_rows=max_rows,
             drop_last=drop_last,
             share=share,
         )
@@ -164,7 +173,6 @@ class KerasSequenceLoader(EpochDataset):
         transport: Transport = where.transport
         if widths and not sparse_as_dense:
             transport = SparseTransport(where.transport, layout)
-        pieces = split_row_groups(source.row_groups, settings.max_rows)
         epochs = Epochs(pieces, where.source, settings, source.skipped, where.wait)
         self._own_pass: Iterator[Any] | None = None
         super().__init__(epochs, transport, where.name)
@@ -221,6 +229,15 @@ class KerasSequenceLoader(EpochDataset):
             return self._transport.to_batch(next(stream))
         finally:
             stream.close()
+
+    def mixing(self) -> int:
+        """The fewest row groups from which a batch draws rows; 1 without `shuffle`.
+
+        Example:
+            >>> train.mixing()  # doctest: +SKIP
+            8
+        """
+        return self._epochs.mixing()
 
     def get_state(self) -> dict[str, Any]:
         """The position after the last batch handed out, as JSON-able numbers.

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loader.order.epoch_plan import Chunk
+from loader.order.mixing import Mixture
 
 Array = npt.NDArray[Any]
 
@@ -94,19 +95,36 @@ class BlockSource(Protocol):
 
     Attributes:
         chunks_per_read: how many chunks are read at once, if the buffer is large enough.
+        pieces_per_chunk: how many pieces a chunk of a shuffled epoch has, if the buffer allows.
+        row_groups_mixed: from how many row groups a shuffled batch draws, if the buffer allows.
         order_by: the algorithm that derives the row order from a seed, and its version.
     """
 
     chunks_per_read: int
+    pieces_per_chunk: int
+    row_groups_mixed: int
     order_by: str
 
-    def blocks(
-        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
-    ) -> Iterator[Any]:
+    def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[Any]:
         """Read chunks and yield their rows in blocks of whole batches, without gaps.
 
         Args:
             groups: the chunks of an epoch in order, grouped into reads.
             batch_size: rows in each batch.
-            seed: seed and epoch number of the row order, or None to leave rows in place.
+        """
+
+    def mixed(
+        self,
+        groups: Sequence[Sequence[Chunk]],
+        mixture: Mixture,
+        batch_size: int,
+        seed: tuple[int, int],
+    ) -> Iterator[Any]:
+        """Read chunks and yield the batches of a mixture, in blocks.
+
+        Args:
+            groups: the chunks of the mixture, grouped into reads.
+            mixture: the batches.
+            batch_size: rows in each batch.
+            seed: seed and epoch number of the rows' order in each chunk.
         """

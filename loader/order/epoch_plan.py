@@ -1,16 +1,16 @@
 """Assignment of rows to workers and steps: pure arithmetic on row counts, no data.
 
-An epoch is one long stream of rows: the row groups of all files, in an order drawn from the seed
-and the epoch number, a few at a time mixed with each other. The stream is the same for any number
-of workers. Each worker takes an equal share of it, cut at rows, not at row groups, so that all take
-the same number of steps however few files there are. Rows that an interrupted run left over can be
-shared anew by another number of workers.
+An epoch consists of the row groups of all files, in an order drawn from the seed and the epoch number,
+which is the same for any number of workers. Each worker takes an equal share of it, cut at rows, not
+at row groups, so that all take the same number of steps however few files there are, and mixes its
+share (`mixing`). Rows that an interrupted run left over can be shared anew by another number of
+workers.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,12 +39,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pieces whose rows are shuffled together, and the run of shuffled rows that is wanted.
+    """Pieces with one order of their rows, and the run of rows in that order that is wanted.
 
     Attributes:
         pieces: the pieces to read.
-        skip: rows of the shuffled chunk to leave out at its start.
-        stop: the row of the shuffled chunk to stop before; None for its end.
+        skip: rows to leave out at the start.
+        stop: the row to stop before; None for the end.
     """
 
     pieces: tuple[Piece, ...]
@@ -107,15 +107,21 @@ def split_row_groups(row_groups: Sequence[RowGroup], max_rows: int) -> list[Piec
 
 
 def epoch_chunks(
-    pieces: Sequence[Piece], parts_per_chunk: int, max_rows: int, seed: tuple[int, int] | None
+    pieces: Sequence[Piece],
+    parts_per_chunk: int,
+    max_rows: int,
+    seed: tuple[int, int] | None,
+    *,
+    least_rows: int = 0,
 ) -> list[Chunk]:
-    """The stream of an epoch.
+    """The chunks of an epoch.
 
     Args:
         pieces: all pieces, from `split_row_groups`.
-        parts_per_chunk: how many pieces are shuffled together.
+        parts_per_chunk: the number of pieces in a chunk.
         max_rows: the most rows in a chunk.
         seed: seed and epoch number, or None for the order of the files.
+        least_rows: the rows up to which a chunk takes more pieces than that.
     """
     order = list(pieces)
     if seed is not None:
@@ -125,7 +131,8 @@ def epoch_chunks(
     current: list[Piece] = []
     rows = 0
     for piece in order:
-        if current and (len(current) == parts_per_chunk or rows + piece.rows > max_rows):
+        is_full = len(current) >= parts_per_chunk and rows >= least_rows
+        if current and (is_full or rows + piece.rows > max_rows):
             chunks.append(Chunk(tuple(current)))
             current, rows = [], 0
         current.append(piece)
@@ -145,27 +152,41 @@ def take_rows(chunks: Sequence[Chunk], first: int, last: int) -> list[Chunk]:
     return found
 
 
-def share_of(chunks: Sequence[Chunk], share: Share) -> list[Chunk]:
-    """One rank's share of a stream. A chunk on the border of two ranks is read by both."""
+def share_of(chunks: Sequence[Chunk], share: Share) -> tuple[list[Chunk], Chunk | None]:
+    """One rank's share of an epoch. A chunk on the border of two ranks is read by both.
+
+    Returns:
+        The rank's own rows, and a row to end with, where other ranks have one row more, so that
+        no rank waits for this one at the last step: a row of its own first chunk, or of the
+        epoch's if it has none.
+    """
     total = sum(chunk.wanted for chunk in chunks)
     first, last = share.bounds(total)
-    mine = take_rows(chunks, first, last)
-    # Top-up rule: a rank that is one row short takes a row of its first chunk again (of the
-    # stream's first chunk, if it has none), so that no rank waits for it at the last step.
-    if last - first < share.rows(total):
-        again = (mine or chunks)[0].pieces[0]
-        mine.append(Chunk((replace(again, rows=1),)))
-    return mine
+    own = take_rows(chunks, first, last)
+    if last - first == share.rows(total):
+        return own, None
+    again = (own or chunks)[0].pieces[0]
+    return own, Chunk((replace(again, rows=1),))
 
 
-def rest_of(chunks: Sequence[Chunk], legs: Sequence[Leg], batch_size: int) -> list[Chunk]:
-    """The rows of an epoch's stream after some legs, to be shared anew by any number of workers."""
+def rest_of(
+    chunks: Sequence[Chunk],
+    legs: Sequence[Leg],
+    left_after: Callable[[Sequence[Chunk], int], Sequence[Chunk]],
+) -> list[Chunk]:
+    """The rows of an epoch after some legs, to be shared anew by any number of workers.
+
+    Args:
+        chunks: all chunks of the epoch.
+        legs: the earlier parts of the epoch.
+        left_after: returns what is left of a rank's chunks after some batches.
+    """
     for leg in legs:
         total = sum(chunk.wanted for chunk in chunks)
-        left = []
+        left: list[Chunk] = []
         for rank in range(leg.workers):
             first, last = Share(leg.workers, rank).bounds(total)
-            left += take_rows(chunks, min(first + leg.batches * batch_size, last), last)
+            left += left_after(take_rows(chunks, first, last), leg.batches)
         chunks = left
     return list(chunks)
 

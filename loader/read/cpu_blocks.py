@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 
 import numpy as np
 import polars as pl
@@ -14,7 +16,15 @@ from loader.batches.prefetch import Prefetcher
 from loader.errors import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.order.epoch_plan import Chunk
+from loader.order.mixing import Mixed, Mixture, Run
 from loader.read.chunks import ChunkReader, elements_of, lengths_of
+
+# The fewest rows of a block of a mixture: a column of it is copied at once.
+_BLOCK_ROWS = 131_072
+# Rows of which a column of four bytes takes an eighth of a processor's second-level cache of 1 MB.
+_SLICE_ROWS = 32_768
+# Shorter runs are gathered: to copy one takes as long as to gather so many rows.
+_RUN_ROWS = 1_024
 
 
 class HostBlocks:
@@ -27,38 +37,69 @@ class HostBlocks:
 
     # One row group does not keep all cores busy; more than two cost memory and save no time.
     chunks_per_read = 2
-    order_by = f"polars {pl.__version__}"
+    pieces_per_chunk = 1
+    row_groups_mixed = 8
+    order_by = f"polars {pl.__version__}, mixed"
 
     def __init__(self, reader: ChunkReader, layout: BatchLayout) -> None:
         self._reader = reader
         self._layout = layout
 
-    def blocks(
-        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
-    ) -> Iterator[Block]:
+    def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[Block]:
         """See `BlockSource`."""
-        parts = functools.partial(self._parts, groups, batch_size, seed)
-        if seed is None:  # rows in place need no second thread
-            with contextlib.closing(parts()) as split:
-                yield from self._cut(split, batch_size)
-            return
-        # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
-        with Prefetcher(parts, ahead=0, name="parquet-loader-shuffle") as split:
-            yield from self._cut(split, batch_size)
+        with contextlib.closing(self._parts(groups, batch_size)) as parts:
+            yield from self._cut(parts, batch_size)
 
     def _parts(
-        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
+        self, groups: Sequence[Sequence[Chunk]], batch_size: int
     ) -> Generator[tuple[pl.DataFrame, pl.DataFrame]]:
         """The rows of each chunk: those that complete the batch begun before it, and the rest."""
         read = functools.partial(self._reads, groups)
         with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
             rows = 0
             for group, frames in reads:
-                for chunk, order in zip(group, _row_orders(group, seed), strict=True):
-                    missing = min(-rows % batch_size, chunk.wanted)
+                for chunk in group:
+                    head = min(-rows % batch_size, chunk.wanted)
                     rows += chunk.wanted
                     # Not bound to a name, which would hold it while the next group is read.
-                    yield _split([frames.pop(0) for _ in chunk.pieces], chunk, missing, order)
+                    yield _split([frames.pop(0) for _ in chunk.pieces], chunk, head)
+
+    def mixed(
+        self,
+        groups: Sequence[Sequence[Chunk]],
+        mixture: Mixture,
+        batch_size: int,
+        seed: tuple[int, int],
+    ) -> Iterator[Block]:
+        """See `BlockSource`."""
+        shuffled = functools.partial(self._shuffled, groups, seed)
+        numbers = deque(mixture.chunks)
+        pool: dict[int, pl.DataFrame] = {}
+        batches: list[Mixed] = []
+        rows = 0
+        # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
+        with Prefetcher(shuffled, ahead=0, name="parquet-loader-shuffle") as frames:
+            for batch in mixture.batches:
+                if batches and (rows >= _BLOCK_ROWS or (numbers and numbers[0] < batch.begun)):
+                    yield make_block(_dealt(pool, batches), self._layout)
+                    batches, rows = [], 0
+                while numbers and numbers[0] < batch.begun:
+                    pool[numbers.popleft()] = next(frames)
+                batches.append(batch)
+                rows += batch_size
+            if batches:
+                yield make_block(_dealt(pool, batches), self._layout)
+
+    def _shuffled(
+        self, groups: Sequence[Sequence[Chunk]], seed: tuple[int, int]
+    ) -> Generator[pl.DataFrame]:
+        """The wanted rows of each chunk, in its order."""
+        read = functools.partial(self._reads, groups)
+        with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
+            for group, frames in reads:
+                for chunk, order in zip(group, _row_orders(group, seed), strict=True):
+                    # Not bound to a name, which would hold it while the next group is read.
+                    yield pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=True)[order]
 
     def _reads(
         self, groups: Iterable[Sequence[Chunk]]
@@ -98,35 +139,65 @@ class HostBlocks:
             yield make_block(pl.concat(carry, rechunk=True), self._layout)
 
 
-def _row_orders(group: Sequence[Chunk], seed: tuple[int, int] | None) -> Sequence[pl.Series | None]:
-    """The order of each chunk's rows; None where they stay in place."""
-    if seed is None:
-        return [None] * len(group)
+def _row_orders(group: Sequence[Chunk], seed: tuple[int, int]) -> Iterator[pl.Series]:
+    """The wanted rows of each chunk in its order."""
     # Polars draws one order on one core, and planning a query costs more than drawing for a small
     # chunk: one query for all of them uses several cores and is planned once.
-    drawn = pl.select(_row_order(chunk, seed).alias(str(n)) for n, chunk in enumerate(group))
-    return [order.item() for order in drawn]
+    slices = [_row_slices(chunk, seed) for chunk in group]
+    drawn = iter(pl.select(each.alias(str(n)) for n, each in enumerate(chain(*slices))))
+    for chunk, own in zip(group, slices, strict=True):
+        order = pl.concat([next(drawn).item() for _ in own], rechunk=True)
+        yield order[chunk.skip : chunk.stop]
 
 
-def _row_order(chunk: Chunk, seed: tuple[int, int]) -> pl.Expr:
+def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
+    """The order of a chunk's rows: its slices in a random order, and the rows of each as well.
+
+    A slice's columns fit the processor's cache, in which a gather takes half as long.
+    """
     # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
-    # Polars shuffles twice as fast as numpy, which provides the seed only.
-    rows = pl.int_range(chunk.rows, dtype=pl.UInt32)
-    return rows.shuffle(seed=int(random.integers(2**63))).implode()
+    starts = range(0, chunk.rows, _SLICE_ROWS)
+    # Polars shuffles twice as fast as numpy, which provides the seeds only.
+    return [
+        pl.int_range(starts[n], min(starts[n] + _SLICE_ROWS, chunk.rows), dtype=pl.UInt32)
+        .shuffle(seed=int(random.integers(2**63)))
+        .implode()
+        for n in random.permutation(len(starts))
+    ]
+
+
+def _dealt(pool: dict[int, pl.DataFrame], batches: Sequence[Mixed]) -> pl.DataFrame:
+    """The rows of consecutive batches. Chunks without further rows leave the pool."""
+    runs = [run for batch in batches for run in batch.runs]
+    if len(runs) * _RUN_ROWS <= sum(run.stop - run.start for run in runs):
+        made = pl.concat([pool[run.chunk][run.start : run.stop] for run in runs], rechunk=True)
+    else:
+        made = _gathered(pool, runs)
+    for run in runs:
+        if run.stop == len(pool[run.chunk]):
+            del pool[run.chunk]
+    return made
+
+
+def _gathered(pool: Mapping[int, pl.DataFrame], runs: Sequence[Run]) -> pl.DataFrame:
+    """Short runs: gathered from one frame of the rows that they take."""
+    spans: dict[int, tuple[int, int]] = {}
+    for run in runs:
+        spans[run.chunk] = (spans.get(run.chunk, (run.start, 0))[0], run.stop)
+    frame = pl.concat([pool[n][start:stop] for n, (start, stop) in spans.items()], rechunk=True)
+    begins = accumulate((stop - start for start, stop in spans.values()), initial=0)
+    shift = {n: begin - spans[n][0] for n, begin in zip(spans, begins, strict=False)}
+    order = [np.arange(shift[r.chunk] + r.start, shift[r.chunk] + r.stop) for r in runs]
+    return frame[np.concatenate(order).astype(np.uint32)]
 
 
 def _split(
-    pieces: Sequence[pl.DataFrame], chunk: Chunk, rows: int, order: pl.Series | None
+    pieces: Sequence[pl.DataFrame], chunk: Chunk, rows: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The first wanted rows of a chunk, in its order if it has one, and the remaining rows."""
-    frame = pl.concat(pieces, rechunk=order is not None)
-    if order is None:
-        return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
-    order = order[chunk.skip : chunk.stop]
-    # One gather for both, the remainder first: its batches then start at aligned addresses.
-    mixed = frame[pl.concat([order[rows:], order[:rows]], rechunk=True)]
-    return mixed[len(mixed) - rows :], mixed[: len(mixed) - rows]
+    """The first wanted rows of a chunk, and the remaining ones."""
+    frame = pl.concat(pieces, rechunk=False)
+    return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
 
 
 def make_block(frame: pl.DataFrame, layout: BatchLayout) -> Block:

@@ -1,0 +1,221 @@
+"""Mixing: the rows of several chunks in each batch.
+
+The rows of a chunk are in an order of their own, and a batch takes a run of rows from each of several
+chunks: at least `width` of them, in proportion to their rows. The chunks of a batch are a window that
+slides over the epoch. The first `width` chunks begin together; then one chunk begins and one ends at a
+time, so that no batch is the last of all its chunks; and the last `width` chunks end together. Fewer
+than 2 x `width` chunks are mixed wholly.
+
+This is arithmetic on numbers of rows. So a position in an epoch is a number of batches, and the rows
+that are left after it are runs as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loader.order.epoch_plan import Chunk, Piece
+
+# The fewest rows of a chunk: smaller row groups are shuffled together.
+_LEAST_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How an epoch is mixed.
+
+    Attributes:
+        pieces: the number of pieces in a chunk.
+        least_rows: the rows up to which a chunk takes more pieces than that.
+        width: the number of chunks that begin together; the fewest in a batch.
+    """
+
+    pieces: int
+    least_rows: int
+    width: int
+
+
+def plan_mixing(
+    pieces: Sequence[Piece], max_rows: int, copies: int, pieces_per_chunk: int, row_groups: int
+) -> Mixing:
+    """The mixing of an epoch, as far as the buffer allows.
+
+    Args:
+        pieces: all pieces of the data.
+        max_rows: the most rows that are decoded at once.
+        copies: how many times the buffer holds as many rows.
+        pieces_per_chunk: the wanted number of pieces in a chunk.
+        row_groups: the wanted number of row groups in a batch.
+    """
+    largest = max(piece.rows for piece in pieces)
+    least = min(_LEAST_ROWS, max_rows)
+    # While `width` chunks begin, nearly as many that began before may be in memory.
+    in_chunk = copies * max_rows // (copies + 2 * 2) // largest
+    in_chunk = min(max(in_chunk, 1), pieces_per_chunk)
+    chunk_rows = max(in_chunk * largest, least)
+    room = copies * (max_rows - chunk_rows) // (2 * chunk_rows)
+    return Mixing(in_chunk, least, max(1, min(room, -(-row_groups // in_chunk))))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive rows of a chunk, in the chunk's order: from `start` to before `stop`."""
+
+    chunk: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A batch, and the chunks that have begun by then: those with a number below `begun`."""
+
+    runs: tuple[Run, ...]
+    begun: int
+
+
+def mixed_batches(rows: Sequence[int], width: int, batch_size: int) -> Iterator[Mixed]:
+    """The batches of an epoch; only the last one may be short.
+
+    Args:
+        rows: the number of rows of each chunk.
+        width: the number of chunks that begin together.
+        batch_size: rows in a batch.
+
+    Example:
+        >>> [[(r.chunk, r.start, r.stop) for r in b.runs] for b in mixed_batches([4, 2], 2, 3)]
+        [[(0, 0, 2), (1, 0, 1)], [(0, 2, 4), (1, 1, 2)]]
+    """
+    if not rows:
+        return
+    windows = _windows(len(rows), width)
+    taken, given = [0] * len(rows), [0] * len(rows)
+    last = windows[-1][1]
+    # Chunks that are in the current segment, or still have rows of an earlier one.
+    open_, begun = list[int](), 0
+    for segment in range(last + 1):
+        while begun < len(rows) and windows[begun][0] <= segment:
+            open_.append(begun)
+            begun += 1
+        for chunk in open_:
+            first, end = windows[chunk]
+            parts = min(segment, end) - first + 1
+            given[chunk] = rows[chunk] * parts // (end - first + 1)
+        left = sum(given[chunk] - taken[chunk] for chunk in open_)
+        while left >= batch_size or (segment == last and left):
+            yield Mixed(tuple(_deal(open_, given, taken, min(batch_size, left))), begun)
+            left -= min(batch_size, left)
+        open_ = [chunk for chunk in open_ if taken[chunk] < rows[chunk]]
+
+
+def _windows(count: int, width: int) -> list[tuple[int, int]]:
+    """The first and the last segment of each chunk. A segment begins where a chunk begins."""
+    if count < 2 * width:
+        return [(0, 0)] * count
+    last = count - width
+    return [
+        (0, width - 1)
+        if chunk < width
+        else (last - width + 1, last)
+        if chunk >= last
+        else (chunk - width + 1, chunk)
+        for chunk in range(count)
+    ]
+
+
+def _deal(
+    chunks: Sequence[int], given: Sequence[int], taken: list[int], rows: int
+) -> Iterator[Run]:
+    """Take rows from chunks in proportion to the rows that each has left, by the largest remainder."""
+    left = [given[chunk] - taken[chunk] for chunk in chunks]
+    total = sum(left)
+    shares = [rows * own // total for own in left]
+    missing = rows - sum(shares)
+    by_remainder = sorted(range(len(left)), key=lambda place: -(rows * left[place] % total))
+    for place in by_remainder[:missing]:
+        shares[place] += 1
+    for chunk, share in zip(chunks, shares, strict=True):
+        if share:
+            yield Run(chunk, taken[chunk], taken[chunk] + share)
+            taken[chunk] += share
+
+
+def left_after(
+    chunks: Sequence[Chunk], batches: int, *, width: int, batch_size: int
+) -> list[Chunk]:
+    """The rows of mixed chunks after some batches."""
+    rows = [chunk.wanted for chunk in chunks]
+    taken = _skip(mixed_batches(rows, width, batch_size), batches)
+    return [
+        replace(chunk, skip=chunk.skip + taken[number], stop=chunk.skip + chunk.wanted)
+        for number, chunk in enumerate(chunks)
+        if taken[number] < chunk.wanted
+    ]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """An epoch, or the rest of one.
+
+    Attributes:
+        chunks: the chunks to read by number, in the order in which they begin.
+        batches: the batches.
+    """
+
+    chunks: Mapping[int, Chunk]
+    batches: Iterator[Mixed]
+
+
+def mix(
+    chunks: Sequence[Chunk], last: Chunk | None, width: int, batch_size: int, skip: int
+) -> Mixture:
+    """Mix the chunks of one rank.
+
+    Args:
+        chunks: the rank's share.
+        last: a further chunk of one row, for the end.
+        width: the number of chunks that begin together.
+        batch_size: rows in a batch.
+        skip: the number of batches to leave out.
+    """
+    rows = [chunk.wanted for chunk in chunks]
+    batches = mixed_batches(rows, width, batch_size)
+    if last is not None:
+        chunks = [*chunks, last]
+        batches = _with_last(batches, len(rows), batch_size)
+    taken = _skip(batches, skip)
+    left = {n: chunk for n, chunk in enumerate(chunks) if taken[n] < chunk.wanted}
+    return Mixture(left, batches)
+
+
+def _skip(batches: Iterator[Mixed], count: int) -> Mapping[int, int]:
+    """Drop batches; returns the number of rows that they took of each chunk."""
+    taken: dict[int, int] = defaultdict(int)
+    for batch in itertools.islice(batches, count):
+        taken.update({run.chunk: run.stop for run in batch.runs})
+    return taken
+
+
+def _with_last(batches: Iterator[Mixed], number: int, batch_size: int) -> Iterator[Mixed]:
+    """Add a chunk of one row at the end."""
+    run, runs = Run(number, 0, 1), ()
+    for batch in batches:
+        runs = batch.runs
+        if sum(each.stop - each.start for each in runs) == batch_size:
+            yield batch
+            runs = ()
+    yield Mixed((*runs, run), number + 1)
+
+
+def row_groups_in(batch: Mixed, chunks: Mapping[int, Chunk]) -> int:
+    """The number of row groups from which a batch draws."""
+    return len(
+        {
+            (piece.path, piece.row_group)
+            for run in batch.runs
+            for piece in chunks[run.chunk].pieces[: run.stop - run.start]
+        }
+    )
