@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import threading
@@ -174,19 +173,28 @@ class Epochs:
         settings, mixing = self.settings, self.settings.mixing
         seed = (position.seed or 0, position.epoch)
         chunks = epoch_chunks(
-            self._pieces, mixing.pieces, settings.max_rows, seed, least_rows=mixing.least_rows
+            self._pieces,
+            mixing.pieces,
+            settings.max_rows,
+            seed,
+            least_rows=mixing.least_rows,
+            spread=mixing.pieces * mixing.width,
         )
-        left = functools.partial(left_after, width=mixing.width, batch_size=settings.batch_size)
+        batch_size = settings.batch_size
+
+        def left(chunks: Sequence[Chunk], batches: int) -> list[Chunk]:
+            width = mixing.width_of(len(chunks))
+            return left_after(chunks, batches, width=width, batch_size=batch_size)
+
         own, last = share_of(rest_of(chunks, position.legs, left), settings.share)
-        return mix(own, last, mixing.width, settings.batch_size, position.batch)
+        return mix(own, last, mixing.width_of(len(own)), batch_size, position.batch)
 
     def mixing(self) -> int:
-        """The fewest row groups from which a whole batch of the first epoch draws rows."""
+        """The number of row groups from which the first batch draws rows; later ones draw from more."""
         if not self.settings.shuffle:
             return 1
         mixture = self._mixture(Position(0, 0, self._seed))
-        whole = itertools.islice(mixture.batches, max(self.steps - 1, 1))
-        return min(row_groups_in(batch, mixture.chunks) for batch in whole)
+        return row_groups_in(next(mixture.batches), mixture.chunks)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
         """How many batches each of `workers` workers takes after some legs of an epoch."""

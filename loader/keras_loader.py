@@ -163,6 +163,7 @@ class KerasSequenceLoader(EpochDataset):
                 where.budget.copies,
                 where.source.pieces_per_chunk,
                 max(parts_per_chunk, where.source.row_groups_mixed),
+                batch_size,
             ),
             max_rows=max_rows,
             drop_last=drop_last,

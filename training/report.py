@@ -20,6 +20,7 @@ class TrainingReport:
         loss_curve: the mean loss in up to 50 equal intervals of the run, in order.
         history: for each metric, `val_` metrics too, its value after each epoch. As a frame:
             `polars.DataFrame(report.history)`.
+        mixing: from how many row groups a batch draws rows; None for data other than a loader.
 
     Example:
         >>> report = train(model, train_data, valid_data)
@@ -31,6 +32,7 @@ class TrainingReport:
     seconds: float
     loss_curve: tuple[float, ...]
     history: Mapping[str, tuple[float, ...]]
+    mixing: int | None = None
 
     @property
     def samples_per_second(self) -> float:
@@ -76,6 +78,9 @@ class TrainingReport:
         lines = [f"{self.samples:,} samples in {self.seconds:.1f} s, {speed}"]
         if not self.samples:
             lines = ["Nothing was left to train."]
+        elif self.mixing is not None:
+            groups = "one row group" if self.mixing == 1 else f"{self.mixing:,} row groups"
+            lines.append(f"A batch draws from {groups}.")
         width = max(map(len, self.history), default=0)
         for metric, values in self.history.items():
             shown = "  ".join(f"{value:.4f}" for value in values[-_EPOCHS:])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from loader.files.parquet_files import RowGroup
 
@@ -113,6 +114,7 @@ def epoch_chunks(
     seed: tuple[int, int] | None,
     *,
     least_rows: int = 0,
+    spread: int = 1,
 ) -> list[Chunk]:
     """The chunks of an epoch.
 
@@ -122,11 +124,13 @@ def epoch_chunks(
         max_rows: the most rows in a chunk.
         seed: seed and epoch number, or None for the order of the files.
         least_rows: the rows up to which a chunk takes more pieces than that.
+        spread: how many pieces that follow one another in the epoch stem from equal parts of the
+            data, one from each.
     """
     order = list(pieces)
     if seed is not None:
-        permutation = np.random.default_rng([*seed, 0]).permutation(len(order))
-        order = [order[index] for index in permutation]
+        random = np.random.default_rng([*seed, 0])
+        order = [order[index] for index in _random_order(len(order), spread, random)]
     chunks: list[Chunk] = []
     current: list[Piece] = []
     rows = 0
@@ -138,6 +142,19 @@ def epoch_chunks(
         current.append(piece)
         rows += piece.rows
     return [*chunks, Chunk(tuple(current))]
+
+
+def _random_order(count: int, spread: int, random: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Numbers below `count`, of which any `spread` in a row stem from all parts of the range.
+
+    Where data is sorted, each batch so resembles the whole. The order is random in each part, and
+    the parts take turns in a random order.
+    """
+    parts = np.array_split(np.arange(count), min(spread, count))
+    turn = np.empty(count)
+    for part, first in zip(parts, random.permutation(len(parts)), strict=True):
+        turn[part] = (random.permutation(len(part)) + (first + 0.5) / len(parts)) / len(part)
+    return np.argsort(turn, kind="stable")
 
 
 def take_rows(chunks: Sequence[Chunk], first: int, last: int) -> list[Chunk]:

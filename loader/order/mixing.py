@@ -21,6 +21,8 @@ from loader.order.epoch_plan import Chunk, Piece
 
 # The fewest rows of a chunk: smaller row groups are shuffled together.
 _LEAST_ROWS = 16_384
+# The fewest rows of the chunks in a batch, which costs less than a tenth of a second at the start.
+_WINDOW_ROWS = 262_144
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,30 @@ class Mixing:
         pieces: the number of pieces in a chunk.
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
+        room: the number of chunks that the buffer holds.
     """
 
     pieces: int
     least_rows: int
     width: int
+    room: int
+
+    def width_of(self, chunks: int) -> int:
+        """The width for a number of chunks, so that those that are open at once fit the buffer."""
+        width = self.width
+        # The last chunks begin before the first ones end: all are open at once.
+        while width > 1 and 2 * width <= chunks < 3 * width and chunks > self.room:
+            width -= 1
+        return width
 
 
 def plan_mixing(
-    pieces: Sequence[Piece], max_rows: int, copies: int, pieces_per_chunk: int, row_groups: int
+    pieces: Sequence[Piece],
+    max_rows: int,
+    copies: int,
+    pieces_per_chunk: int,
+    row_groups: int,
+    batch_size: int,
 ) -> Mixing:
     """The mixing of an epoch, as far as the buffer allows.
 
@@ -49,15 +66,18 @@ def plan_mixing(
         copies: how many times the buffer holds as many rows.
         pieces_per_chunk: the wanted number of pieces in a chunk.
         row_groups: the wanted number of row groups in a batch.
+        batch_size: rows in a batch.
     """
     largest = max(piece.rows for piece in pieces)
     least = min(_LEAST_ROWS, max_rows)
-    # While `width` chunks begin, nearly as many that began before may be in memory.
     in_chunk = copies * max_rows // (copies + 2 * 2) // largest
     in_chunk = min(max(in_chunk, 1), pieces_per_chunk)
-    chunk_rows = max(in_chunk * largest, least)
-    room = copies * (max_rows - chunk_rows) // (2 * chunk_rows)
-    return Mixing(in_chunk, least, max(1, min(room, -(-row_groups // in_chunk))))
+    # A chunk that lacks a row to be large enough takes a whole piece.
+    chunk_rows = min(max(in_chunk * largest, least + largest), max_rows)
+    room = copies * (max_rows - max(chunk_rows, batch_size)) // chunk_rows
+    wanted = max(-(-row_groups // in_chunk), _WINDOW_ROWS // max(in_chunk * largest, least))
+    # While `width` chunks begin, as many that began before may be in memory.
+    return Mixing(in_chunk, least, max(1, min(room // 2, wanted)), room)
 
 
 @dataclass(frozen=True)
@@ -106,7 +126,9 @@ def mixed_batches(rows: Sequence[int], width: int, batch_size: int) -> Iterator[
             given[chunk] = rows[chunk] * parts // (end - first + 1)
         left = sum(given[chunk] - taken[chunk] for chunk in open_)
         while left >= batch_size or (segment == last and left):
-            yield Mixed(tuple(_deal(open_, given, taken, min(batch_size, left))), begun)
+            ended = [windows[chunk][1] < segment for chunk in open_]
+            runs = _deal(open_, ended, given, taken, min(batch_size, left))
+            yield Mixed(tuple(runs), begun)
             left -= min(batch_size, left)
         open_ = [chunk for chunk in open_ if taken[chunk] < rows[chunk]]
 
@@ -127,20 +149,31 @@ def _windows(count: int, width: int) -> list[tuple[int, int]]:
 
 
 def _deal(
-    chunks: Sequence[int], given: Sequence[int], taken: list[int], rows: int
+    chunks: Sequence[int],
+    ended: Sequence[bool],
+    given: Sequence[int],
+    taken: list[int],
+    rows: int,
 ) -> Iterator[Run]:
-    """Take rows from chunks in proportion to the rows that each has left, by the largest remainder."""
+    """Take the last rows of ended chunks, and others in proportion to the rows that each has left."""
     left = [given[chunk] - taken[chunk] for chunk in chunks]
-    total = sum(left)
+    last = [own if is_last else 0 for own, is_last in zip(left, ended, strict=True)]
+    others = [own - due for own, due in zip(left, last, strict=True)]
+    for chunk, due, more in zip(chunks, last, _shares(others, rows - sum(last)), strict=True):
+        if share := due + more:
+            yield Run(chunk, taken[chunk], taken[chunk] + share)
+            taken[chunk] += share
+
+
+def _shares(left: Sequence[int], rows: int) -> list[int]:
+    """`rows` in proportion to `left`, by the largest remainder."""
+    total = max(sum(left), 1)
     shares = [rows * own // total for own in left]
     missing = rows - sum(shares)
     by_remainder = sorted(range(len(left)), key=lambda place: -(rows * left[place] % total))
     for place in by_remainder[:missing]:
         shares[place] += 1
-    for chunk, share in zip(chunks, shares, strict=True):
-        if share:
-            yield Run(chunk, taken[chunk], taken[chunk] + share)
-            taken[chunk] += share
+    return shares
 
 
 def left_after(
@@ -201,21 +234,24 @@ def _skip(batches: Iterator[Mixed], count: int) -> Mapping[int, int]:
 
 def _with_last(batches: Iterator[Mixed], number: int, batch_size: int) -> Iterator[Mixed]:
     """Add a chunk of one row at the end."""
-    run, runs = Run(number, 0, 1), ()
+    runs: tuple[Run, ...] = ()
     for batch in batches:
         runs = batch.runs
         if sum(each.stop - each.start for each in runs) == batch_size:
             yield batch
             runs = ()
-    yield Mixed((*runs, run), number + 1)
+    yield Mixed((*runs, Run(number, 0, 1)), number + 1)
 
 
 def row_groups_in(batch: Mixed, chunks: Mapping[int, Chunk]) -> int:
-    """The number of row groups from which a batch draws."""
-    return len(
-        {
-            (piece.path, piece.row_group)
-            for run in batch.runs
-            for piece in chunks[run.chunk].pieces[: run.stop - run.start]
-        }
-    )
+    """The number of row groups from which a batch is expected to draw, rounded.
+
+    A run of few rows misses some of the row groups of a chunk that has many.
+    """
+    missed: dict[tuple[str, int], float] = defaultdict(lambda: 1.0)
+    for run in batch.runs:
+        chunk = chunks[run.chunk]
+        for piece in chunk.pieces:
+            share = piece.rows / chunk.rows
+            missed[piece.path, piece.row_group] *= (1 - share) ** (run.stop - run.start)
+    return round(sum(1 - chance for chance in missed.values()))

@@ -77,10 +77,12 @@ class HostBlocks:
         pool: dict[int, pl.DataFrame] = {}
         batches: list[Mixed] = []
         rows = 0
+        # No block is larger than a chunk, of which the buffer holds a number of copies.
+        most = min(_BLOCK_ROWS, max((chunk.rows for chunk in mixture.chunks.values()), default=0))
         # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
         with Prefetcher(shuffled, ahead=0, name="parquet-loader-shuffle") as frames:
             for batch in mixture.batches:
-                if batches and (rows >= _BLOCK_ROWS or (numbers and numbers[0] < batch.begun)):
+                if batches and (rows >= most or (numbers and numbers[0] < batch.begun)):
                     yield make_block(_dealt(pool, batches), self._layout)
                     batches, rows = [], 0
                 while numbers and numbers[0] < batch.begun:
@@ -153,14 +155,16 @@ def _row_orders(group: Sequence[Chunk], seed: tuple[int, int]) -> Iterator[pl.Se
 def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
     """The order of a chunk's rows: its slices in a random order, and the rows of each as well.
 
-    A slice's columns fit the processor's cache, in which a gather takes half as long.
+    A slice's columns fit the processor's cache, in which a gather takes half as long. Several row
+    groups are one slice, so that any run of rows is of all of them.
     """
     # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
-    starts = range(0, chunk.rows, _SLICE_ROWS)
+    size = _SLICE_ROWS if len(chunk.pieces) == 1 else chunk.rows
+    starts = range(0, chunk.rows, size)
     # Polars shuffles twice as fast as numpy, which provides the seeds only.
     return [
-        pl.int_range(starts[n], min(starts[n] + _SLICE_ROWS, chunk.rows), dtype=pl.UInt32)
+        pl.int_range(starts[n], min(starts[n] + size, chunk.rows), dtype=pl.UInt32)
         .shuffle(seed=int(random.integers(2**63)))
         .implode()
         for n in random.permutation(len(starts))

@@ -2,6 +2,7 @@
 
 import io
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -26,6 +27,10 @@ def test_it_is_a_table_in_80_columns(report):
         "auc   0.5000  0.7500",
         "loss  0.7000  0.6000",
     ]
+    mixed = replace(report, mixing=12_000)
+    assert str(mixed).splitlines()[1] == "A batch draws from 12,000 row groups."
+    in_order = replace(report, mixing=1)
+    assert str(in_order).splitlines()[1] == "A batch draws from one row group."
     many = TrainingReport(1, 1.0, (), {"val_accuracy": tuple(n / 100 for n in range(50))})
     last = str(many).splitlines()[-1]
     assert last.endswith("0.4800  0.4900")

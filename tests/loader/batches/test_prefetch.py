@@ -51,7 +51,7 @@ def test_it_works_ahead_by_no_more_than_asked():
 
 
 def test_an_abandoned_iterator_leaves_no_thread(make):
-    iterator = iter(make(batch_size=8))
+    iterator = iter(make(batch_size=8, buffer_size=20_000))
     next(iterator)
     assert loader_threads()
     del iterator
@@ -60,14 +60,14 @@ def test_an_abandoned_iterator_leaves_no_thread(make):
 
 
 def test_an_abandoned_fit_leaves_no_thread(make):
-    for _ in make(batch_size=8).take(2):
+    for _ in make(batch_size=8, buffer_size=20_000).take(2):
         pass
     gc.collect()
     assert not loader_threads()
 
 
 def test_many_half_read_epochs_leave_nothing(make):
-    loader = make(batch_size=8)
+    loader = make(batch_size=8, buffer_size=20_000)
     for _ in range(20):
         next(iter(loader))
     gc.collect()

@@ -12,7 +12,10 @@ from loader.batches import process as loader_process
 from loader import KerasSequenceLoader, LoaderError
 
 def make():
-    return KerasSequenceLoader(sys.argv[1], 64, label_names=["y"], cat_names=["u"], seed=1)
+    # A buffer for a part of the data: after a batch there is more to read.
+    return KerasSequenceLoader(
+        sys.argv[1], 64, label_names=["y"], cat_names=["u"], seed=1, buffer_size=16_000
+    )
 
 def in_a_fork(action):
     read, write = os.pipe()

@@ -77,7 +77,7 @@ def readers():
 def test_nothing_stays_open(make):
     gc.collect()
     before = readers()
-    loader = make(batch_size=100)
+    loader = make(batch_size=100, buffer_size=20_000)
     batches, abandoned = iter(loader.repeat()), iter(loader.repeat())
     for _ in range(11):
         next(batches)

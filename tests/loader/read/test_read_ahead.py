@@ -12,6 +12,7 @@ from loader.batches.prefetch import Prefetcher
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
 from loader.order.epoch_plan import Chunk, Piece
+from loader.order.mixing import mix
 from loader.read.cpu_blocks import HostBlocks
 
 ROWS = 100
@@ -23,7 +24,13 @@ class Reader:
     def __init__(self, broken: int | None = None):
         self.begun = threading.Semaphore(0)
         self.count = 0
+        self.seen = 0
         self.broken = broken
+
+    def wait(self) -> bool:
+        """Wait for one more read to begin."""
+        self.seen += 1
+        return self.begun.acquire(timeout=10)
 
     def read(self, pieces):
         self.count += 1
@@ -34,11 +41,17 @@ class Reader:
         return [pl.DataFrame({"n": np.arange(s, s + ROWS, dtype=np.int32)}) for s in starts]
 
 
-def blocks(reader: Reader, seed: tuple[int, int] | None, batch_size: int = ROWS):
+def blocks(reader: Reader, width: int | None, batch_size: int = ROWS):
+    """Eight row groups: in order, or so many of them mixed."""
     layout = BatchLayout((BatchColumn("n", ColumnType("int32", is_list=False)),), ())
     pieces = [Piece("a.parquet", n, n * ROWS, ROWS, n) for n in range(8)]
-    groups = [[Chunk((piece,))] for piece in pieces]
-    return HostBlocks(reader, layout).blocks(groups, batch_size, seed)
+    chunks = [Chunk((piece,)) for piece in pieces]
+    groups = [[chunk] for chunk in chunks]
+    source = HostBlocks(reader, layout)
+    if width is None:
+        return source.in_order(groups, batch_size)
+    mixture = mix(chunks, None, width, batch_size, skip=0)
+    return source.mixed(groups, mixture, batch_size, seed=(3, 1))
 
 
 def threads() -> list[str]:
@@ -49,14 +62,25 @@ def numbers(given) -> list[int]:
     return [int(n) for block in given for n in block.columns[0].array[:, 0]]
 
 
-@pytest.mark.parametrize(("seed", "ahead"), [((0, 0), 2), (None, 1)])
-def test_the_next_reads_go_on_while_a_block_is_used_and_no_more(seed, ahead):
+@pytest.mark.parametrize(
+    ("width", "batch_size", "used_by_blocks", "ahead"),
+    [
+        (1, ROWS, range(1, 7), 2),
+        # The first three begin together, then one at a time; the last three would again.
+        (3, ROWS // 3, range(3, 6), 2),
+        (None, ROWS, range(1, 7), 1),
+    ],
+)
+def test_the_next_reads_go_on_while_a_block_is_used_and_no_more(
+    width, batch_size, used_by_blocks, ahead
+):
+    """Beyond the row groups of a block, one is being shuffled and one decoded."""
     reader = Reader()
-    given = blocks(reader, seed)
-    for used in range(1, 7):
+    given = blocks(reader, width, batch_size)
+    for used in used_by_blocks:
         next(given)
-        for _ in range(1 + ahead if used == 1 else 1):
-            assert reader.begun.acquire(timeout=10), "nothing was read ahead"
+        for _ in range(used + ahead - reader.seen):
+            assert reader.wait(), "nothing was read ahead"
         assert not reader.begun.acquire(timeout=0.02)
         assert reader.count == used + ahead
     given.close()
@@ -64,8 +88,9 @@ def test_the_next_reads_go_on_while_a_block_is_used_and_no_more(seed, ahead):
 
 
 @pytest.mark.parametrize("batch_size", [ROWS, 64, 130, 8 * ROWS])
-def test_every_row_comes_once(batch_size):
-    found = numbers(blocks(Reader(), (3, 1), batch_size))
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_every_row_comes_once(batch_size, width):
+    found = numbers(blocks(Reader(), width, batch_size))
     assert sorted(found) == list(range(8 * ROWS))
     assert found != sorted(found)
     assert numbers(blocks(Reader(), None, batch_size)) == sorted(found)
@@ -73,16 +98,16 @@ def test_every_row_comes_once(batch_size):
 
 
 def test_an_error_comes_as_itself_after_what_was_read_before():
-    given = blocks(Reader(broken=3), seed=(0, 0))
+    given = blocks(Reader(broken=3), width=1)
     assert len(numbers(next(given) for _ in range(3))) == 3 * ROWS
     with pytest.raises(OSError, match="the disk is gone"):
         next(given)
     assert not threads()
 
 
-@pytest.mark.parametrize(("seed", "begun"), [((0, 0), ["decode", "shuffle"]), (None, ["decode"])])
-def test_dropped_in_the_middle_it_leaves_no_thread(seed, begun):
-    given = blocks(Reader(), seed)
+@pytest.mark.parametrize(("width", "begun"), [(3, ["decode", "shuffle"]), (None, ["decode"])])
+def test_dropped_in_the_middle_it_leaves_no_thread(width, begun):
+    given = blocks(Reader(), width)
     next(given)
     assert threads() == [f"parquet-loader-{name}" for name in begun]
     del given

@@ -11,6 +11,7 @@ import pytest
 from loader import KerasSequenceLoader
 from loader.epochs import Epochs, Settings
 from loader.order.epoch_plan import Piece, Share
+from loader.order.mixing import Mixing
 from loader.read import chunks
 
 
@@ -23,22 +24,33 @@ class Source:
         self.chunks_per_read = chunks_per_read
         self.groups = []
 
-    def blocks(self, groups, batch_size, seed):
-        del batch_size, seed
+    def in_order(self, groups, batch_size):
+        del batch_size
         self.groups = [[p.start for chunk in group for p in chunk.pieces] for group in groups]
         return iter(())
 
+    def mixed(self, groups, mixture, batch_size, seed):
+        del mixture, seed
+        return self.in_order(groups, batch_size)
+
 
 def read_at_once(
-    count: int, rows: int, max_rows: int, parts_per_chunk: int = 1, chunks_per_read: int = 8
+    count: int,
+    rows: int,
+    max_rows: int,
+    mixing: Mixing | None = None,
+    chunks_per_read: int = 8,
 ):
     pieces = [Piece("a.parquet", n, n * rows, rows, n) for n in range(count)]
-    settings = Settings(10, False, 0, None, parts_per_chunk, max_rows, False, Share())
+    shuffle = mixing is not None
+    mixing = mixing or Mixing(pieces=1, least_rows=1, width=1, room=9)
+    settings = Settings(10, shuffle, 0, None, mixing, max_rows, False, Share())
     source = Source(chunks_per_read)
     with pytest.raises(StopIteration):
         next(Epochs(pieces, source, settings).stream())
     flat = [start for group in source.groups for start in group]
-    assert flat == [piece.start for piece in pieces], "rows are lost, doubled or out of order"
+    in_order = [piece.start for piece in pieces]
+    assert (sorted(flat) if shuffle else flat) == in_order, "rows are lost, doubled or out of order"
     return [len(group) for group in source.groups]
 
 
@@ -60,7 +72,18 @@ def test_no_more_is_read_at_once_than_the_buffer_holds():
 
 
 def test_what_is_shuffled_together_is_read_together():
-    assert read_at_once(12, 100, 10_000, parts_per_chunk=3) == [6, 6]
+    assert read_at_once(12, 100, 10_000, Mixing(pieces=3, least_rows=1, width=2, room=9)) == [6, 6]
+    assert read_at_once(12, 100, 10_000, Mixing(pieces=1, least_rows=400, width=2, room=9)) == [
+        8,
+        4,
+    ]
+    # A chunk stays within the buffer, however small row groups are.
+    assert read_at_once(12, 100, 300, Mixing(pieces=1, least_rows=400, width=1, room=9)) == [
+        3,
+        3,
+        3,
+        3,
+    ]
 
 
 @pytest.fixture
@@ -111,15 +134,13 @@ def test_neighbours_in_a_file_are_one_query(small_groups, calls):
     assert calls["queries"] == 2 * (1 + 2)
 
 
-def test_small_row_groups_are_shuffled_as_they_were(small_groups):
-    """A chunk's rows in the order that its seed draws, the chunks in the epoch's."""
-    made, _ = ids_of(small_groups, shuffle=True, seed=7)
-    expected = []
-    for number in np.random.default_rng([7, 0, 0]).permutation(400):
-        draw = np.random.default_rng([7, 0, 1, number, number % 200 * 10]).integers(2**63)
-        rows = pl.Series(range(number * 10, number * 10 + 10))
-        expected += rows.shuffle(seed=int(draw)).to_list()
-    assert made == expected
+@pytest.mark.parametrize("buffer_size", [0.1, 20_000])
+def test_the_order_of_rows_does_not_depend_on_polars_engine(small_groups, monkeypatch, buffer_size):
+    """Few rows at once take the streaming engine."""
+    options = {"shuffle": True, "seed": 7, "buffer_size": buffer_size}
+    streamed = ids_of(small_groups, **options)
+    monkeypatch.setattr("loader.read.chunks.JOINED_ROWS", 5)
+    assert ids_of(small_groups, **options) == streamed
 
 
 @pytest.mark.parametrize("rows", [7, 1_000, chunks.JOINED_ROWS + 1])
