@@ -82,7 +82,10 @@ class HostBlocks:
         # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
         with Prefetcher(shuffled, ahead=0, name="parquet-loader-shuffle") as frames:
             for batch in mixture.batches:
-                if batches and (rows >= most or (numbers and numbers[0] < batch.begun)):
+                # Batches of one chunk are a slice of it, without a copy.
+                alone = len(batch.runs) == 1 and batches and len(batches[-1].runs) > 1
+                begins = numbers and numbers[0] < batch.begun
+                if batches and (rows >= most or begins or alone):
                     yield make_block(_dealt(pool, batches), self._layout)
                     batches, rows = [], 0
                 while numbers and numbers[0] < batch.begun:
@@ -174,7 +177,10 @@ def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
 def _dealt(pool: dict[int, pl.DataFrame], batches: Sequence[Mixed]) -> pl.DataFrame:
     """The rows of consecutive batches. Chunks without further rows leave the pool."""
     runs = [run for batch in batches for run in batch.runs]
-    if len(runs) * _RUN_ROWS <= sum(run.stop - run.start for run in runs):
+    first, last = runs[0], runs[-1]
+    if first.chunk == last.chunk and last.stop - first.start == sum(r.stop - r.start for r in runs):
+        made = pool[first.chunk][first.start : last.stop]
+    elif len(runs) * _RUN_ROWS <= sum(run.stop - run.start for run in runs):
         made = pl.concat([pool[run.chunk][run.start : run.stop] for run in runs], rechunk=True)
     else:
         made = _gathered(pool, runs)
