@@ -1,14 +1,17 @@
 """Decoded rows on the GPU, cut into batches on the GPU.
 
-As on the CPU (loader/batches/batches.py), the rows of an epoch are one stream, and batches are
-consecutive runs of it. A block of whole batches is transposed once, so that cutting a batch out of
-the block, and a column out of a batch, copies nothing.
+As on the CPU (loader/batches/batches.py), rows in order are one stream, of which batches are
+consecutive runs; a shuffled batch takes runs of several chunks. A block of whole batches is
+transposed once, so that cutting a batch out of the block, and a column out of a batch, copies
+nothing.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,9 +20,12 @@ import tensorflow as tf
 from loader.batches.batches import ALIGNMENT, Array
 from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.cutter import CutBatches, Cutter
+from loader.gpu.dealer import Dealer
 from loader.gpu.dlpack import as_array
+from loader.gpu.pool import Pool, rows_of
 from loader.gpu.reader import DeviceReader
 from loader.order.epoch_plan import Chunk
+from loader.order.mixing import Mixed, Mixture
 
 
 class DeviceBatch(NamedTuple):
@@ -60,7 +66,7 @@ class DeviceBlock:
 
 
 class DeviceBlocks:
-    """Reads chunks and yields their rows in blocks of whole batches, without gaps.
+    """Blocks in a GPU's memory.
 
     Args:
         reader: decodes pieces of parquet on the GPU.
@@ -70,27 +76,22 @@ class DeviceBlocks:
 
     # A GPU is busy only when it decodes many row groups at once: as many as the buffer allows.
     chunks_per_read = 8
+    pieces_per_chunk = 8
+    row_groups_mixed = 16
 
     def __init__(self, reader: DeviceReader, batch_format: BatchFormat, device: str) -> None:
         self.order_by = reader.order_by
         self._reader = reader
         self._format = batch_format
         self._cutter = Cutter(batch_format, device)
+        self._dealer = Dealer(batch_format, self._cutter, device)
 
-    def blocks(
-        self, groups: Sequence[Sequence[Chunk]], batch_size: int, seed: tuple[int, int] | None
-    ) -> Iterator[DeviceBlock]:
-        """Blocks of whole batches; the last one may end with a short batch.
-
-        Args:
-            groups: the chunks of an epoch in order, grouped into reads.
-            batch_size: rows in each batch.
-            seed: seed and epoch number of the row order, or None to leave rows in place.
-        """
+    def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[DeviceBlock]:
+        """See `BlockSource`."""
         nothing = self._cutter.nothing
         rest = nothing
         for group in groups:
-            cut = self._cutter.cut(rest, self._reader.read(group, seed), batch_size)
+            cut = self._cutter.cut(rest, self._reader.read(group, None), batch_size)
             rest = cut.rest
             if cut.parts:
                 yield self._block(cut)
@@ -98,11 +99,47 @@ class DeviceBlocks:
         if rest.count:
             yield self._block(self._cutter.cut(nothing, rest, rest.count))
 
+    def mixed(
+        self,
+        groups: Sequence[Sequence[Chunk]],
+        mixture: Mixture,
+        batch_size: int,
+        seed: tuple[int, int],
+    ) -> Iterator[DeviceBlock]:
+        """See `BlockSource`."""
+        numbers = iter(mixture.chunks)
+        unread = deque((group, [next(numbers) for _ in group]) for group in groups)
+        firsts = [own[0] for _, own in unread]
+        pool = Pool(self._dealer, mixture.chunks)
+        # A block takes several times its memory, so none is larger than a read.
+        most = max(sum(chunk.wanted for chunk in group) for group in groups)
+        for begun, batches in _together(mixture.batches, firsts, most // batch_size):
+            while unread and unread[0][1][0] < begun:
+                group, own = unread.popleft()
+                pool.add(own, self._reader.read(group, seed))
+            yield self._block(pool.deal(batches))
+
     def _block(self, cut: CutBatches) -> DeviceBlock:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):
             arrays = [as_array(matrix) for matrix in cut.matrices]
             return DeviceBlock(cut.parts, self._format.columns(arrays))
         return DeviceBlock(cut.parts)
+
+
+def _together(
+    batches: Iterable[Mixed], firsts: Sequence[int], most: int
+) -> Iterator[tuple[int, list[Mixed]]]:
+    """Consecutive batches of one size that need the same reads, with what has begun by then.
+
+    Args:
+        batches: all batches.
+        firsts: the number of each read's first chunk.
+        most: the most batches together; at least one in any case.
+    """
+    alike = itertools.groupby(batches, lambda b: (bisect_left(firsts, b.begun), rows_of(b)))
+    for _, found in alike:
+        while together := [*itertools.islice(found, max(most, 1))]:
+            yield together[-1].begun, together
 
 
 def _is_aligned(matrix: tf.Tensor) -> bool:

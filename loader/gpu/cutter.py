@@ -52,7 +52,7 @@ class Cutter:
     def __init__(self, batch_format: BatchFormat, device: str) -> None:
         self._format = batch_format
         self._device = device
-        rows = _specs(batch_format)
+        rows = row_specs(batch_format)
         size = tf.TensorSpec((), tf.int32)
         self._cut = tf.function(self._cut_rows, autograph=False).get_concrete_function(
             rows, rows, size
@@ -74,16 +74,40 @@ class Cutter:
         """
         # The scope must not stay open where a generator yields: another thread may close it.
         with tf.device(self._device):
-            (matrices, padded, values, sizes), rest = self._cut(
-                first.groups(), second.groups(), tf.constant(batch_size)
-            )
-            lists = [
-                _parts(split, each, size.numpy().astype(int).tolist())
-                for split, each, size in zip(self._split, values, sizes, strict=True)
-            ]
-            parts = [*(tf.unstack(each) for each in (*matrices, *padded)), *lists]
-            tf.raw_ops.SyncDevice()
-            return CutBatches(matrices, list(zip(*parts, strict=True)), GpuRows(*rest))
+            batches, rest = self._cut(first.groups(), second.groups(), tf.constant(batch_size))
+            return self.divided(batches, GpuRows(*rest))
+
+    def divided(self, batches: Sequence[Tensors], rest: GpuRows) -> CutBatches:
+        """The parts of each batch. On return the GPU has finished.
+
+        Args:
+            batches: the matrices and padded columns that `by_batch` gives, the elements of all
+                batches, and the elements' number in each batch.
+            rest: the remaining rows.
+        """
+        matrices, padded, values, sizes = batches
+        lists = [
+            _parts(split, each, size.numpy().astype(int).tolist())
+            for split, each, size in zip(self._split, values, sizes, strict=True)
+        ]
+        parts = [*(tf.unstack(each) for each in (*matrices, *padded)), *lists]
+        tf.raw_ops.SyncDevice()
+        return CutBatches(matrices, list(zip(*parts, strict=True)), rest)
+
+    def by_batch(
+        self, matrices: Sequence[tf.Tensor], padded: Sequence[tf.Tensor], batch_size: tf.Tensor
+    ) -> tuple[Tensors, Tensors, Tensors]:
+        """Rows of whole batches by batch, inside a compiled function.
+
+        Returns:
+            The matrices, the padded columns, and for each ragged column the elements in each batch.
+        """
+        lengths = self._format.lengths_of(matrices)
+        return (
+            tuple(_by_column(each, batch_size) for each in matrices),
+            tuple(_by_batch(each, batch_size) for each in padded),
+            tuple(tf.reduce_sum(tf.reshape(each, [-1, batch_size]), axis=1) for each in lengths),
+        )
 
     def _cut_rows(
         self, first: Sequence[Tensors], second: Sequence[Tensors], batch_size: tf.Tensor
@@ -97,17 +121,11 @@ class Cutter:
             )
             rows = tf.shape((matrices + padded)[0])[0]
             whole = rows // batch_size * batch_size
-            sizes = [
-                tf.reduce_sum(tf.reshape(each[:whole], [-1, batch_size]), axis=1)
-                for each in self._format.lengths_of(matrices)
-            ]
-            taken = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
-            cut = (
-                tuple(_by_column(each[:whole], batch_size) for each in matrices),
-                tuple(_by_batch(each[:whole], batch_size) for each in padded),
-                tuple(each[:number] for each, number in zip(values, taken, strict=True)),
-                tuple(sizes),
+            *dense, sizes = self.by_batch(
+                [each[:whole] for each in matrices], [each[:whole] for each in padded], batch_size
             )
+            taken = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
+            in_batches = tuple(each[:number] for each, number in zip(values, taken, strict=True))
             # Copies, or these few rows would keep the memory of all rows.
             rest = (
                 tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in matrices),
@@ -117,10 +135,10 @@ class Cutter:
                     for each, number in zip(values, taken, strict=True)
                 ),
             )
-            return cut, rest
+            return (*dense, in_batches, sizes), rest
 
 
-def _specs(batch_format: BatchFormat) -> tuple[tuple[tf.TensorSpec, ...], ...]:
+def row_specs(batch_format: BatchFormat) -> tuple[tuple[tf.TensorSpec, ...], ...]:
     """Specs of the tensors of `GpuRows.groups()`."""
     matrices = [tf.TensorSpec((None, len(m)), name) for name, m in batch_format.matrices.items()]
     padded = [tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in batch_format.padded]

@@ -56,9 +56,9 @@ class DeviceReader:
                 memory.
         """
         pieces = [piece for chunk in chunks for piece in chunk.pieces]
-        table = self._tables.read(pieces)
         with tell_gpu_errors(pieces), tf.device(self._device):
-            return self._rows(table, chunks, seed)
+            # Not bound to a name, which would hold it beside the shuffled one.
+            return self._rows(self._tables.read(pieces), chunks, seed)
 
     def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
         if seed is not None or any(chunk.wanted < chunk.rows for chunk in chunks):

@@ -48,6 +48,32 @@ def carried(values, dtype: str) -> np.ndarray:
     return np.asarray(values).astype(widened(dtype)).view(carrier(dtype))
 
 
+def wanted_rows(frame: pl.DataFrame, chunk, seed) -> pl.DataFrame:
+    """The wanted rows of a chunk of the frame, in its order."""
+    rows = [np.arange(piece.start, piece.start + piece.rows) for piece in chunk.pieces]
+    order = np.concatenate(rows)
+    if seed is not None:
+        order = np.random.default_rng([*seed, chunk.pieces[0].number]).permutation(order)
+    return frame[order[chunk.skip : chunk.stop]]
+
+
+def assert_batch_is(batch, part: pl.DataFrame) -> None:
+    """Every column of a batch of `LAYOUT` has the values of these rows, bit for bit."""
+    x, y = batch
+    assert list(x) == [column.name for column in LAYOUT.features]
+    for name in ("small", "id", "long", "price", "exact"):
+        assert x[name].dtype.name == str(part[name].to_numpy().dtype)
+        np.testing.assert_array_equal(x[name].numpy()[:, 0], part[name].to_numpy())
+    np.testing.assert_array_equal(y.numpy()[:, 0], part["label"].to_numpy())
+    values, lengths = x["genres"]
+    assert lengths.dtype == tf.int32
+    np.testing.assert_array_equal(lengths.numpy()[:, 0], part["genres"].list.len().to_numpy())
+    expected = part["genres"].explode(empty_as_null=False).to_numpy()
+    np.testing.assert_array_equal(values.numpy()[:, 0], expected)
+    dense = [(row + [0, 0, 0])[:3] for row in part["tags"].to_list()]
+    np.testing.assert_array_equal(x["tags"].numpy(), dense)
+
+
 class PolarsReader:
     """Gives the rows that cuDF would."""
 
@@ -58,9 +84,7 @@ class PolarsReader:
         self.frame = frame
 
     def read(self, chunks, seed):
-        assert seed is None
-        parts = [self.frame[p.start : p.start + p.rows] for c in chunks for p in c.pieces]
-        return self.rows(pl.concat(parts))
+        return self.rows(pl.concat(wanted_rows(self.frame, chunk, seed) for chunk in chunks))
 
     def rows(self, part: pl.DataFrame) -> GpuRows:
         matrices = [

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
-from gpu_rows import LAYOUT, PolarsReader, make_frame
+from gpu_rows import LAYOUT, PolarsReader, assert_batch_is, make_frame
 
 from loader.errors import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
@@ -29,7 +29,7 @@ def batches_of(frame: pl.DataFrame, chunk_rows: list[int], batch_size: int):
     blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
     transport = DeviceTransport(batch_format, "/cpu:0")
     groups = [group for group in (chunks[:2], chunks[2:]) if group]
-    for block in blocks.blocks(groups, batch_size, None):
+    for block in blocks.in_order(groups, batch_size):
         for batch in block.batches(batch_size):
             for part, expected in zip(batch.parts, batch_format.specs, strict=True):
                 assert part.dtype == expected.dtype
@@ -57,21 +57,9 @@ def test_batches_hold_every_row_in_order_bit_for_bit(chunk_rows, batch_size):
         [rows % batch_size] if rows % batch_size else []
     )
     start = 0
-    for (x, y), size in zip(batches, sizes, strict=True):
-        part = frame[start : start + size]
+    for batch, size in zip(batches, sizes, strict=True):
+        assert_batch_is(batch, frame[start : start + size])
         start += size
-        assert list(x) == [column.name for column in LAYOUT.features]
-        for name in ("small", "id", "long", "price", "exact"):
-            assert x[name].dtype.name == str(part[name].to_numpy().dtype)
-            np.testing.assert_array_equal(x[name].numpy()[:, 0], part[name].to_numpy())
-        np.testing.assert_array_equal(y.numpy()[:, 0], part["label"].to_numpy())
-        values, lengths = x["genres"]
-        assert lengths.dtype == tf.int32
-        np.testing.assert_array_equal(lengths.numpy()[:, 0], part["genres"].list.len().to_numpy())
-        expected = part["genres"].explode(empty_as_null=False).to_numpy()
-        np.testing.assert_array_equal(values.numpy()[:, 0], expected)
-        dense = [(row + [0, 0, 0])[:3] for row in part["tags"].to_list()]
-        np.testing.assert_array_equal(x["tags"].numpy(), dense)
 
 
 @pytest.mark.parametrize(("columns", "batch_size"), [(1, 64), (8, 1), (2, 64)])
@@ -88,7 +76,7 @@ def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
     reader = Reader(batch_format, pl.DataFrame({name: range(192) for name in names}))
     blocks = DeviceBlocks(reader, batch_format, "/cpu:0")
     chunk = Chunk((Piece("f", 0, 0, 192, 0),))
-    for block in blocks.blocks([[chunk]], batch_size, None):
+    for block in blocks.in_order([[chunk]], batch_size):
         for batch in block.batches(batch_size):
             (part,) = batch.parts
             memory = [np.from_dlpack(tensor) for tensor in (part, reader.given.matrices[0])]
@@ -99,8 +87,8 @@ def test_batches_are_no_views_of_what_cudf_takes_back(columns, batch_size):
 def test_a_compiled_function_gets_the_same_batch(count):
     batch_format = BatchFormat(LAYOUT)
     frame = make_frame(count)
-    (block,) = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0").blocks(
-        [[Chunk((Piece("f", 0, 0, count, 0),))]], count, None
+    (block,) = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0").in_order(
+        [[Chunk((Piece("f", 0, 0, count, 0),))]], count
     )
     (batch,) = block.batches(count)
     assert bool(batch.columns()) is (count == 128)
@@ -116,7 +104,7 @@ def test_padded_lists_alone_make_batches():
     frame = pl.DataFrame({"tags": pl.Series([[7], [], [1, 2]] * 64, dtype=pl.List(pl.Int32))})
     blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
     chunks = [[Chunk((Piece("f", 0, 0, 192, 0),))]]
-    batches = [b for block in blocks.blocks(chunks, 96, None) for b in block.batches(96)]
+    batches = [b for block in blocks.in_order(chunks, 96) for b in block.batches(96)]
     first, second = (DeviceTransport(batch_format, "/cpu:0").to_batch(batch) for batch in batches)
     for batch in (first, second):
         np.testing.assert_array_equal(batch["tags"], [[7, 0], [0, 0], [1, 2]] * 32)

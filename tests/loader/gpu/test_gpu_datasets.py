@@ -38,7 +38,7 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
     def stream():
         blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
         chunks = [[Chunk((Piece("f", 0, 0, 5, 0),))]]
-        return PartsStream(p for b in blocks.blocks(chunks, 2, None) for p in b.batches(2))
+        return PartsStream(p for b in blocks.in_order(chunks, 2) for p in b.batches(2))
 
     functions = GeneratorFunctions(StreamRegistry(stream), transport)
     dataset = transport.finish(functions.dataset())
@@ -55,7 +55,7 @@ def device_dataset():
 
     def stream():
         blocks = DeviceBlocks(PolarsReader(batch_format, make_frame(200)), batch_format, "/cpu:0")
-        return PartsStream(p for b in blocks.blocks(chunks, 64, None) for p in b.batches(64))
+        return PartsStream(p for b in blocks.in_order(chunks, 64) for p in b.batches(64))
 
     transport = DeviceTransport(batch_format, "/cpu:0")
     functions = GeneratorFunctions(StreamRegistry(stream), transport)

@@ -21,6 +21,7 @@ from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.transport import DeviceTransport
 from loader.gpu.watchdog import WatchedReader
 from loader.order.epoch_plan import Piece, Share
+from loader.order.mixing import Mixing
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 
 PIECES = [
@@ -139,14 +140,14 @@ class HangingSource:
     def __init__(self, watched):
         self.watched = watched
 
-    def blocks(self, groups, batch_size, seed):
-        del batch_size, seed
+    def in_order(self, groups, batch_size):
+        del batch_size
         yield self.watched.read([p for group in groups for c in group for p in c.pieces])
 
 
 @pytest.fixture
 def epochs(watched):
-    settings = Settings(10, False, 0, None, 4, 1000, False, Share())
+    settings = Settings(10, False, 0, None, Mixing(1, 0, 1), 1000, False, Share())
     return Epochs(PIECES, HangingSource(watched), settings, wait=watched.wait)
 
 
