@@ -89,6 +89,36 @@ def test_shuffled_rows_are_all_rows_and_come_so_again(folder, make, shuffled, fr
     assert_same_batches(list(make()), shuffled)
 
 
+def test_a_batch_draws_evenly_from_all_row_groups(make, shuffled, frame):
+    """All of them fit the buffer: 6 of one file and 9 of the other."""
+    starts = [*range(0, 40_000, 7_000), *range(40_000, len(frame), 7_000)]
+    groups = np.searchsorted(starts, range(len(frame)), "right") - 1
+    group_of = dict(zip(frame["long"], groups, strict=True))
+    expected = np.diff([*starts, len(frame)]) * 4096 / len(frame)
+    for x, _ in shuffled[:-1]:
+        own = [group_of[value] for value in x["long"].numpy()[:, 0]]
+        found = np.bincount(own, minlength=len(starts))
+        # By chance they stray with the root of the expected number: six times it never comes.
+        assert (abs(found - expected) < 6 * np.sqrt(expected)).all()
+    assert make().mixing() == len(starts)
+
+
+# Chunks of half a row group, one after another, and of a few row groups, mixed with each other.
+@pytest.mark.parametrize(("buffer_size", "least"), [(2_000_000, 1), (40_000_000, 3)])
+def test_a_small_buffer_mixes_what_it_holds(make, shuffled, buffer_size, least):
+    loader, again = make(buffer_size=buffer_size), make(buffer_size=buffer_size)
+    assert loader.mixing() >= least
+    batches = list(loader)
+    assert checksum(batches) == checksum(shuffled)
+    iterator = iter(again)
+    for _ in range(7):
+        next(iterator)
+    state = again.get_state()
+    resumed = make(buffer_size=buffer_size)
+    resumed.set_state(state)
+    assert_same_batches(list(resumed), batches[7:])
+
+
 def test_workers_share_all_rows_in_equal_steps(make, frame):
     ranks = [list(make(global_size=3, global_rank=rank)) for rank in range(3)]
     assert len({len(batches) for batches in ranks}) == 1
