@@ -5,6 +5,7 @@ Where there is no GPU, a thread that waits for an event hangs as well as one in 
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -144,10 +145,18 @@ class HangingSource:
         del batch_size
         yield self.watched.read([p for group in groups for c in group for p in c.pieces])
 
+    def mixed(self, groups, mixture, batch_size, seed):
+        del mixture, seed
+        return self.in_order([sorted(itertools.chain(*groups), key=first_row)], batch_size)
 
-@pytest.fixture
-def epochs(watched):
-    settings = Settings(10, False, 0, None, Mixing(1, 0, 1), 1000, False, Share())
+
+def first_row(chunk):
+    return chunk.pieces[0].start
+
+
+@pytest.fixture(params=[False, True], ids=["in order", "shuffled"])
+def epochs(request, watched):
+    settings = Settings(10, request.param, 0, None, Mixing(1, 0, 2), 1000, False, Share())
     return Epochs(PIECES, HangingSource(watched), settings, wait=watched.wait)
 
 
