@@ -171,7 +171,7 @@ def watch(batches: Any, clock: Stopwatch) -> None:
     clock.watch(source._reader, "_rows", "reader: shuffle, lay out")  # noqa: SLF001
     for name, label in (("_order", "draw the order"), ("_borrow", "side by side")):
         clock.watch(source._reader, name, f"reader: shuffle, lay out: {label}")  # noqa: SLF001
-    clock.watch(source._cutter, "cut", "reader: cut")  # noqa: SLF001
+    clock.watch(source._dealer, "deal", "reader: deal batches")  # noqa: SLF001
     clock.watch(source, "_block", "reader: views")
     clock.watch(batches._transport, "to_batch", "loop: a batch")  # noqa: SLF001
 

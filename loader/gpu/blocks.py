@@ -113,7 +113,7 @@ class DeviceBlocks:
         pool = Pool(self._dealer, mixture.chunks)
         # A block takes several times its memory, so none is larger than a read.
         most = max(sum(chunk.wanted for chunk in group) for group in groups)
-        for begun, batches in _together(mixture.batches, firsts, most // batch_size):
+        for begun, batches in _together(mixture.batches, firsts, most, batch_size):
             while unread and unread[0][1][0] < begun:
                 group, own = unread.popleft()
                 pool.add(own, self._reader.read(group, seed))
@@ -127,19 +127,21 @@ class DeviceBlocks:
 
 
 def _together(
-    batches: Iterable[Mixed], firsts: Sequence[int], most: int
+    batches: Iterable[Mixed], firsts: Sequence[int], most: int, batch_size: int
 ) -> Iterator[tuple[int, list[Mixed]]]:
     """Consecutive batches of one size that need the same reads, with what has begun by then.
 
     Args:
         batches: all batches.
         firsts: the number of each read's first chunk.
-        most: the most batches together; at least one in any case.
+        most: the most rows together; one batch in any case.
+        batch_size: rows in a batch, apart from a last, short one.
     """
-    alike = itertools.groupby(batches, lambda b: (bisect_left(firsts, b.begun), rows_of(b)))
-    for _, found in alike:
-        while together := [*itertools.islice(found, max(most, 1))]:
-            yield together[-1].begun, together
+    for _, found in itertools.groupby(batches, lambda batch: bisect_left(firsts, batch.begun)):
+        while together := [*itertools.islice(found, max(most // batch_size, 1))]:
+            whole = len(together) - (rows_of(together[-1]) < batch_size)
+            for alike in filter(None, (together[:whole], together[whole:])):
+                yield alike[-1].begun, alike
 
 
 def _is_aligned(matrix: tf.Tensor) -> bool:
