@@ -156,7 +156,7 @@ def first_row(chunk):
 
 @pytest.fixture(params=[False, True], ids=["in order", "shuffled"])
 def epochs(request, watched):
-    settings = Settings(10, request.param, 0, None, Mixing(1, 0, 2), 1000, False, Share())
+    settings = Settings(10, request.param, 0, None, Mixing(1, 0, 2, 4), 1000, False, Share())
     return Epochs(PIECES, HangingSource(watched), settings, wait=watched.wait)
 
 
