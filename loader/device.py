@@ -170,13 +170,14 @@ def _open_gpu(
     tables: PieceReader[Any] = UnchangedReader(watched, source)
     if source.skipped is not None:
         tables = SkippingReader(tables, source.row_groups, source.skipped)
-    reader = DeviceReader(tables, batch_format, decoder.stream, transport.device)
-    # Copies of a chunk at its largest: compressed, decoded, gathered, laid out side by side, that
-    # copied for TensorFlow, joined with the rows before, cut, one block waiting and one in use.
+    reader = DeviceReader(tables, batch_format, number, transport.device, watched.wait)
+    # Copies of a chunk at its largest: compressed, decoded while the chunk before is gathered, laid
+    # out side by side, copied for TensorFlow, joined with the rows before and cut; its table, one
+    # block waiting and one in use.
     return Device(
         f"gpu:{number}",
         DeviceBlocks(reader, batch_format, transport.device),
         transport,
-        Budget(memory, copies=9, fixed=_GPU_FIXED),
+        Budget(memory, copies=10, fixed=_GPU_FIXED),
         watched.wait,
     )

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from bisect import bisect_left
 from collections import deque
@@ -108,16 +109,17 @@ class DeviceBlocks:
     ) -> Iterator[DeviceBlock]:
         """See `BlockSource`."""
         numbers = iter(mixture.chunks)
-        unread = deque((group, [next(numbers) for _ in group]) for group in groups)
-        firsts = [own[0] for _, own in unread]
+        unread = deque([next(numbers) for _ in group] for group in groups)
+        firsts = [own[0] for own in unread]
         pool = Pool(self._dealer, mixture.chunks)
         # A block takes several times its memory, so none is larger than a read.
         most = max(sum(chunk.wanted for chunk in group) for group in groups)
-        for begun, batches in _together(mixture.batches, firsts, most, batch_size):
-            while unread and unread[0][1][0] < begun:
-                group, own = unread.popleft()
-                pool.add(own, self._reader.read(group, seed))
-            yield self._block(pool.deal(batches))
+        # Closed with this iterator, and not when it is collected, since it has a thread.
+        with contextlib.closing(self._reader.read_ahead(groups, seed)) as reads:
+            for begun, batches in _together(mixture.batches, firsts, most, batch_size):
+                while unread and unread[0][0] < begun:
+                    pool.add(unread.popleft(), next(reads))
+                yield self._block(pool.deal(batches))
 
     def _block(self, cut: CutBatches) -> DeviceBlock:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):

@@ -1,21 +1,22 @@
 """Tables on the GPU, turned into rows that TensorFlow can hold.
 
-cuDF decodes row groups into GPU memory on the loader's own CUDA stream, shuffles rows there and
-lays the scalars out row by row; TensorFlow borrows the result through DLPack.
+cuDF decodes row groups into GPU memory on one CUDA stream; on another it shuffles rows and lays the
+scalars out row by row. TensorFlow borrows the result through DLPack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from loader.batches.prefetch import Prefetcher, Wait
 from loader.files.layout import BatchColumn
 from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier, widened
-from loader.gpu.cuda import cudf_version, tell_gpu_errors
-from loader.order.epoch_plan import Chunk
+from loader.gpu.cuda import cudf_version, tell_gpu_errors, use_device
+from loader.order.epoch_plan import Chunk, Piece
 from loader.read.damaged import PieceReader
 
 
@@ -23,27 +24,37 @@ class DeviceReader:
     """Reads chunks into rows on the GPU.
 
     Args:
-        tables: decodes pieces into one cuDF table with their rows in order.
+        tables: decodes pieces into one cuDF table with their rows in order, and has finished with it.
         batch_format: the columns wanted, and how they travel.
-        stream: the CUDA stream of `tables` and of this reader.
+        number: the GPU's number.
         device: TensorFlow's name of the GPU.
+        wait: how to wait for `tables`.
 
     Attributes:
         order_by: the algorithm that derives the row order from a seed, and its version.
     """
 
     def __init__(
-        self, tables: PieceReader[Any], batch_format: BatchFormat, stream: Any, device: str
+        self,
+        tables: PieceReader[Any],
+        batch_format: BatchFormat,
+        number: int,
+        device: str,
+        wait: Wait,
     ) -> None:
         import pylibcudf  # noqa: PLC0415 - it needs a GPU to be imported
+        from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
 
         self._plc = pylibcudf
         self._tables = tables
         self._format = batch_format
         self._layout = batch_format.layout
         self._arrange = compiled_arrange(batch_format, device)
-        self._stream = stream
+        self._number = number
+        use_device(number)
+        self._stream = Stream()
         self._device = device
+        self._wait = wait
         self.order_by = f"cudf {cudf_version()}"
 
     def read(self, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
@@ -55,10 +66,26 @@ class DeviceReader:
             LoaderError: a file that cannot be decoded, values that do not fit the layout, or out of
                 memory.
         """
-        pieces = [piece for chunk in chunks for piece in chunk.pieces]
-        with tell_gpu_errors(pieces), tf.device(self._device):
-            # Not bound to a name, which would hold it beside the shuffled one.
-            return self._rows(self._tables.read(pieces), chunks, seed)
+        return self._arranged(self._decode(chunks), chunks, seed)
+
+    def read_ahead(
+        self, groups: Sequence[Sequence[Chunk]], seed: tuple[int, int] | None
+    ) -> Generator[GpuRows]:
+        """Read groups of chunks as `read` does; a second thread decodes the next group meanwhile."""
+        decode = lambda: map(self._decode, groups)  # noqa: E731
+        with Prefetcher(decode, ahead=0, wait=self._wait, name="parquet-decoder") as tables:
+            for chunks in groups:
+                yield self._arranged(next(tables), chunks, seed)
+
+    def _decode(self, chunks: Sequence[Chunk]) -> Any:
+        return self._tables.read(_pieces(chunks))
+
+    def _arranged(
+        self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None
+    ) -> GpuRows:
+        use_device(self._number)
+        with tell_gpu_errors(_pieces(chunks)), tf.device(self._device):
+            return self._rows(table, chunks, seed)
 
     def _rows(self, table: Any, chunks: Sequence[Chunk], seed: tuple[int, int] | None) -> GpuRows:
         if seed is not None or any(chunk.wanted < chunk.rows for chunk in chunks):
@@ -162,6 +189,10 @@ class DeviceReader:
     def _elements(self, column: Any, dtype: str) -> tf.Tensor:
         """The elements of a list column, as the floats that carry them."""
         return self._borrow([column.list_view().child()], [dtype])
+
+
+def _pieces(chunks: Iterable[Chunk]) -> list[Piece]:
+    return [piece for chunk in chunks for piece in chunk.pieces]
 
 
 def compiled_arrange(batch_format: BatchFormat, device: str) -> Any:

@@ -86,6 +86,9 @@ class PolarsReader:
     def read(self, chunks, seed):
         return self.rows(pl.concat(wanted_rows(self.frame, chunk, seed) for chunk in chunks))
 
+    def read_ahead(self, groups, seed):
+        return (self.read(group, seed) for group in groups)
+
     def rows(self, part: pl.DataFrame) -> GpuRows:
         matrices = [
             np.stack(
