@@ -193,7 +193,7 @@ def _before(counts: tf.Tensor) -> tf.Tensor:
 
 
 def _places(shifts: tf.Tensor, ends: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Where the rows of runs are: each one's own number, and the shift of its run.
+    """The places of the rows of runs: each one's own number, and the shift of its run.
 
     Args:
         shifts: the shift of each run.

@@ -27,7 +27,7 @@ _WINDOW_ROWS = 262_144
 
 @dataclass(frozen=True)
 class Mixing:
-    """How an epoch is mixed.
+    """The way in which an epoch is mixed.
 
     Attributes:
         pieces: the number of pieces in a chunk.

@@ -4,14 +4,20 @@ import pytest
 import tensorflow as tf
 
 from training import compile_model, layers
-from training.split.faster_dense import AlignedDense, HostDense, faster_dense
+from training.split.faster_dense import HostDense, XlaDense, faster_dense
 
 
-@pytest.mark.parametrize("kind", [AlignedDense, HostDense])
+@pytest.mark.parametrize("kind", [XlaDense, HostDense])
 @pytest.mark.parametrize("shape", [(4, 1), (4, 7), (4, 8), (4, 13), (4, 3, 13)])
-def test_another_product_changes_nothing(kind, shape):
-    options = {"activation": "relu", "kernel_initializer": "normal", "bias_initializer": "normal"}
-    own, other = kind(5, **options), keras.layers.Dense(5, **options)
+@pytest.mark.parametrize("activation", ["relu", "tanh", None])
+@pytest.mark.parametrize("units", [1, 5])
+def test_another_product_changes_nothing(kind, shape, activation, units):
+    options = {
+        "activation": activation,
+        "kernel_initializer": "normal",
+        "bias_initializer": "normal",
+    }
+    own, other = kind(units, **options), keras.layers.Dense(units, **options)
     x = tf.random.stateless_normal(shape, (0, 1))
     for layer in (own, other):
         layer.build(x.shape)
@@ -112,13 +118,13 @@ class OwnDense(keras.layers.Dense):
 @pytest.mark.parametrize(
     ("layer", "width", "on_a_cpu", "by_xla"),
     [
-        (keras.layers.Dense(5), 13, HostDense, AlignedDense),
-        (keras.layers.Dense(5), 16, HostDense, None),
+        (keras.layers.Dense(5), 13, HostDense, XlaDense),
+        (keras.layers.Dense(5), 16, HostDense, XlaDense),
         (OwnDense(5), 13, None, None),
         (keras.layers.ReLU(), 13, None, None),
     ],
 )
-def test_only_plain_layers_are_replaced_by_xla_those_of_odd_widths(layer, width, on_a_cpu, by_xla):
+def test_only_plain_layers_are_replaced(layer, width, on_a_cpu, by_xla):
     layer.build((None, width))
     assert faster_dense(layer, xla=False) is on_a_cpu
     assert faster_dense(layer, xla=True) is by_xla

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -11,23 +12,39 @@ import tensorflow as tf
 _MULTIPLE = 8
 
 
-class AlignedDense(keras.layers.Dense):
-    """A dense layer that pads its input with zeros to a width that is a multiple of 8.
+class XlaDense(keras.layers.Dense):
+    """A dense layer that XLA compiles to fewer passes over memory than Keras' own.
 
-    For XLA, which writes the zeros together with the input, without a copy.
+    - The input is padded with zeros to a width that is a multiple of 8; XLA writes the zeros
+      together with the input, without a copy.
+    - The gradient of relu is masked by its result. By its input, as XLA would simplify it, the input
+      has to be kept as well, and relu cannot be computed by the product that makes it.
+    - One unit is a sum over products: XLA computes it, and its gradients, together with what makes
+      and takes the input, where a product would need the input in the layer's dtype.
     """
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:  # noqa: ARG002 - Keras'
         """As `keras.layers.Dense`."""
         kernel = tf.convert_to_tensor(self.kernel)
-        missing = -kernel.shape[0] % _MULTIPLE
-        rows = [[0, 0]] * (len(inputs.shape) - 1)
-        x = keras.ops.matmul(
-            tf.pad(inputs, [*rows, [0, missing]]), tf.pad(kernel, [[0, missing], [0, 0]])
-        )
+        if self.units == 1:
+            x = tf.reduce_sum(inputs * kernel[:, 0], axis=-1, keepdims=True)
+        else:
+            missing = -kernel.shape[0] % _MULTIPLE
+            rows = [[0, 0]] * (len(inputs.shape) - 1)
+            x = keras.ops.matmul(
+                tf.pad(inputs, [*rows, [0, missing]]), tf.pad(kernel, [[0, missing], [0, 0]])
+            )
         if self.bias is not None:
             x = keras.ops.add(x, self.bias)
+        if self.activation is keras.activations.relu:
+            return _relu(x)
         return x if self.activation is None else self.activation(x)
+
+
+@tf.custom_gradient
+def _relu(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    y = tf.nn.relu(x)
+    return y, lambda upstream: tf.where(tf.not_equal(y, 0), upstream, tf.zeros_like(upstream))
 
 
 class HostDense(keras.layers.Dense):
@@ -88,6 +105,4 @@ def faster_dense(layer: Any, xla: bool) -> type[keras.layers.Dense] | None:
         or layer.lora_enabled
     ):
         return None
-    if not xla:
-        return HostDense
-    return AlignedDense if layer.kernel.shape[0] % _MULTIPLE else None
+    return XlaDense if xla else HostDense

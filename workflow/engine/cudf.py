@@ -39,10 +39,15 @@ class RowsOnGpu:
 
     def __init__(self, query: pl.LazyFrame, engine: pl.GPUEngine) -> None:
         from cudf_polars.dsl.ir import IRExecutionContext  # noqa: PLC0415 - the extra [gpu]
+        from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
 
         plan = translated(query, engine)
         self._schema = query.collect_schema()
-        self._frame = plan.evaluate(cache={}, timer=None, context=IRExecutionContext())
+        # One for each query and each file, so that they do not wait for each other.
+        stream = Stream()
+        context = IRExecutionContext(get_cuda_stream=lambda: stream)
+        self._frame = plan.evaluate(cache={}, timer=None, context=context)
+        stream.synchronize()
         self.height: int = self._frame.num_rows
 
     def lazy(self) -> pl.LazyFrame:
@@ -71,8 +76,10 @@ class RowsOnGpu:
 
     def _write(self, path: Path, start: int, end: int, compression: str, rows: int) -> None:
         import pylibcudf as plc  # noqa: PLC0415
+        from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
 
-        (table,) = plc.copying.slice(self._frame.table, [start, end], stream=self._frame.stream)
+        stream = Stream()
+        (table,) = plc.copying.slice(self._frame.table, [start, end], stream=stream)
         codec = {"uncompressed": "NONE"}.get(compression, compression.upper())
         options = (
             plc.io.parquet.ParquetWriterOptions.builder(plc.io.SinkInfo([str(path)]), table)
@@ -81,7 +88,7 @@ class RowsOnGpu:
             .row_group_size_rows(rows)
             .build()
         )
-        plc.io.parquet.write_parquet(options, stream=self._frame.stream)
+        plc.io.parquet.write_parquet(options, stream=stream)
 
     def _metadata(self, table: Any) -> Any:
         """Metadata with names, and all columns nullable, whether or not these rows contain nulls."""
