@@ -25,6 +25,7 @@ FILES = {LOADER, TRAINING, FREEZE, BACKEND, "workflow/engine/cudf.py"}
 PARTS_OF_OURS = {"training/optimizers/rows.py", "loader/tensorflow/batch_spec.py"}
 PRODUCT = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
 
+C_API = "tensorflow.python.client.pywrap_tf_session"
 CONVERT = "tensorflow.python.framework.convert_to_constants"
 # The module, the name in it, the parameters that we pass or take (None: it is no function), the file.
 NAMES = [
@@ -45,14 +46,15 @@ NAMES = [
     (CONVERT, "_FunctionConverterDataInEager", ["func", "lower_control_flow", "aggressive_inlining"], FREEZE),
     (CONVERT, "_FunctionConverterDataInEager._eval", ["self", "tensor"], FREEZE),
     (CONVERT, "_replace_variables_by_constants", ["converter_data"], FREEZE),
-    ("tensorflow.python.client.session", "Session._make_callable_from_options", ["self", "callable_options"], BACKEND),
+    (C_API, "PyGraph", None, BACKEND),
+    (C_API, "TF_GraphImportGraphDefWithResults", None, BACKEND),
+    (C_API, "TF_NewSessionOptions", ["target", "config"], BACKEND),
+    (C_API, "TF_NewSessionRef", None, BACKEND),
+    (C_API, "ExtendSession", None, BACKEND),
+    (C_API, "TF_SessionMakeCallable", None, BACKEND),
+    (C_API, "TF_SessionRunCallable", None, BACKEND),
     ("tensorflow.python.framework.config", "list_physical_devices", ["device_type"], BACKEND),
-    ("tensorflow.python.framework.dtypes", "as_dtype", ["type_value"], BACKEND),
     ("tensorflow.python.framework.errors", "ResourceExhaustedError", ["node_def", "op", "message"], BACKEND),
-    ("tensorflow.python.framework.ops", "Graph", [], BACKEND),
-    ("tensorflow.python.ops.gen_resource_variable_ops", "var_is_initialized_op", ["resource", "name"], BACKEND),
-    ("tensorflow.python.platform.tf_logging", "get_logger", [], BACKEND),
-    ("tensorflow.python.saved_model.loader_impl", "load", ["sess", "tags", "export_dir"], BACKEND),
 ]  # fmt: skip
 
 

@@ -1,34 +1,29 @@
 """Keras variables that were saved as such are loaded in two steps, of which one leaves nothing."""
 
-import gc
-
 import numpy as np
-import pytest
 import tensorflow as tf
 
 CONFIG = {"name": "keras"}
 
 
-@pytest.fixture
-def opened():
-    """The sessions that were opened since, and are not closed."""
-    sessions = []
-    made = tf.compat.v1.Session.__init__
+def test_the_session_without_values_is_closed(repository, without_server, monkeypatch):
+    backend = without_server("tensorflow/model")
+    opened, closed = [], []
 
-    def remember(session, *arguments, **named):
-        sessions.append(session)
-        made(session, *arguments, **named)
+    class Watched(backend.GraphSession):
+        def __init__(self, graph, config):
+            opened.append(self)
+            super().__init__(graph, config)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tf.compat.v1.Session, "__init__", remember)
-        yield lambda: [session for session in sessions if not session._closed]
+        def close(self):
+            closed.append(self)
+            super().close()
 
-
-def test_the_session_without_values_is_closed(repository, without_server, opened):
-    model = without_server("tensorflow/model").TritonPythonModel()
+    monkeypatch.setattr(backend, "GraphSession", Watched)
+    model = backend.TritonPythonModel()
     model.load(repository / "keras" / "1", CONFIG, None)
-    gc.collect()
-    assert len(opened()) == 1
+    assert len(opened) == 2
+    assert closed == opened[:1]
     tensors = {"x": np.array([[3]], np.float32), "word": np.array([[b"a"]], object)}
     assert model.call(tensors)["sum"].tolist() == [[7]]
 

@@ -41,9 +41,10 @@ else:  # In the server these files are beside model.py, outside any package.
     )
     from request_rules import LimitError, expect_within, parse_limits
 
-# Triton's names of dtypes by TensorFlow's names, and by ONNX's.
+# Triton's names of dtypes by TensorFlow's names in Python and in files, and by ONNX's.
 DATATYPES = {dtype.name: dtype.triton_config for dtype in DTYPES.values()} | {
-    "float16": "TYPE_FP16"
+    "float16": "TYPE_FP16",
+    "half": "TYPE_FP16",
 }
 DATATYPES |= {dtype.onnx.lower(): dtype.triton_config for dtype in DTYPES.values()}
 
