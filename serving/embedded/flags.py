@@ -35,6 +35,7 @@ class ServerFlags:
             cache; 0 for none.
         cache_directory: the folder with the caches; None for the server's own.
         exit_timeout: seconds that running requests have to finish when the server is stopped.
+        load_threads: how many models load at once; None for Triton's four.
     """
 
     model_repository: str
@@ -51,6 +52,7 @@ class ServerFlags:
     cache_bytes: int = 0
     cache_directory: str | None = None
     exit_timeout: int = 10
+    load_threads: int | None = None
 
 
 def server_flags(flags: ServerFlags) -> list[str]:
@@ -86,6 +88,8 @@ def server_flags(flags: ServerFlags) -> list[str]:
     ]
     if flags.backend_directory is not None:
         arguments.append(f"--backend-directory={flags.backend_directory}")
+    if flags.load_threads is not None:
+        arguments.append(f"--model-load-thread-count={flags.load_threads}")
     if flags.client_shm:
         arguments.append("--allow-client-shm=true")
     if flags.cache_bytes:

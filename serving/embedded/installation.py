@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import triton_models.backends
+from serving.embedded import this_interpreter
 from serving.errors import ServerError
 
 BACKENDS = Path(triton_models.backends.__file__).parent
@@ -20,19 +21,6 @@ PACKAGES = BACKENDS.parent.parent
 # one, page by page: a seventh of the processor time of small requests, and more of large ones. Larger
 # thresholds than these save no more, and keep the memory of large requests.
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": 32 << 20, "MALLOC_MMAP_THRESHOLD_": 4 << 20}
-# Run by the interpreter for the server's Python models, which may be another one.
-QUESTION = """
-import importlib.metadata, json, sys, sysconfig
-try:
-    numpy = importlib.metadata.version("numpy")
-except importlib.metadata.PackageNotFoundError:
-    numpy = None
-libraries = [sys.base_prefix + "/lib", sysconfig.get_config_var("LIBDIR") or ""]
-if sysconfig.get_config_var("MULTIARCH"):
-    libraries.append(libraries[-1] + "/" + sysconfig.get_config_var("MULTIARCH"))
-print(json.dumps({"version": "%d.%d" % sys.version_info[:2], "numpy": numpy,
-                  "libraries": libraries}))
-"""
 
 
 @dataclass(frozen=True)
@@ -124,10 +112,13 @@ def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter
     Raises:
         ServerError: it cannot be run.
     """
-    path = Path(python or sys.executable).absolute()
+    if python is None:
+        here = this_interpreter.describe_interpreter()
+        return Interpreter(Path(sys.executable).absolute(), **here)
+    path = Path(python).absolute()
     try:
         answer = subprocess.run(  # noqa: S603
-            [path, "-I", "-c", QUESTION], check=True, capture_output=True, timeout=60
+            [path, "-I", this_interpreter.__file__], check=True, capture_output=True, timeout=60
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"Expected a Python interpreter. Received: {path}: {error}") from error

@@ -79,6 +79,7 @@ class ServerProcess:
             client_shm=installation.knows("allow-client-shm"),
             cache_bytes=cache_bytes,
             cache_directory=None if caches is None else str(caches),
+            load_threads=_load_threads(),
         )
         try:
             backends.mkdir()
@@ -140,6 +141,11 @@ class ServerProcess:
         self._supervisor.send_signal(signal.SIGINT)
         self._supervisor.wait()
 
+    def listens(self) -> bool:
+        """Whether something listens at the port of gRPC, which the server does when models are loaded."""
+        with socket.socket() as client:
+            return client.connect_ex((HOST, self.flags.grpc_port)) == 0
+
     def lost_a_port(self) -> bool:
         """Whether the log reports that another process took a port first."""
         return "already in use" in self.log_path.read_text(errors="replace")
@@ -150,8 +156,8 @@ class ServerProcess:
         return self.failure(
             f"tritonserver did not answer within {seconds:g} seconds (startup_timeout): {reason}. "
             f"Loaded: {', '.join(loaded) or 'nothing'}. "
-            f"Still loading: {', '.join(loading) or 'nothing yet'}. Models in Python are loaded one "
-            "after another; give a larger startup_timeout to a slow machine"
+            f"Still loading: {', '.join(loading) or 'nothing yet'}. Each model in Python starts a "
+            "process of its own; give a larger startup_timeout to a slow machine"
         )
 
     def failure(self, text: str) -> ServerError:
@@ -188,6 +194,14 @@ def _start(job: Job, log_path: Path, mode: str) -> subprocess.Popen[bytes]:
             return job.start(log)
         except OSError as error:
             raise ServerError(f"The server's supervisor could not be started: {error}.") from error
+
+
+def _load_threads() -> int:
+    """As many models at once as this process has processors, but never fewer than by default.
+
+    A model in Python loads in a process of its own, which imports its libraries on one processor.
+    """
+    return max(4, len(os.sched_getaffinity(0)))
 
 
 def _port(wanted: int | None) -> int:

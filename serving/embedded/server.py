@@ -203,16 +203,18 @@ class TritonServer:
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
         administration = self.administration
-        reason = "no request was sent yet"
+        reason = "its port is closed"
         while reason != process.flags.server_id:
             if not process.is_running():
                 raise process.failure("tritonserver ended during its start")
             if time.monotonic() > deadline:
                 raise process.too_slow(self._startup_timeout, reason)
-            time.sleep(0.05)
+            time.sleep(0.02)
+            # Asking takes a hundred times as long as looking, on a processor that models load on.
+            if not process.listens():
+                continue
             try:
-                # It answers when all models are loaded. Its name distinguishes it from another
-                # server.
+                # Its name distinguishes it from another server.
                 reason = administration.server_name(timeout=5)
             except ProbeError as error:
                 reason = str(error)

@@ -1,0 +1,69 @@
+"""Models load at once, as many as there are processors, and eight ensembles of a server answer."""
+
+import os
+import shutil
+
+import numpy as np
+
+from serving import EnsembleClient, TritonServer
+
+ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
+MODELS = 6
+# A model that loads when all of them have begun to.
+WAITING = """
+import time
+from pathlib import Path
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        folder = Path(args["model_repository"]).parent
+        (folder / args["model_name"] / "begun").touch()
+        deadline = time.monotonic() + 60
+        while len([*folder.glob("*/begun")]) < %d:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the others have not begun")
+            time.sleep(0.01)
+
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("y", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+"""
+
+
+def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypatch):
+    """More than Triton's four."""
+    for number in range(MODELS):
+        folder = tmp_path / f"waiting_{number}"
+        (folder / "1").mkdir(parents=True)
+        (folder / "1" / "model.py").write_text(WAITING % MODELS)
+        (folder / "config.pbtxt").write_text(
+            'backend: "python" instance_group [{ kind: KIND_CPU count: 1 }]'
+            'input [{ name: "x" data_type: TYPE_FP32 dims: [-1, 1] }]'
+            'output [{ name: "y" data_type: TYPE_FP32 dims: [-1, 1] }]'
+        )
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(MODELS)))
+    with TritonServer(tmp_path) as server:
+        assert len(server.models) == MODELS
+
+
+def test_eight_ensembles_start_and_answer(repository, tmp_path):
+    names = [f"movies_{number}" for number in range(8)]
+    for name in names:
+        number = name.removeprefix("movies")
+        for model in ("movies", "prepare", "network"):
+            folder = shutil.copytree(repository / model, tmp_path / f"{model}{number}")
+            config = folder / "config.pbtxt"
+            text = config.read_text()
+            for step in ("prepare", "network"):
+                text = text.replace(f'model_name: "{step}"', f'model_name: "{step}{number}"')
+            config.write_text(text)
+    with TritonServer(tmp_path) as server:
+        assert sorted(server.models) == names
+        for name in names:
+            with EnsembleClient(server.grpc_url, name) as client:
+                answer = client.predict(ROW)
+            assert answer["same_user"].tolist() == [[1]]
+            np.testing.assert_array_equal(answer["probabilities"], [[1.0, 2.0]])
