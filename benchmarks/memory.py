@@ -164,7 +164,7 @@ def steps_of(model: Any, rows: int, folder: Path) -> dict[str, Callable[[], Any]
 
 def export(parsed: argparse.Namespace) -> None:
     """Every runtime."""
-    from exporter.plan.options import RUNTIMES  # noqa: PLC0415 - TensorFlow comes with it
+    from exporter.plan.runtime import RUNTIMES  # noqa: PLC0415 - TensorFlow comes with it
 
     table = [in_child(export_of, parsed.gigabytes, runtime) for runtime in RUNTIMES]
     show("Export of a network with one large table", table)

@@ -37,7 +37,7 @@ from tritonclient.grpc import service_pb2
 from benchmarks.measure import Contestant, in_child, options, race, show, timed, use
 from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
 from workflow.expressions.polars.series import to_column
 from workflow.wire.format import encode

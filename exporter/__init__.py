@@ -7,13 +7,13 @@ Example:
 from typing import TYPE_CHECKING, Any
 
 from exporter.errors import ExportError
-from exporter.plan.options import ServingOptions
-from exporter.repository.verify import verify
-from exporter.repository.versions import rollback
 
 if TYPE_CHECKING:
     from exporter.export import export_tensorflow_ensemble
+    from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
+    from exporter.repository.verify import verify
+    from exporter.repository.versions import rollback
 
 __all__ = [
     "ExportError",
@@ -25,14 +25,32 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
-    # TensorFlow takes seconds to import, which other functions such as `verify` do not need.
-    if name == "export_tensorflow_ensemble":
-        from exporter.export import export_tensorflow_ensemble  # noqa: PLC0415
+    # TensorFlow and Polars take seconds to import. The command line's help needs neither, and
+    # `verify` no TensorFlow.
+    match name:
+        case "ExportReport":
+            from exporter.report.report import ExportReport  # noqa: PLC0415
 
-        return export_tensorflow_ensemble
-    if name == "ExportReport":
-        from exporter.report.report import ExportReport  # noqa: PLC0415
+            return ExportReport
+        case "ServingOptions":
+            from exporter.plan.options import ServingOptions  # noqa: PLC0415
 
-        return ExportReport
+            return ServingOptions
+        case "export_tensorflow_ensemble":
+            from exporter.export import export_tensorflow_ensemble  # noqa: PLC0415
+
+            return export_tensorflow_ensemble
+        case "rollback":
+            from exporter.repository.versions import rollback  # noqa: PLC0415
+
+            return rollback
+        case "verify":
+            from exporter.repository.verify import verify  # noqa: PLC0415
+
+            return verify
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

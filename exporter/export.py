@@ -15,10 +15,10 @@ from exporter.errors import ExportError
 from exporter.network.network import Network, as_network
 from exporter.plan.embeddings import expect_room
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.options import RUNTIMES, ServingOptions
+from exporter.plan.options import ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
-from exporter.plan.runtime import Writer
+from exporter.plan.runtime import RUNTIMES, Writer
 from exporter.plan.served_columns import select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written

@@ -38,7 +38,7 @@ def make_app() -> typer.Typer:
         name="ensemble",
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.guard import CommandError
@@ -19,6 +17,7 @@ from exporter.command_line.places import expect_place
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.table import Table
 
     from serving import EnsembleClient
 
@@ -44,11 +43,16 @@ def bench(
         ),
     ] = True,
 ) -> None:
-    """Measure the response times of a served model, from frame to frame.
+    """Measure the response times of a served model.
+
+    A time is that from a frame of rows to a frame of answers.
 
     Example: `ensemble bench movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
-    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415 - so that help is shown at once
+    # So that help is shown at once.
+    from rich.console import Console  # noqa: PLC0415
+
+    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     expect_place(write_input)
     frame = as_lazy_frame(data).head(max(SIZES)).collect()
@@ -72,6 +76,8 @@ def _write_input(
 
 
 def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - so that help is shown at once
+
     table = Table(title=f"{client.model_name} at {client.url}", title_justify="left")
     for title in ("clients", "rows", *(f"p{p} ms" for p in PERCENTILES), "requests/s", "rows/s"):
         table.add_column(title, justify="right")

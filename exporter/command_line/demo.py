@@ -9,8 +9,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.quiet import import_tensorflow
-from exporter.plan.options import RUNTIMES
-from workflow.files.durable import replacing
+from exporter.plan.runtime import RUNTIMES
 
 NAME = "movielens"
 MOVIES = 500
@@ -23,7 +22,9 @@ def demo(
     rows: Annotated[int, typer.Option(min=1_000, help="How many ratings to make up.")] = 200_000,
     runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
 ) -> None:
-    """Run everything on synthetic ratings: fit, train, export, serve, and prove the answers.
+    """Run everything on synthetic ratings, and prove the answers.
+
+    It fits a workflow, trains a network, exports both and serves them.
 
     Example: `ensemble demo try_it && ensemble show movielens --repository try_it/models`
     """
@@ -37,6 +38,7 @@ def demo(
     from training import models, train  # noqa: PLC0415
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
+    from workflow.files.durable import replacing  # noqa: PLC0415
 
     options = ServingOptions(runtime=runtime)
     raw, movie_table = _make_up(output, rows)

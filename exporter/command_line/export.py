@@ -13,7 +13,7 @@ import typer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 
 
 def export(
@@ -60,7 +60,9 @@ def export(
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write the plan as a page.")] = None,
 ) -> None:
-    """Write a Triton model repository from a workflow and a network, and print the plan.
+    """Write a workflow and a network as a Triton model repository.
+
+    It prints the plan, with the dtype and shape of every tensor.
 
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from exporter.errors import in_a_line
 
@@ -36,6 +35,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             if context.obj:
                 raise
+            from rich.console import Console  # noqa: PLC0415 - not imported to succeed
+
             Console(stderr=True).print(
                 f"[bold red]error:[/] {_escaped(_line(error))}", highlight=False, soft_wrap=True
             )

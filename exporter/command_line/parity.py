@@ -35,7 +35,7 @@ def parity(
     ] = 1e-5,
     html: Annotated[Path | None, typer.Option(help="Also write the report as HTML.")] = None,
 ) -> None:
-    """Compare a server's answers with the offline pipeline, row by row.
+    """Compare a server's answers with those of the offline pipeline.
 
     Integers and strings must be identical, floats nearly so, with NaN equal to NaN. The exit code
     is 1 if any value differs.

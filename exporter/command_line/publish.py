@@ -25,9 +25,10 @@ def publish(
     ] = 0.0,
     timeout: Annotated[float, typer.Option(help="The most seconds for loading a model.")] = 120.0,
 ) -> None:
-    """Let a running server answer with the published version, if it answers its golden rows.
+    """Let a running server answer with the published version.
 
-    The key that the server was started with is in the environment variable `TRITON_ADMIN_KEY`.
+    Before clients get its answers, it has to answer its golden rows as its export did. The key that
+    the server was started with is in the environment variable `TRITON_ADMIN_KEY`.
 
     Example: `ensemble publish movielens --url 127.0.0.1:8001 --repository models`
     """

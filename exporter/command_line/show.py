@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from exporter.command_line.places import expect_place
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from workflow.picture import Diagram
 
 
@@ -27,6 +25,8 @@ def show(
     Example: `ensemble show movielens --repository models --svg movielens.svg`
     """
     # So that help is shown at once.
+    from rich.console import Console  # noqa: PLC0415
+
     from exporter.report.ensemble_drawing import EnsembleDrawing  # noqa: PLC0415
 
     expect_place(svg)
@@ -40,6 +40,10 @@ def show(
 
 def _table(diagram: Diagram) -> Table:
     """All tensors, since a line of the picture has space for only a few."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - so that help is shown at once
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,

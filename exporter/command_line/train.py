@@ -17,7 +17,6 @@ from exporter.command_line.network import (
 )
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
-from workflow.files.durable import replacing
 
 
 def train(
@@ -112,6 +111,7 @@ def train(
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
+    from workflow.files.durable import replacing  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
     chosen = make_optimizer(optimizer, learning_rate)

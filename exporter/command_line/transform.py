@@ -14,7 +14,7 @@ def transform(
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
 ) -> None:
-    """Transform data that `fit` has not seen, such as the validation data of `train`.
+    """Transform data that `fit` has not seen, as for `train`.
 
     Example: `ensemble transform "raw/valid/*.parquet" --output valid`
     """

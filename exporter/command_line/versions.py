@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from exporter.repository import verify as repository_verify
-from exporter.repository import versions
-
+# Others are imported by the commands that need them, so that help is shown at once.
 Name = Annotated[str, typer.Argument(help="The ensemble's name.")]
 Repository = Annotated[Path, typer.Option(help="The model repository.")]
 
@@ -23,6 +21,8 @@ def verify(
 
     Example: `ensemble verify movielens --repository models`
     """
+    from exporter.repository import verify as repository_verify  # noqa: PLC0415
+
     generation = repository_verify.verify(repository, name, version)
     typer.echo(f"{name} is what its export wrote: generation {generation}")
 
@@ -36,13 +36,17 @@ def rollback(
 
     Example: `ensemble rollback movielens --repository models`
     """
+    from exporter.repository import versions  # noqa: PLC0415
+
     typer.echo(f"{name}: version {versions.rollback(repository, name, version)} is published")
 
 
 def recover(name: Name, repository: Repository = Path("models")) -> None:
-    """Remove the remains of a killed export, as the next export would.
+    """Remove the remains of a killed export.
 
     Example: `ensemble recover movielens --repository models`
     """
+    from exporter.repository import versions  # noqa: PLC0415
+
     published = versions.recover_repository(repository, name)
     typer.echo(f"{name}: {'nothing' if published is None else f'version {published}'} is published")

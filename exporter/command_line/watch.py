@@ -7,10 +7,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from serving.watch.view import View
 
 
@@ -29,14 +29,17 @@ def watch(
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
     window: Annotated[float, typer.Option(min=1, help="Compare the rows of these minutes.")] = 15.0,
 ) -> None:
-    """Show a server's requests, latencies and failures, and how its inputs differ from the training.
+    """Show a server's requests, latencies, failures and inputs.
 
-    A figure is marked with << where it deviates from the training. With `--once` the exit code is
-    1 if one does.
+    Inputs are compared with those of the training. A figure is marked with << where it deviates.
+    With `--once` the exit code is 1 if one does.
 
     Example: `ensemble watch 127.0.0.1:8002`
     """
     # So that help is shown at once.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
     from serving.watch.metrics import scrape  # noqa: PLC0415
     from serving.watch.view import WIDTH, View  # noqa: PLC0415
 
@@ -60,5 +63,7 @@ def watch(
 
 
 def _page(view: View) -> Group:
+    from rich.console import Group  # noqa: PLC0415 - so that help is shown at once
+
     inputs = view.inputs()
     return Group(view.models(), inputs if inputs.row_count else "No inputs were counted.")

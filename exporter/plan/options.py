@@ -8,33 +8,9 @@ from typing import Any
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
+from exporter.plan.runtime import RUNTIMES
 from workflow.wire.request_rules import LIMITS
 
-
-@dataclass(frozen=True)
-class RuntimeKind:
-    """Properties of a runtime that are known without its libraries.
-
-    Attributes:
-        is_fused: whether it serves preprocessing and network as one model.
-        is_served: whether the embedded server has its backend. The parity suite and docs/parity.md
-            cover such runtimes only.
-        ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
-            does, see `WireColumn`.
-    """
-
-    is_fused: bool = False
-    is_served: bool = True
-    ends_at_nul: bool = False
-
-
-# exporter/runtimes/registry.py has the implementations.
-RUNTIMES: Mapping[str, RuntimeKind] = {
-    "tensorflow": RuntimeKind(),
-    "onnx": RuntimeKind(ends_at_nul=True),
-    "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
-    "fused_tensorflow": RuntimeKind(is_fused=True),
-}
 PROOFS = ("process", "server", "auto")
 INSTANCE_KINDS = ("KIND_CPU", "KIND_GPU", "KIND_AUTO")
 _COUNTS = {
@@ -73,7 +49,6 @@ class ServingOptions:
             GPU if the server has one.
         preprocess_instances: how many instances of the preprocessing serve at once, on the CPU; in
             Python each is a process.
-            CPU, in Python one process each.
         columns: input of the network -> column of the workflow that feeds it, if their names differ
             or the input's name is invalid in a SavedModel (`name-cat`); for a list `{"tags":
             "genres"}` or each half separately. In the repository the input has the column's name.

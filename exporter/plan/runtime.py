@@ -7,14 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exporter.plan.model_spec import ModelSpec
-from exporter.plan.pipeline import Pipeline
-
 if TYPE_CHECKING:
-    # Imports TensorFlow.
+    # The names of the runtimes are known without numpy and TensorFlow.
     from exporter.network.network import Network
+    from exporter.plan.model_spec import ModelSpec
+    from exporter.plan.pipeline import Pipeline
 
 Writer = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class RuntimeKind:
+    """Properties of a runtime that are known without its libraries.
+
+    Attributes:
+        is_fused: whether it serves preprocessing and network as one model.
+        is_served: whether the embedded server has its backend. The parity suite and docs/parity.md
+            cover such runtimes only.
+        ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
+            does, see `WireColumn`.
+    """
+
+    is_fused: bool = False
+    is_served: bool = True
+    ends_at_nul: bool = False
+
+
+# exporter/runtimes/registry.py has the implementations.
+RUNTIMES: Mapping[str, RuntimeKind] = {
+    "tensorflow": RuntimeKind(),
+    "onnx": RuntimeKind(ends_at_nul=True),
+    "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
+    "fused_tensorflow": RuntimeKind(is_fused=True),
+}
 
 
 @dataclass(frozen=True)

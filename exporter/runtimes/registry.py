@@ -9,7 +9,7 @@ def runtime_of(name: str) -> Runtime:
     """Look up a runtime by name; imports its libraries only, since others may be missing.
 
     Args:
-        name: a key of `exporter.plan.options.RUNTIMES`.
+        name: a key of `exporter.plan.runtime.RUNTIMES`.
 
     Raises:
         NotImplementedError: the name is in `RUNTIMES`, but not here.

@@ -13,8 +13,8 @@ from pipelines import everything
 
 from exporter import ServingOptions
 from exporter.network.network import KerasNetwork
-from exporter.plan.options import RUNTIMES
 from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import RUNTIMES
 from exporter.plan.served_columns import select_features
 
 INTRODUCTION = """\

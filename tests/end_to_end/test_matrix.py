@@ -5,7 +5,7 @@ from pathlib import Path
 import matrix
 import test_runtimes
 
-from exporter.plan import options
+from exporter.plan import runtime
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 
@@ -17,7 +17,7 @@ def test_the_page_says_what_the_suite_does():
 
 def test_the_page_claims_nothing_of_a_runtime_that_is_not_served(monkeypatch):
     page = matrix.page()
-    monkeypatch.setitem(options.RUNTIMES, "openvino", options.RuntimeKind(is_served=False))
+    monkeypatch.setitem(runtime.RUNTIMES, "openvino", runtime.RuntimeKind(is_served=False))
     lines = set(matrix.page().splitlines()) - set(page.splitlines())
     assert lines == {"Exported, and not served here: `openvino`."}
 

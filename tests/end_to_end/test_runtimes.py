@@ -9,7 +9,7 @@ import pytest
 from pipelines import everything
 
 from exporter import ServingOptions, export_tensorflow_ensemble, verify
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from serving.exchange import to_requests, to_table
 from workflow.expressions.polars.series import to_column

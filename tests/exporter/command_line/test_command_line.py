@@ -297,7 +297,7 @@ def test_wrong_usage_is_exit_code_2():
 @pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
 def test_help_has_an_example(command):
     text = done(command, "--help")
-    assert f"Example: ensemble {command}" in text.replace("\n", " ")
+    assert f"Example: `ensemble {command}" in text.replace("\n", " ")
     assert all(len(line) <= 80 for line in text.splitlines())
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from small_export import configs
 
 from exporter import ExportError, ServingOptions
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import layers, save_model
 from workflow import Workflow, get_embedding_sizes, ops

@@ -11,7 +11,7 @@ from small_export import rows
 
 from exporter import ExportError, ServingOptions, verify
 from exporter.network.network import SavedNetwork
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model
 from workflow import Workflow

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from exporter import ExportError, ServingOptions
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 
 
 def network(function, **output):

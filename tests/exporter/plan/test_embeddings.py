@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers as keras_layers
 
 from exporter import ExportError, ServingOptions
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from training import layers, models, save_model
 from workflow import Workflow, get_embedding_sizes, ops
 

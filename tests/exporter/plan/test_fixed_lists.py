@@ -5,7 +5,7 @@ import pytest
 from small_export import configs, rows
 
 from exporter import ExportError, ServingOptions
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from workflow import Workflow, ops
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from exporter import ExportError, ServingOptions, export_tensorflow_ensemble
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from exporter.plan.served_columns import select_features
 from training.signature import ModelSignature, TensorSpec
 from workflow import ColumnSchema, Schema, Workflow, ops, where

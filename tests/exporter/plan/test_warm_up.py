@@ -10,7 +10,7 @@ from small_export import configs, rows, tree
 from tritonclient.grpc import InferenceServerClient
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving import TritonServer
 from serving.connection.tensors import from_bytes
 from workflow.expressions.polars.series import to_column

@@ -6,7 +6,7 @@ import pytest
 import user_networks
 
 from exporter import ServingOptions, verify
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from serving.embedded.golden import read_golden
 
 

@@ -12,7 +12,7 @@ from small_export import tree
 
 from exporter import ExportError, ServingOptions
 from exporter import export as export_module
-from exporter.plan.options import RUNTIMES
+from exporter.plan.runtime import RUNTIMES
 from exporter.write.onnx import network as onnx_network
 from workflow import Workflow, ops
 

@@ -9,8 +9,7 @@ import pytest
 from small_export import configs, make_workflow, tree
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.plan.options import RUNTIMES
-from exporter.plan.runtime import Runtime
+from exporter.plan.runtime import RUNTIMES, Runtime
 from exporter.runtimes.registry import runtime_of
 from training import models
 from workflow import get_embedding_sizes
