@@ -92,8 +92,9 @@ bench-scaling: env  ## Measure every operator and verb over sizes, wide tables a
 	$(BIN)/python -m benchmarks.scaling_width
 	$(BIN)/python -m benchmarks.scaling_files
 
-bench-serving: env  ## Measure every runtime on the embedded server
+bench-serving: env  ## Measure every runtime on the embedded server, and start-up
 	$(BIN)/python -m benchmarks.serving
+	$(BIN)/python -m benchmarks.start_up
 
 bench-peers: env  ## The same beside NVTabular 23.08, in an environment of its own
 	$(UV) venv --quiet --allow-existing --python 3.11 $(VENV)-nvtabular

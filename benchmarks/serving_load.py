@@ -55,9 +55,9 @@ def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, fl
         clients: how many send at once.
         seconds: for how long.
     """
-    server, own = _children_seconds(), time.process_time()
+    server, own = children_seconds(), time.process_time()
     count, taken = asyncio.run(_ask(url, request, clients, seconds))
-    server, own = _children_seconds() - server, time.process_time() - own
+    server, own = children_seconds() - server, time.process_time() - own
     return {
         "requests/s": count / taken,
         "server µs": server / count * 1e6,
@@ -82,7 +82,7 @@ async def _ask(url: str, request: bytes, clients: int, seconds: float) -> tuple[
     return sum(counts), time.perf_counter() - start
 
 
-def _children_seconds() -> float:
+def children_seconds() -> float:
     """The processor time of all processes that this one has started, and of theirs."""
     parents, ticks = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):

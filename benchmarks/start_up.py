@@ -1,0 +1,135 @@
+"""Seconds until a program answers: imports, help, servers of one and of eight ensembles, first batches.
+
+    python -m benchmarks.start_up [--rows 20000] [--rounds 5] [--folder build/benchmarks]
+
+All take turns, each in a process of its own, round by round. Processor time is that of the process and
+of all that it starts, until it answers. `import numpy` and `import tensorflow` are yardsticks of the
+machine. Ensembles are MovieLens-like, with small tables that are fitted on that many rows. The first
+batch is that of an epoch of 65,536 rows, after a process has made its loader, of 2,000,000
+Criteo-like rows in row groups of 500,000.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import data
+from benchmarks.measure import Contestant, Taken, in_child, options, race, show, timed
+from benchmarks.pipelines import rating_workflow
+from benchmarks.serving_load import children_seconds
+from exporter import ServingOptions, export_tensorflow_ensemble
+from serving import TritonServer
+from workflow import get_embedding_sizes
+
+MOST = 8
+RUNTIMES = ("tensorflow", "fused_onnx")
+BATCH, ROWS = 65_536, 2_000_000
+HELP = "from exporter.command_line import main; main()"
+PROGRAMS = {
+    "import numpy": ["-c", "import numpy"],
+    "import exporter": ["-c", "import exporter"],
+    "ensemble --help": ["-c", HELP, "--help"],
+    "import tensorflow": ["-c", "import tensorflow"],
+}
+
+
+def run_program(arguments: Sequence[str]) -> Taken:
+    """A Python program, from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Taken(seconds, processor, 1)
+
+
+def start_server(folder: Path, models: Sequence[str]) -> Taken:
+    """A server, until every model has answered."""
+    server = TritonServer(folder, models)
+    start, own, others = time.perf_counter(), time.process_time(), children_seconds()
+    try:
+        server.start()
+        seconds = time.perf_counter() - start
+        processor = time.process_time() - own + children_seconds() - others
+        return Taken(seconds, processor, len(server.models))
+    finally:
+        server.stop()
+
+
+def first_batch(files: list[Path], shuffle: bool) -> Taken:
+    """The first batch of the first epoch of a process."""
+    from benchmarks.feeds import open_loader  # noqa: PLC0415 - TensorFlow, in a child
+
+    batches = open_loader(files, BATCH, shuffle=shuffle)
+
+    def take() -> int:
+        _, labels = next(iter(batches))
+        return len(labels)
+
+    return timed(take)
+
+
+def export(folder: Path, rows: int) -> None:
+    """Eight ensembles of each runtime."""
+    from training import models  # noqa: PLC0415 - TensorFlow, where a model is wanted
+
+    random = np.random.default_rng(0)
+    workflow = rating_workflow(data.movies(random, 1_000)).fit(data.ratings(rows, random))
+    workflow.output_dtypes["genres"] = "int64"  # as the network takes lists
+    model = models.mlp(get_embedding_sizes(workflow))
+    for runtime in RUNTIMES:
+        serving = ServingOptions(runtime=runtime, prove="process")
+        for name in names_of(runtime):
+            export_tensorflow_ensemble(model, workflow, name, folder, ["rating"], serving=serving)
+
+
+def names_of(runtime: str) -> list[str]:
+    """The names of the ensembles of a runtime."""
+    return [f"{runtime}_{number}" for number in range(MOST)]
+
+
+def contestants(folder: Path, files: list[Path]) -> list[Contestant]:
+    """Every program, server and loader."""
+    made: list[tuple[str, Callable[[], Taken], int]] = [
+        (name, partial(run_program, arguments), 1) for name, arguments in PROGRAMS.items()
+    ]
+    for runtime in RUNTIMES:
+        for count in (1, MOST):
+            named = names_of(runtime)[:count]
+            made.append((f"{runtime}, {count}", partial(start_server, folder, named), count))
+    for title, shuffle in (("first batch", False), ("first batch, shuffled", True)):
+        made.append((title, partial(in_child, first_batch, files, shuffle), BATCH))
+    return [Contestant(*one) for one in made]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    folder = Path("build/benchmarks")
+    parser = options(__doc__, rows=20_000, rounds=5, folder=folder)
+    parsed = parser.parse_args(arguments)
+    files = data.clicks(parsed.folder, ROWS)
+    with tempfile.TemporaryDirectory() as repository:
+        in_child(export, Path(repository), parsed.rows)
+        racers = race(contestants(Path(repository), files), parsed.rounds)
+    show(f"start-up, medians of {parsed.rounds} rounds", [*map(row, racers)])
+
+
+def row(racer: Contestant) -> dict[str, Any]:
+    """A line of the table."""
+    taken = sorted(taken.processor for taken in racer.taken)
+    return {"": racer.name, "s": racer.seconds, "processor s": taken[len(taken) // 2]}
+
+
+if __name__ == "__main__":
+    main()
