@@ -111,7 +111,7 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
         '        case "twin":\n            from exporter.runtimes.twin import RUNTIME\n',
     )
     insert(
-        copy / "exporter" / "plan" / "options.py",
+        copy / "exporter" / "plan" / "runtime.py",
         '    "tensorflow": RuntimeKind(),\n',
         '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
     )
