@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import polars as pl
 
 from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, is_gpu
 from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.row_set import schema_of
+from workflow.operator.feature import OfColumn
 from workflow.schema.schema import Schema
 
 from .held_rows import HeldRows, columns_of
@@ -22,6 +25,8 @@ Tables = dict[tuple[int, str], pl.DataFrame]
 
 # The parts' tables that wait to be merged: few enough for memory, enough to merge rarely.
 FAN_IN = 8
+# Whole columns that are read at once.
+COLUMNS_AT_ONCE = 4
 # With more columns than this, rows are held in memory while operators learn from them.
 WIDE = 200
 # An operator with more columns than this has them computed before it learns from such rows.
@@ -42,6 +47,7 @@ def learn_part(
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     on_host: dict[tuple[int, str], pl.LazyFrame] = {}
     readings: dict[int, Reading] = {}
+    whole: dict[tuple[int, str], tuple[pl.LazyFrame, OfColumn]] = {}
     # Polars' planning time of a query grows with its frame's width, and each column has a query.
     is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
     rows = frame.collect() if is_wide else None
@@ -58,7 +64,11 @@ def learn_part(
             partials = reading.partial(own)
         chosen = on_host if grouped else queries
         chosen |= {(number, name): query for name, query in partials.items()}
-    tables = _collect(queries, engine) | _collect(on_host, "cpu")
+        if held and not is_gpu(engine):
+            columns = bound.operator.tables_of_columns(reading.program.output_schema)
+            whole |= {(number, n): (own.select(c), make) for n, (c, make) in columns.items()}
+    left = {key: query for key, query in queries.items() if key not in whole}
+    tables = _collect(left, engine) | of_columns(whole) | _collect(on_host, "cpu")
     return tables | _collect(_element_counts(readings, tables), "cpu")
 
 
@@ -99,6 +109,35 @@ def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
 
 def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:
     return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+
+
+def of_columns(wanted: Mapping[tuple[int, str], tuple[pl.LazyFrame, OfColumn]]) -> Tables:
+    """Tables that functions make of whole columns, in threads.
+
+    Args:
+        wanted: for each table a query of one column, and the function. Of the columns, twice
+            `COLUMNS_AT_ONCE` fit into memory.
+
+    Example:
+        >>> column = pl.LazyFrame({"a": [1, 2]})
+        >>> of_columns({(3, "sum"): (column, lambda a: a.to_frame().sum())})[3, "sum"].item()
+        3
+    """
+    tables: Tables = {}
+    before: dict[tuple[int, str], Future[pl.DataFrame]] = {}
+    keys = list(wanted)
+    with ThreadPoolExecutor(min(2 * COLUMNS_AT_ONCE, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(keys), COLUMNS_AT_ONCE):
+            some = keys[start : start + COLUMNS_AT_ONCE]
+            columns = collect_all([wanted[key][0] for key in some], "cpu")
+            # While these are processed, the next ones are read.
+            started = {
+                key: pool.submit(wanted[key][1], column.to_series())
+                for key, column in zip(some, columns, strict=True)
+            }
+            tables |= {key: table.result() for key, table in before.items()}
+            before = started
+        return tables | {key: table.result() for key, table in before.items()}
 
 
 def _element_counts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,8 @@ Features = dict[str, Feature]
 # What an operator has learnt, from all data or from a part of it.
 State = Mapping[str, Column]
 Partials = Mapping[str, pl.LazyFrame]
+# Makes a table of what is learnt from one whole column.
+OfColumn = Callable[[pl.Series], pl.DataFrame]
 
 Groups = tuple[tuple[str, ...], ...]
 

@@ -15,7 +15,7 @@ from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 from workflow.schema.training_data import Coverage
 
-from .feature import Features, Groups, Inputs, Partials, Selectable, State
+from .feature import Features, Groups, Inputs, OfColumn, Partials, Selectable, State
 from .settings import settle
 
 if TYPE_CHECKING:
@@ -175,6 +175,19 @@ class Operator(ABC, metaclass=OperatorMeta):
             columns: their schema.
         """
         raise NotImplementedError
+
+    def tables_of_columns(self, columns: Schema) -> Mapping[str, tuple[str, OfColumn]]:  # noqa: ARG002
+        """The tables of `partial` that a function makes of one whole column, in less time.
+
+        They replace the queries where a part of the data is on the host and fits into memory.
+
+        Args:
+            columns: as in `partial`.
+
+        Returns:
+            For each table the name of the column, and the function.
+        """
+        return {}
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """Combine the concatenated tables of several parts, as if `partial` had seen one part.

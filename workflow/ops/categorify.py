@@ -12,7 +12,7 @@ import polars as pl
 
 from workflow.expressions.polars.series import column_schema, to_column
 from workflow.operator.checks import expect_known, expect_state, per_column, require
-from workflow.operator.feature import Feature, Features, Partials, State
+from workflow.operator.feature import Feature, Features, OfColumn, Partials, State
 from workflow.operator.operator import NOT_SAVED, Example, Operator
 from workflow.operator.settings import IntegerDType
 from workflow.schema.column import Column
@@ -20,7 +20,7 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.training_data import Coverage
 
 from ._times import series_of, time_state
-from ._vocabulary.counts import chosen, counts, coverage, merged_counts
+from ._vocabulary.counts import chosen, counts, coverage, merged_counts, sorted_counts
 from ._vocabulary.given import given_vocabulary
 from ._vocabulary.grouping import member_names, remaining, vocabularies_of
 from ._vocabulary.meanings import meanings
@@ -158,6 +158,18 @@ class Categorify(Operator):
             v.name: (v.name, "key0")
             for v in self._vocabularies(columns)
             if v.columns == (v.name,) and v.name not in self._given and columns[v.name].is_list
+        }
+
+    def tables_of_columns(self, columns: Schema) -> Mapping[str, tuple[str, OfColumn]]:
+        """Counts of integers that one column alone has."""
+        return {
+            v.name: (v.name, sorted_counts)
+            for v in self._vocabularies(columns)
+            if v.columns == v.outputs == (v.name,)
+            and v.name not in self._given
+            and self._parts(v.name) == 1
+            and columns[v.name].info.is_integer
+            and not columns[v.name].is_list
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002

@@ -170,7 +170,8 @@ class JoinExternal(Operator):
         keyed = table.select(row=pl.int_range(pl.len()), **{k: n for n, k in named.items()})
         state, rows = keys_state(KEY, keys, keyed)
         parts = {f"column.{name}": name for name in names}
-        ordered = table[rows["row"]]
+        # Lists of strings take long to gather.
+        ordered = table if rows["row"].is_sorted() else table[rows["row"]]
         state = dict(state) | {
             p: to_column(ordered[n], compact_strings=True) for p, n in parts.items()
         }
@@ -185,10 +186,12 @@ class JoinExternal(Operator):
         """
         if self.drop_duplicates_ext:
             return table.unique(keys, keep="first", maintain_order=True)
+        if table.n_unique(subset=keys) == table.height:
+            return table
         twice = table.select(keys).filter(pl.struct(keys).is_duplicated())
-        example = list(twice.row(0)) if twice.height else []
+        example = list(twice.row(0))
         require(
-            twice.is_empty(),
+            False,
             f"{twice.unique().height} keys of the external table occur more than once, for example "
             f"{example}. Set drop_duplicates_ext=True to keep the first row of each.",
         )
