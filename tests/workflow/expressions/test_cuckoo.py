@@ -23,11 +23,11 @@ PATTERNS = {
 def test_every_key_is_found_and_nothing_else(pattern):
     keys = PATTERNS[pattern].astype(np.int64)
     table = cuckoo_table(keys)
-    rows, found = table.find(keys)
-    assert found.all()
-    np.testing.assert_array_equal(rows, np.arange(len(keys)))
+    np.testing.assert_array_equal(table.find(keys), np.arange(len(keys)))
+    np.testing.assert_array_equal(table.find(keys, first=3), np.arange(3, len(keys) + 3))
     others = np.setdiff1d(np.concatenate([keys + 1, keys - 1, keys ^ 2**62, [0, -1, 5]]), keys)
-    assert not table.find(others)[1].any()
+    assert np.all(table.find(others) == -1)
+    assert np.all(table.find(others, first=3, missing=2) == 2)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -19,6 +19,7 @@ from workflow.expressions.cudf import verbs as cudf_verbs
 from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
 from workflow.expressions.polars import tables as polars_tables
 from workflow.expressions.polars.stages import compile_stages, run_stages
+from workflow.expressions.tables import lookup
 from workflow.schema.column import Column
 
 KEYS = 5_000
@@ -30,7 +31,8 @@ VALUES = {
 # What takes time for each entry of a table.
 MAKERS = (
     (polars_tables, "cuckoo_table"),
-    (polars_tables, "direct_table"),
+    (lookup, "cuckoo_table"),
+    (lookup, "direct_table"),
     (polars_tables, "to_series"),
     (cudf_verbs, "to_series"),
     (cudf_verbs, "_in_order"),

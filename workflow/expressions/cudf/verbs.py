@@ -71,7 +71,7 @@ def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Exp
         ("in order", first, small, wide), lambda: _in_order(keys, first, small=small, wide=wide)
     )
     found = _find(value, known, positions, missing)
-    return pl.when(operands[0].is_not_null()).then(found.cast(pl.Int64))
+    return pl.when(operands[0].is_not_null()).then(found.cast(polars_dtype(step.type.dtype)))
 
 
 def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.Series, pl.Series]:

@@ -6,24 +6,32 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ...schema.column import Array, Column
+from ...schema.column import Array, Column, Strings
 from ...schema.dtypes import DTYPES
 from ..language.types import Type, promote, table_dtype
 from ..program.program import Step
 from ..tables.lookup import find_positions
+from ..tables.text_table import TextTable
 from .elementwise import Function, elementwise
 from .lists import gather_lists
 
 
 def lookup(step: Step, _: Sequence[Type]) -> Function:
     """`lookup`."""
-    find = find_positions(
-        step.parameters["keys"], step.parameters["first"], step.parameters["missing"]
-    )
-    return elementwise(find, None)
+    keys, first, missing = (step.parameters[name] for name in ("keys", "first", "missing"))
+    find = elementwise(find_positions(keys, first, missing), None)
+
+    def apply(values: Column) -> Column:
+        if isinstance(values.values, Strings):  # a table, which folding looks up once
+            rows = TextTable(keys.values).find_strings(values.values)
+            return replace(values, values=np.where(rows < 0, missing, rows + first))
+        return find(values)
+
+    return apply if isinstance(keys.values, Strings) and keys.rows else find
 
 
 def gather(step: Step, _: Sequence[Type]) -> Function:

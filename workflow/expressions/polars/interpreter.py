@@ -7,6 +7,7 @@ any size streams through.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -15,12 +16,13 @@ from workflow.expressions.language.types import Type, promote
 from workflow.expressions.language.verbs import of_every_verb
 from workflow.expressions.numpy.verbs import bounds
 from workflow.expressions.program.program import Program, Step
+from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema
 
 from .buckets import bucketize, hash_value
 from .lists import list_length, list_pad, list_slice
-from .series import microseconds, polars_dtype
+from .series import in_numpy, microseconds, polars_dtype
 from .tables import gather, lookup
 
 Compile = Callable[[Step, Sequence[Type], list[pl.Expr]], pl.Expr]
@@ -100,12 +102,19 @@ def _real(function: Callable[..., pl.Expr]) -> Compile:
     )
 
 
-def _divide(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+def _divide(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     dtype = polars_dtype(step.type.dtype)
     a, b = (operand.cast(dtype) for operand in operands)
-    # Polars divides by a scalar by multiplying with its reciprocal, so that 49 / 49 is below 1. A
-    # column of ones (in Polars NaN equals NaN) makes a column of the scalar.
-    return a / (b * (a == a).cast(dtype))  # noqa: PLR0124
+    if types[1].value is None:
+        return a / b
+    # Polars divides by a scalar by multiplying with its reciprocal, so that 49 / 49 is below 1.
+    divisor = np.array(types[1].value, types[1].dtype).astype(step.type.dtype)
+    return a.map_batches(partial(_quotients, divisor), return_dtype=dtype, is_elementwise=True)
+
+
+def _quotients(divisor: Array, values: pl.Series) -> pl.Series:
+    with np.errstate(all="ignore"):
+        return in_numpy(lambda numbers: numbers / divisor, values)
 
 
 def _transcendental(function: Callable[..., pl.Expr]) -> Compile:
@@ -159,7 +168,11 @@ def _where(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
 
 
 def _fill_null(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    a, b = _common(step, types, operands)
+    dtype = step.type.dtype
+    a, b = (
+        o if t.dtype == dtype else o.cast(polars_dtype(dtype))
+        for o, t in zip(operands, types, strict=True)
+    )
     return a.fill_null(b)
 
 

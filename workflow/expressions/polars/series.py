@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,6 +100,19 @@ def _strings_to_series(strings: Strings) -> pl.Series:
         pa.py_buffer(np.ascontiguousarray(strings.data)),
     ]
     return _from_arrow(pa.Array.from_buffers(pa.large_string(), len(strings), buffers))
+
+
+def in_numpy(function: Callable[[Array], Array], values: pl.Series) -> pl.Series:
+    """A numpy function of each number or boolean, null of null.
+
+    Example:
+        >>> in_numpy(np.sqrt, pl.Series([4.0, None])).to_list()
+        [2.0, None]
+    """
+    if not values.null_count():
+        return pl.Series(values.name, function(values.to_numpy()))
+    filled = values.fill_null(False if values.dtype == pl.Boolean else 0)
+    return pl.Series(values.name, function(filled.to_numpy())).set(values.is_null(), None)
 
 
 def to_lists(elements: pl.Series, offsets: Array) -> pl.Series:

@@ -9,12 +9,12 @@ elements of lists run over all elements of a column at once, as rows of a separa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from workflow.expressions.language.types import Root
+from workflow.expressions.language.types import Root, table_dtype
 from workflow.expressions.language.verbs import element_root
 from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program, Step
@@ -22,6 +22,7 @@ from workflow.schema.column import Column, Strings
 from workflow.schema.schema import ColumnSchema, Schema
 
 from .interpreter import VERBS, Compile, expressions, step_expression
+from .narrow_lookups import with_narrow_lookups
 from .series import list_elements, polars_dtype, relisted
 
 # The expressions of each stage, over a program's inputs and the columns that earlier stages added.
@@ -77,7 +78,7 @@ def compile_stages(
     """
     made = set(made_before)
     compiled: list[list[pl.Expr]] = []
-    for stage in stages(program, verbs, beside=beside):
+    for stage in stages(with_narrow_lookups(program), verbs, beside=beside):
         if stage.elements_of is None:
             compiled.append(expressions(stage.program, verbs, made))
         else:
@@ -137,10 +138,9 @@ def stages(
 
     Example:
         >>> from workflow import Workflow, ops
-        >>> rows = {"user": [7, 9], "city": ["a", "b"], "rating": [1.0, 2.0]}
-        >>> pairs = [["user", "city"]] >> ops.TargetEncoding("rating")
-        >>> [len(stage.program.outputs) for stage in stages(Workflow(pairs).fit(rows).program)]
-        [2, 1, 1, 1]
+        >>> ids = ["city"] >> ops.Categorify(num_buckets=3)
+        >>> [len(s.program.outputs) for s in stages(Workflow(ids).fit({"city": ["a"]}).program)]
+        [1, 1, 1, 1]
     """
     roots = roots_of(program)
     program = _with_lengths_of_roots(program, roots)
@@ -195,21 +195,36 @@ def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
 def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
     """The steps that become columns: those used more than once, and lists with computed elements."""
     named = Counter(step for _, step in program.outputs)
+    known: dict[Hashable, list[int]] = {}
     for number, step in enumerate(program.steps):
-        if not is_element(number, roots):
-            named.update(_names(program, step, verbs))
+        if step.operands and not is_element(number, roots):
+            kind = _kind(program, step)
+            if kind not in known:
+                known[kind] = _named_operands(program, step, verbs)
+            named.update(step.operands[place] for place in known[kind])
     elements = {n for n in named if is_element(n, roots)}
     lists = {root for n in elements if (root := roots[n]) is not None}
     several = {n for n, count in named.items() if count > 1 and roots[n] is not None}
     return elements | lists | several
 
 
-def _names(program: Program, step: Step, verbs: Mapping[str, Compile]) -> list[int]:
-    """The operands of a step, each as often as its expression uses it."""
+def _kind(program: Program, step: Step) -> Hashable:
+    """Equal for steps whose expressions use their operands equally often, such as 26 lookups."""
     types = [program.steps[o].type for o in step.operands]
-    if not types:
-        return []
-    places = [pl.col(str(o)) for o in step.operands]
+    tables = [v for v in step.parameters.values() if isinstance(v, Column)]
+    return (
+        step.verb,
+        step.type,
+        tuple((type_, type_.value) for type_ in types),
+        tuple((n, repr(v)) for n, v in step.parameters.items() if not isinstance(v, Column)),
+        tuple((t.rows == 0, t.is_list, table_dtype(t)) for t in tables),
+    )
+
+
+def _named_operands(program: Program, step: Step, verbs: Mapping[str, Compile]) -> list[int]:
+    """The places of a step's operands, each as often as its expression uses the operand."""
+    types = [program.steps[o].type for o in step.operands]
+    places = [pl.col(str(place)) for place in range(len(types))]
     # The number of uses does not depend on a table's size, and compiling a large one takes long.
     tables = {n: _first_row(v) for n, v in step.parameters.items() if isinstance(v, Column)}
     small = replace(step, parameters={**step.parameters, **tables})

@@ -2,90 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.numpy.lists import ranges
 from workflow.expressions.program.program import Step
-from workflow.expressions.tables.cuckoo import CuckooTable, as_int64, cuckoo_table
-from workflow.expressions.tables.lookup import direct_table
+from workflow.expressions.tables.cuckoo import CuckooTable, cuckoo_table
+from workflow.expressions.tables.lookup import find_positions, in_tiles
 from workflow.schema.column import Array, Column, Strings
 
-from .series import polars_dtype, to_series
+from .series import in_numpy, polars_dtype, to_lists, to_series
 
 # Attempts to find distinct hashes for all strings.
 _SEEDS = 8
 
 
-def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`lookup`: by address if the integers are dense, else by hash."""
-    value, keys = operands[0], step.parameters["keys"]
-    if keys.rows == 0:
-        found = pl.lit(step.parameters["missing"], pl.Int64)
-    elif isinstance(keys.values, Strings):
-        found = _among_strings(value, step)
-    else:
-        found = _among_integers(value, types[0], step)
-    return pl.when(value.is_not_null()).then(found)
+def lookup(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`lookup`: numbers in numpy, a few thousand at once, and strings by their hashes.
 
-
-def _among_strings(value: pl.Expr, step: Step) -> pl.Expr:
-    """By the hash among the keys' hashes, and then by the bytes.
-
-    Polars' `replace_strict` builds a hash table of all keys for each query, and large data takes
-    many queries.
+    Polars computes each operation for all rows before the next, in memory rather than in the
+    processor's caches. Its `replace_strict` builds a hash table of all keys for each query, and
+    large data takes many queries.
     """
     keys: Column = step.parameters["keys"]
-    hashed = keys.derived("hashed", lambda: _hashed_strings(to_series(keys)))
-    return _by_hash(value, lambda v: v.hash(hashed.seed).reinterpret(signed=True), hashed, step)
+    dtype = polars_dtype(step.type.dtype)
+    if keys.rows == 0:
+        missing = pl.lit(step.parameters["missing"], dtype)
+        return pl.when(operands[0].is_not_null()).then(missing)
+    if isinstance(keys.values, Strings):
+        # Made here: in a thread of Polars it would wait for other threads of Polars.
+        hashed = keys.derived("hashed", lambda: _hashed_strings(to_series(keys)))
+        find = partial(_among_strings, hashed, step)
+    else:
+        find = partial(in_numpy, partial(_among_numbers, step))
+    return operands[0].map_batches(find, return_dtype=dtype, is_elementwise=True)
 
 
-def _among_integers(value: pl.Expr, type_: Type, step: Step) -> pl.Expr:
-    column: Column = step.parameters["keys"]
-    keys: Any = column.values
-    if keys.dtype == bool:
-        keys, value = keys.astype(np.uint8), value.cast(pl.UInt8)
+def _among_numbers(step: Step, values: Array) -> Array:
+    """The first thread that needs the table makes it, while others make those of other columns."""
+    keys: Column = step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
-    direct = column.derived(
-        ("by address", first, missing), lambda: _by_address(keys, first, missing)
+    dtype = step.type.dtype
+    find = keys.derived(
+        ("positions", first, missing, dtype), lambda: find_positions(keys, first, missing, dtype)
     )
-    if direct is not None:
-        slots, low, high = direct
-        value = value.clip(None, 2**63 - 1) if type_.dtype == "uint64" else value
-        return pl.lit(slots).gather(value.cast(pl.Int64).clip(low, high) - low)
-    # A value outside the keys' dtype becomes null, which matches nothing.
-    value = value.cast(polars_dtype(keys.dtype.name), strict=False)
-    value = value.reinterpret(signed=True) if keys.dtype == np.uint64 else value.cast(pl.Int64)
-    hashed = column.derived("hashed", lambda: _hashed_integers(as_int64(keys)))
-    return _by_hash(value, lambda v: v, hashed, step)
-
-
-def _by_address(keys: Array, first: int, missing: int) -> tuple[pl.Series, int, int] | None:
-    direct = direct_table(keys, first, missing)
-    return None if direct is None else (pl.Series(direct[0]), *direct[1:])
+    return find(values)
 
 
 @dataclass(frozen=True)
 class _Hashed:
-    """Keys and a hash table of them, which is built once for a table.
+    """Strings and a hash table of them, which is built once for a table.
 
     Attributes:
         keys: compared with a value in the end.
-        hashes: int64, the hash of each key.
-        rows: the key's row in each slot of a cuckoo table.
-        slots: computes the two slots of a hash.
-        seed: seed of the hashes of strings.
+        table: finds the row of a hash.
+        seed: seed of the hashes.
     """
 
     keys: pl.Series
-    hashes: pl.Series
-    rows: pl.Series
-    slots: Callable[[pl.Expr], list[pl.Expr]]
-    seed: int = 0
+    table: CuckooTable
+    seed: int
 
 
 def _hashed_strings(keys: pl.Series) -> _Hashed:
@@ -93,55 +74,61 @@ def _hashed_strings(keys: pl.Series) -> _Hashed:
     for seed in range(_SEEDS):
         hashes = keys.hash(seed)
         if hashes.n_unique() == len(keys):
-            bits = hashes.reinterpret(signed=True)
-            return _Hashed(keys, bits, *_slots(cuckoo_table(bits.to_numpy())), seed)
+            return _Hashed(keys, cuckoo_table(hashes.reinterpret(signed=True).to_numpy()), seed)
     twice = keys.filter(keys.is_duplicated()).head(1).to_list()
     raise ExpressionError(f"lookup needs keys that differ. Received: {twice} more than once.")
 
 
-def _hashed_integers(keys: Array) -> _Hashed:
-    series = pl.Series(keys)
-    return _Hashed(series, series, *_slots(cuckoo_table(keys)))
-
-
-def _slots(table: CuckooTable) -> tuple[pl.Series, Callable[[pl.Expr], list[pl.Expr]]]:
-    multipliers, size, offset = table.multipliers, 1 << table.shift, table.offset
-    return pl.Series(table.rows), lambda h: [h * m // size + offset for m in multipliers]
-
-
-def _by_hash(
-    value: pl.Expr, hash_of: Callable[[pl.Expr], pl.Expr], hashed: _Hashed, step: Step
-) -> pl.Expr:
-    """The position of a value among the keys, of which at most one matches its hash.
-
-    In columns of a separate frame: in one expression Polars would compute hash and row for each
-    use.
-    """
-    columns = {"hash": hash_of(pl.col("value")), "row": _row(pl.col("hash"), hashed)}
-    hit = pl.lit(hashed.keys).gather(pl.col("row")) == pl.col("value")
-    position = pl.col("row").cast(pl.Int64) + step.parameters["first"]
-    found = pl.when(hit).then(position).otherwise(pl.lit(step.parameters["missing"], pl.Int64))
-
-    def run(values: pl.Series) -> pl.Series:
-        frame = values.alias("value").to_frame().lazy()
-        for name, column in columns.items():
-            frame = frame.with_columns(column.alias(name))
-        return frame.select(found.alias(values.name)).collect(engine="in-memory").to_series()
-
-    return value.map_batches(run, return_dtype=pl.Int64, is_elementwise=True)
-
-
-def _row(hash_: pl.Expr, hashed: _Hashed) -> pl.Expr:
-    """The only row of the table that can have a hash."""
-    known, rows = pl.lit(hashed.hashes), pl.lit(hashed.rows)
-    one, two = hashed.slots(hash_)
-    row = rows.gather(one)
-    return pl.when(known.gather(row) == hash_).then(row).otherwise(rows.gather(two))
+def _among_strings(hashed: _Hashed, step: Step, values: pl.Series) -> pl.Series:
+    """By the only key that can have the value's hash, and then by the bytes."""
+    bits = values.hash(hashed.seed).reinterpret(signed=True).to_numpy()
+    rows = pl.Series(values.name, in_tiles(hashed.table.find)(bits))
+    equal = (rows >= 0) & (hashed.keys.gather(rows.clip(0)) == values)  # null of null
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    found = (rows + first).zip_with(equal.fill_null(value=False), pl.Series([missing]))
+    if values.null_count():
+        found = found.set(values.is_null(), None)
+    made: pl.Series = found.cast(polars_dtype(step.type.dtype))
+    return made
 
 
 def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`gather`."""
+    """`gather`; a missing row of lists is empty."""
     table: Column = step.parameters["table"]
+    if table.is_list:
+        lists = table.derived("lists", lambda: _Lists.of(table))
+        dtype = polars_dtype(step.type.dtype, is_list=True)
+        return operands[0].map_batches(lists.take, return_dtype=dtype, is_elementwise=True)
     position = pl.when((operands[0] >= 0) & (operands[0] < table.rows)).then(operands[0])
-    gathered = pl.lit(table.derived("series", lambda: to_series(table))).gather(position)
-    return gathered.fill_null([]) if table.is_list else gathered
+    return pl.lit(table.derived("series", lambda: to_series(table))).gather(position)
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """The rows of a table of lists. Polars gathers lists one by one, in four times the time.
+
+    Attributes:
+        elements: the elements of all rows in sequence.
+        starts: int64, where each row starts, and one more, empty row.
+        lengths: int64, likewise.
+    """
+
+    elements: pl.Series
+    starts: Array
+    lengths: Array
+
+    @classmethod
+    def of(cls, table: Column) -> _Lists:
+        offsets = table.offsets()
+        elements = to_series(Column(table.values, table.valid))
+        return cls(elements, offsets, np.append(np.diff(offsets), 0))
+
+    def take(self, positions: pl.Series) -> pl.Series:
+        # As unsigned numbers, negative positions are beyond any table.
+        places = positions.cast(pl.Int64, strict=False).fill_null(-1)
+        bits = places.to_numpy().view(np.uint64)
+        rows = np.minimum(bits, np.uint64(len(self.lengths) - 1)).view(np.int64)
+        lengths = self.lengths.take(rows)
+        elements = self.elements.gather(pl.Series(ranges(self.starts.take(rows), lengths)))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return to_lists(elements, offsets).alias(positions.name)

@@ -1,8 +1,9 @@
 """A hash table that finds any integer in two probes: cuckoo hashing over plain arrays.
 
 Each key is in one of two slots, so a lookup is arithmetic, gathers and a comparison, without a
-loop: numpy, Polars and cuDF all do it for a whole column at once, five times faster than a join and
-eight times faster than a binary search among two million keys.
+loop: numpy does it for thousands of values at once, five times faster than a join and eight times
+faster than a binary search among two million keys. The second slot is read for the few values alone
+that are not in their first.
 
 Source: Pagh and Rodler, "Cuckoo Hashing", 2001; the hash is Knuth's multiplicative one.
 
@@ -33,6 +34,8 @@ _MULTIPLIERS = (
 _MOST_ROUNDS = 500
 # The number of keys placed at once, so that temporary arrays fit into the processor's caches.
 _BLOCK = 2**16
+# Up to this many keys, slots are kilobytes.
+_FEW = 2**16
 _SIGN, _BITS = 1 << 63, (1 << 64) - 1
 
 
@@ -57,14 +60,26 @@ class CuckooTable:
     shift: int
     offset: int
 
-    def find(self, values: Array) -> tuple[Array, Array]:
-        """Position of each int64 among the keys, and whether it is a key."""
+    def find(self, values: Array, first: int = 0, missing: int = -1) -> Array:
+        """`first` + the row of each int64 among the keys, int64, or `missing`.
+
+        Args:
+            values: int64, shape (N,).
+            first: the result for the first key.
+            missing: the result for a value that is not a key.
+        """
         one, two = self.multipliers
         # By `take`: numpy's indexing is three times slower with rows that are not int64.
         rows = self.rows.take(_slots(values, one, self.shift))
-        other = self.rows.take(_slots(values, two, self.shift))
-        rows = np.where(self.keys.take(rows) == values, rows, other)
-        return rows, self.keys.take(rows) == values
+        found = np.add(rows, first, dtype=np.int64)
+        # Most values are frequent keys, which are in their first slots.
+        others = np.flatnonzero(self.keys.take(rows) != values)
+        if len(others):
+            rest = values.take(others)
+            rows = self.rows.take(_slots(rest, two, self.shift))
+            positions = np.add(rows, first, dtype=np.int64)
+            found[others] = np.where(self.keys.take(rows) == rest, positions, missing)
+        return found
 
     def find_one(self, value: int) -> int:
         """The row of one int64 among the keys, or -1: ten times faster than numpy on one element."""
@@ -78,19 +93,23 @@ class CuckooTable:
 
 def _slots(values: Array, multiplier: int, shift: int) -> Array:
     # The product wraps around; its highest bits, as a signed number, give the slot.
-    return ((values * np.int64(multiplier)) >> shift) + (1 << (63 - shift))
+    slots = values * np.int64(multiplier)
+    slots >>= shift
+    slots += 1 << (63 - shift)
+    return slots
 
 
 def cuckoo_table(keys: Array) -> CuckooTable:
     """A table of distinct keys.
 
     Args:
-        keys: int64, shape (K,), K at least 1.
+        keys: int64, shape (K,), K at least 1, the frequent ones first: they are found the fastest.
 
     Raises:
         ValueError: no hash works for the keys; only for keys constructed to this end.
     """
-    bits = max(4, int(2 * len(keys) - 1).bit_length())
+    # With a quarter of the slots in use, few keys find their first one taken.
+    bits = max(8, int(len(keys) - 1).bit_length() + (1 if len(keys) > _FEW else 2))
     signed = [int(np.uint64(m).view(np.int64)) for m in _MULTIPLIERS]
     for attempt, pair in enumerate(zip(signed, signed[1:])):  # noqa: B905, RUF007 - Python 3.10
         shift = 64 - bits - attempt // 2
@@ -102,19 +121,33 @@ def cuckoo_table(keys: Array) -> CuckooTable:
 
 def _place(keys: Array, multipliers: tuple[int, int], shift: int) -> Array | None:
     """The row of the key in each slot; None if some keys find no slot."""
-    empty = len(keys)
-    slots = np.full(1 << (64 - shift), empty, np.uint32)
+    slots = np.full(1 << (64 - shift), len(keys), np.uint32)
+    left: Array = np.arange(len(keys), dtype=np.uint32)
     second = np.zeros(len(keys), bool)
-    for start in range(0, len(keys), _BLOCK):
-        moving = np.arange(start, min(start + _BLOCK, len(keys)), dtype=np.uint32)
-        for _ in range(_MOST_ROUNDS):
-            moving = _move_in(moving, keys, slots, second, multipliers, shift)
-            if not len(moving):
-                break
-        else:
-            return None
-    slots[slots == empty] = 0
-    return slots
+    # Most keys find a free slot. Only the others move keys, so few frequent ones leave their first.
+    for multiplier in multipliers:
+        starts = range(0, len(left), _BLOCK)
+        blocks = (left[start : start + _BLOCK] for start in starts)
+        rest = [_fill(block, keys, slots, multiplier, shift) for block in blocks]
+        left = np.concatenate(rest) if rest else left
+    one, two = (slots.take(_slots(keys.take(left), m, shift)) for m in multipliers)
+    second[left] = two > one
+    for _ in range(_MOST_ROUNDS):
+        if not len(left):
+            slots[slots == len(keys)] = 0
+            return slots
+        left = _move_in(left, keys, slots, second, multipliers, shift)
+    return None
+
+
+def _fill(rows: Array, keys: Array, slots: Array, multiplier: int, shift: int) -> Array:
+    """Put keys into their slots of one hash, if these are free; the rows of the other keys."""
+    targets = _slots(keys.take(rows), multiplier, shift)
+    free = np.flatnonzero(slots.take(targets) == len(keys))
+    # Of several keys for one slot the last one written remains: the most frequent.
+    slots[targets.take(free)[::-1]] = rows.take(free)[::-1]
+    left: Array = rows[slots.take(targets) != rows]
+    return left
 
 
 def _move_in(

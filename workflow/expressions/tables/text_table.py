@@ -59,12 +59,18 @@ class TextTable:
         wanted = values.tolist()
         if len(wanted) <= FEW:
             return np.array([self._find_bytes(_bytes(value)) for value in wanted], np.int64)
-        words, starts, lengths = _encode(wanted)
+        return self._find(*_encode(wanted))
+
+    def find_strings(self, texts: Strings) -> Array:
+        """The row of each of some strings, int64, shape (N,); -1 if it is not in the table."""
+        return self._find(_words(texts.data), texts.offsets[:-1], np.diff(texts.offsets))
+
+    def _find(self, words: Array, starts: Array, lengths: Array) -> Array:
         pieces = list(_pieces(words, starts, lengths))
-        rows, found = self._table.find(_hashes(lengths, pieces, self._seed))
-        rows = rows.astype(np.int64)
+        rows = self._table.find(_hashes(lengths, pieces, self._seed))
+        # A hash that is not in the table has row -1, of which the length is negative here.
         begins = self._offsets.take(rows)
-        found &= self._offsets.take(rows + 1) - begins == lengths
+        found = self._offsets.take(rows + 1) - begins == lengths
         last = len(self._words) - 1
         for number, chosen, mask, word in pieces:
             # A string of another length, which will not match, may point beyond the end.
@@ -102,7 +108,7 @@ class TextTable:
 def _finds_itself(table: CuckooTable, start: int) -> bool:
     """Whether no key from a row on is found in place of another one."""
     keys = table.keys[start : start + _BLOCK]
-    rows, _ = table.find(keys)
+    rows = table.find(keys)
     return bool(np.all(rows == np.arange(start, start + len(keys))))
 
 
