@@ -132,6 +132,8 @@ def _expect_places(places: Array, count: int) -> None:
 
 
 def _positions(series: pl.Series, values: pl.Series) -> Array:
+    if series.equals(values):  # a table in the order of its key
+        return np.arange(FIRST, FIRST + len(values))
     places = pl.Series(np.arange(FIRST, FIRST + len(values)), dtype=pl.Int64)
     if len(values) == 0:
         return np.full(len(series), NULL, np.int64)

@@ -43,8 +43,10 @@ def sorted_counts(values: pl.Series) -> pl.DataFrame:
     """
     # In one thread, since other columns are sorted at the same time.
     runs = values.sort(multithreaded=False).rle().struct
-    keys, lengths = runs.field("value"), runs.field("len")
-    return pl.DataFrame([keys.set_sorted().alias("key0"), lengths.alias(COUNT)])
+    keys, lengths = runs.field("value").set_sorted(), runs.field("len")
+    # pl.DataFrame of a list chooses its function by functools.singledispatch, which fails when
+    # threads first use it at the same time.
+    return keys.to_frame("key0").hstack([lengths.alias(COUNT)])
 
 
 def merged_counts(tables: pl.LazyFrame, parts: int) -> pl.LazyFrame:
