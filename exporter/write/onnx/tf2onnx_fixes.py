@@ -48,6 +48,37 @@ def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
         _replace(graph, node, "Floor", [_add(graph, "Div", x, y)])
 
 
+def _cast(graph: Any, name: str, dtype: int) -> str:
+    if graph.get_dtype(name) == dtype:
+        return name
+    made = graph.make_node("Cast", [name], attr={"to": dtype}, dtypes=[dtype])
+    return str(made.output[0])
+
+
+def _compare(graph: Any, node: Any, *_: Any) -> None:
+    """A comparison; tf2onnx compares integers as float32, which rounds those from 2**24 on."""
+    names = [*node.input]
+    if _is_whole(graph, names[0]) and graph.get_dtype(names[0]) != onnx.TensorProto.INT32:
+        names = [_cast(graph, name, onnx.TensorProto.INT64) for name in names]
+    _replace(graph, node, node.type, names)
+
+
+def _select(graph: Any, node: Any, *_: Any) -> None:
+    """A choice; tf2onnx multiplies both operands by 0 or 1, so a NaN that is not chosen counts."""
+    condition, *chosen = node.input
+    output = node.output[0]
+    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
+    carrier = _CHOSEN_AS.get(dtype, dtype)
+    chosen = [_cast(graph, name, carrier) for name in chosen]
+    if carrier == dtype:
+        _replace(graph, node, "Where", [condition, *chosen])
+        return
+    graph.remove_node(node.name)
+    made = graph.make_node("Where", [condition, *chosen], dtypes=[carrier], shapes=[shape])
+    attributes = {"attr": {"to": dtype}, "dtypes": [dtype], "shapes": [shape]}
+    graph.make_node("Cast", [made.output[0]], outputs=[output], **attributes)
+
+
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     """1 - erf(x), which the gelu activation needs."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
@@ -79,10 +110,24 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
 
 
+# onnxruntime's Where has no kernels for these.
+_CHOSEN_AS = {
+    onnx.TensorProto.BOOL: onnx.TensorProto.UINT8,
+    onnx.TensorProto.INT8: onnx.TensorProto.INT32,
+    onnx.TensorProto.INT16: onnx.TensorProto.INT32,
+    onnx.TensorProto.UINT16: onnx.TensorProto.INT32,
+    onnx.TensorProto.UINT32: onnx.TensorProto.INT64,
+    onnx.TensorProto.UINT64: onnx.TensorProto.INT64,
+    onnx.TensorProto.FLOAT16: onnx.TensorProto.FLOAT,
+    onnx.TensorProto.BFLOAT16: onnx.TensorProto.FLOAT,
+}
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Erfc": (_erfc, []),
     "FloorDiv": (_floor_divide, []),
     "FloorMod": (_floor_mod, []),
+    "Greater": (_compare, []),
+    "Less": (_compare, []),
+    "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
 }

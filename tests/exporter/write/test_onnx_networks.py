@@ -128,7 +128,38 @@ def rounding_network(dtype):
     return keras.Model({"x": x}, outputs)
 
 
+def comparing_network(dtype):
+    """Numbers that float32 does not hold, compared."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    outputs = {"less": x < 2**24 + 1, "greater": x > 2**24}
+    return keras.Model({"x": x}, {n: keras.ops.cast(y, "int32") for n, y in outputs.items()})
+
+
+def choosing_network():
+    """Choices, of which the other operand is not a number, or is no number."""
+    x = keras.Input((1,), name="x", dtype="float32")
+    ops = keras.ops
+    outputs = {
+        "number": ops.where(x > 0, ops.log(x), ops.zeros_like(x)),
+        "truth": ops.cast(ops.where(x > 0, x < 2, x < -2), "int32"),
+        "small": ops.where(x > 0, ops.cast(x, "int8"), ops.cast(-x, "int8")),
+        "half": ops.cast(
+            ops.where(x > 0, ops.cast(x, "float16"), ops.cast(1, "float16")), "float32"
+        ),
+    }
+    return keras.Model({"x": x}, outputs)
+
+
 FEEDS = {
+    "int32 compared": (
+        lambda: comparing_network("int32"),
+        {"x": [[2**24 - 1], [2**24], [2**24 + 1], [2**24 + 2]]},
+    ),
+    "int64 compared": (
+        lambda: comparing_network("int64"),
+        {"x": [[2**24 - 1], [2**24], [2**24 + 1], [2**24 + 2]]},
+    ),
+    "choices": (choosing_network, {"x": [[-3.0], [-1.0], [0.0], [1.0], [5.0]]}),
     "whole numbers rounded": (
         lambda: rounding_network("int64"),
         {"x": [[-7], [-3], [-1], [0], [1], [7]]},
