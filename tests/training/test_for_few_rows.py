@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.layers import EmbeddingBag
+from training.layers import EmbeddingBag, EmbeddingCollection
 from training.layers.bags import COMBINERS, for_few_rows
 from training.saved_model import save_model
 
@@ -25,6 +25,34 @@ def test_the_numbers_are_the_same(combiner, lengths):
     with for_few_rows():
         few = bag((values, nnzs)).numpy()
     np.testing.assert_array_equal(few, many)
+
+
+@pytest.mark.parametrize("dtypes", [("int32", "int32"), ("int32", "int64"), ("uint64", "int8")])
+@pytest.mark.parametrize("validate", [False, True])
+def test_the_vectors_of_single_ids_are_the_same(dtypes, validate):
+    layer = EmbeddingCollection(
+        {"a": (50, 7), "b": (30, 7)}, "sum", "uniform", validate_ids=validate
+    )
+    least = 0 if validate else -2
+    given = {
+        name: np.random.default_rng(0).integers(least, 30, (4, 1)).astype(dtype)
+        for name, dtype in zip("ab", dtypes, strict=True)
+    }
+    many = layer(given)
+    with for_few_rows():
+        few = layer(given)
+    for name in given:
+        np.testing.assert_array_equal(few[name], many[name])
+
+
+def test_ids_out_of_range_are_refused_too():
+    layer = EmbeddingCollection({"a": (50, 7), "b": (30, 7)}, validate_ids=True)
+    ids = tf.constant([[3], [30]])
+    with (
+        for_few_rows(),
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"column b in 0 \.\. 29"),
+    ):
+        layer({"a": ids, "b": ids})
 
 
 @pytest.mark.parametrize("lengths", [[1], [3], [4, -2], [-1, 3]])

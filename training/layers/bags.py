@@ -30,6 +30,11 @@ def for_few_rows() -> Iterator[None]:
         _FOR_FEW_ROWS.reset(before)
 
 
+def is_for_few_rows() -> bool:
+    """Whether the graph under construction is for few rows."""
+    return _FOR_FEW_ROWS.get()
+
+
 def check_combiner(combiner: str) -> str:
     """The combiner, if it is valid.
 
@@ -125,7 +130,7 @@ def length_of(tensor: tf.Tensor) -> tf.Tensor:
         >>> length_of(tf.constant([7.0, 8.0, 9.0])).numpy()
         3
     """
-    if _FOR_FEW_ROWS.get():
+    if is_for_few_rows():
         return tf.size(tensor, tf.int64)
     # A sum of floats, since a GPU cannot sum all integer types.
     return tf.cast(tf.reduce_sum(tf.ones_like(tensor, tf.float64)), tf.int64)
@@ -136,7 +141,7 @@ def _positions(tensor: tf.Tensor) -> tf.Tensor:
 
     `tf.range` would be computed on the host and copied.
     """
-    if _FOR_FEW_ROWS.get():
+    if is_for_few_rows():
         return tf.range(length_of(tensor))
     return _running_sum(tf.ones_like(tensor)) - 1
 
@@ -148,7 +153,7 @@ def _running_sum(numbers: tf.Tensor) -> tf.Tensor:
     multiprocessor. So blocks are summed first, in parallel, and then their totals.
     """
     numbers = tf.cast(numbers, tf.float64)
-    if _FOR_FEW_ROWS.get():
+    if is_for_few_rows():
         return tf.cast(tf.cumsum(numbers), tf.int64)
     count = tf.shape(numbers)[0]
     padded = tf.pad(numbers, [[0, -count % _BLOCK]])

@@ -11,12 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.bags import combine, length_of, row_of_value
+from training.layers.bags import combine, is_for_few_rows, length_of, row_of_value
 from training.layers.ids import (
     check_lengths,
     check_range,
     flat_integers,
     one_below_another,
+    side_by_side,
     table_rows,
 )
 from training.layers.initial_table import initial_table
@@ -124,22 +125,24 @@ class SharedTable(keras.layers.Layer):
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
-        ids = one_below_another(columns)
+        few = is_for_few_rows()
+        ids = side_by_side(columns) if few else one_below_another(columns)
         if self.rows > tf.int32.max:
             ids = tf.cast(ids, tf.int64)
+        axis = 1 if few else 0
         if self.validate_ids:
             checked = [
-                check_range(name, ids[place], self.cardinalities[name])
-                for place, name in enumerate(columns)
+                check_range(name, each, self.cardinalities[name])
+                for name, each in zip(columns, tf.unstack(ids, len(columns), axis), strict=True)
             ]
-            ids = tf.stack(checked)
+            ids = tf.stack(checked, axis)
         rows = table_rows(
             ids,
-            [[self.cardinalities[name]] for name in columns],
-            [[self.offsets[name]] for name in columns],
+            np.expand_dims([self.cardinalities[name] for name in columns], 1 - axis),
+            np.expand_dims([self.offsets[name] for name in columns], 1 - axis),
         )
         # Transposed last: whole columns are computed faster than single ids.
-        return tf.gather(self.embeddings.value, tf.transpose(rows))
+        return tf.gather(self.embeddings.value, rows if few else tf.transpose(rows))
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
