@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreters import assert_same
+from interpreters import OTHERS, assert_same, equality_of
 from strategies import chains, columns, literal
 from test_verbs import searched
 
@@ -14,11 +17,13 @@ from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import Type
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.numpy.joint_steps import Group, group_steps
+from workflow.expressions.onnx import to_onnx
 from workflow.expressions.program.program import Program, build
 from workflow.expressions.program.tracing import inline
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema
 
+ONNX = next(each for each in OTHERS if each.name == "onnx")
 LANES = [f"a{number}" for number in range(5)]
 
 
@@ -63,6 +68,22 @@ def test_columns_together_come_out_as_alone(data):
         assert_same(alone, together[name], what=f"{name} {program.steps}")
 
 
+@searched(25)
+@given(data=st.data())
+def test_columns_together_come_out_as_alone_in_onnx(data):
+    program, _ = data.draw(chains())
+    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
+    inputs = Schema(like.with_(name=name, nullable=False) for name in LANES)
+    drawn = {name: data.draw(columns(like.dtype, 3, is_list=like.is_list)) for name in LANES}
+    given_ = {name: replace(column, valid=None) for name, column in drawn.items()}
+    whole = program_of(lanes_of(program, inputs), inputs)
+    made = ONNX.answer(whole, given_)
+    expected = NumpyInterpreter(whole, together=0)(given_)
+    for name in made or ():
+        what = f"{name} {whole.steps}"
+        assert_same(expected[name], made[name], what=what, equality=equality_of(whole))
+
+
 def scaled(count: int) -> Program:
     """Columns that are filled, scaled by a number of their own, and rounded."""
     inputs = Schema(ColumnSchema(f"x{number}", "float32") for number in range(count))
@@ -91,6 +112,23 @@ def test_lanes_wait_for_what_takes_longer():
     run = NumpyInterpreter(program_of(outputs, inputs))
     made = run({name: Column(np.array([0])) for name in inputs})
     assert [made[name].values.tolist() for name in inputs] == [[10], [11], [12], [13], [14]]
+
+
+def test_equal_work_is_one_node_in_onnx():
+    def nodes(count):
+        own = {"Identity", "Shape"}  # of each output, and of each input
+        operators = [node.op_type for node in to_onnx(scaled(count)).graph.node]
+        return Counter(operator for operator in operators if operator not in own)
+
+    assert nodes(13) == nodes(5)
+
+
+def test_lanes_follow_the_outputs():
+    program = scaled(6)
+    program = replace(program, outputs=program.outputs[::-1])
+    made = [name for name, _ in program.outputs]
+    last = group_steps(program)[-1]
+    assert [made[[s for _, s in program.outputs].index(step)] for step in last.steps] == made
 
 
 @pytest.mark.parametrize("rows", [0, 1, 64, 65])

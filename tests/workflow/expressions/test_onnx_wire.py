@@ -12,7 +12,7 @@ from onnx_serving import load, program_over, serve_program
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
 from workflow.expressions.onnx import to_onnx
-from workflow.expressions.onnx.wire import MANY_INPUTS
+from workflow.expressions.onnx.checks import FEW_INPUTS, MANY_INPUTS
 from workflow.expressions.program.program import build
 from workflow.schema.dtypes import DTYPES, SchemaError
 from workflow.schema.schema import ColumnSchema, Schema
@@ -70,17 +70,18 @@ def test_many_inputs_are_counted_together():
     """onnxruntime takes the square of the number of `Shape`s to open a graph."""
     program, _ = inputs_of_all_kinds(MANY_INPUTS + 1)
     operators = Counter(node.op_type for node in to_onnx(program).graph.node)
-    assert operators["Shape"] <= 2 + MANY_INPUTS / 4  # two types of numbers, and each string
+    # Two types of numbers, in two ways; the first input, and each string.
+    assert operators["Shape"] <= 5 + MANY_INPUTS / 4
 
 
-@pytest.mark.parametrize("count", [6, MANY_INPUTS + 1])
+@pytest.mark.parametrize("count", [6, FEW_INPUTS + 4, MANY_INPUTS + 1])
 def test_an_input_with_other_rows_is_refused(count, tmp_path):
     program, tensors = inputs_of_all_kinds(count)
     serve = serve_program(program, tmp_path)
     given = tensors(3)
     assert serve(given)["x0"].tolist() == [[7]] * 3
     for odd in ("x0", "x1", "x2", "x3", "tags"):
-        for rows in (1, 2, 4):
+        for rows in (0, 1, 2, 4):
             other = {n: t for n, t in tensors(rows).items() if n.partition("__")[0] == odd}
             with pytest.raises(Exception, match="ONNXRuntimeError"):
                 serve(given | other)

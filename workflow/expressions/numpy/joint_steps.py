@@ -25,7 +25,8 @@ _FEWEST_LANES = 4
 _ALIKE = ELEMENTWISE - {"lookup", "gather"}
 
 Slots = list[Any]
-Take = Callable[[Slots], Column]
+# A slot, whose content is the operand of all lanes, or the step of each lane.
+Operand = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -33,21 +34,26 @@ class Group:
     """Steps with one verb and one structure, each over its own columns.
 
     Attributes:
-        steps: their numbers, in ascending order.
-        operands: for each operand, how to take it for all lanes.
+        steps: their numbers, in the order of the outputs that are made from them.
+        operands: for each operand, where it is for all lanes.
         slot: the slot of the stacked result.
         shown: the lanes whose separate results are read outside groups of the same lanes: pairs of
             a lane and the number of its step.
     """
 
     steps: tuple[int, ...]
-    operands: tuple[Take, ...]
+    operands: tuple[Operand, ...]
     slot: int
     shown: tuple[tuple[int, int], ...]
 
     def run(self, slots: Slots, function: Callable[..., Column]) -> None:
         """Compute all lanes in one call, into the slots."""
-        made = function(*[take(slots) for take in self.operands])
+        made = function(
+            *[
+                slots[o] if isinstance(o, int) else stack([slots[lane] for lane in o])
+                for o in self.operands
+            ]
+        )
         slots[self.slot] = made
         values, valid = made.values, made.valid
         for lane, step in self.shown:
@@ -64,7 +70,12 @@ def group_steps(program: Program) -> list[Group | int]:
     alike: dict[Any, list[int]] = {}
     for number, shape in enumerate(shapes.of):
         alike.setdefault(number if shape is None else shape, []).append(number)
-    members = [tuple(n) for n in alike.values() if len(n) >= _FEWEST_LANES]
+    outputs = _first_outputs(program)
+    members = [
+        tuple(sorted(n, key=lambda step: (outputs[step], step)))
+        for n in alike.values()
+        if len(n) >= _FEWEST_LANES
+    ]
     lanes = {step: group for group in members for step in group}
     slots = {group: len(program.steps) + place for place, group in enumerate(members)}
     readers = _Readers(program, lanes, shapes.varies)
@@ -75,6 +86,17 @@ def group_steps(program: Program) -> list[Group | int]:
         if number not in lanes and step.verb not in ("source", "constant"):
             plan.append((shapes.depth[number], number))
     return [entry for _, entry in sorted(plan, key=lambda entry: entry[0])]
+
+
+def _first_outputs(program: Program) -> list[int]:
+    """The place of the first output that is made from each step."""
+    places = [len(program.outputs)] * len(program.steps)
+    for place, (_, number) in reversed([*enumerate(program.outputs)]):
+        places[number] = place
+    for number in reversed(range(len(program.steps))):
+        for operand in program.steps[number].operands:
+            places[operand] = min(places[operand], places[number])
+    return places
 
 
 class _Shapes:
@@ -109,8 +131,9 @@ class _Shapes:
         """Properties of an operand that have to be equal in all lanes."""
         type_ = self._steps[number].type
         if self._steps[number].verb == "constant":
-            # Division by zero yields null, so zero and non-zero constants must not share a group.
-            return "constant", type_.dtype, bool(type_.value)
+            # Divisors of different signs, and zero, are divided by differently.
+            value: Any = type_.value
+            return "constant", type_.dtype, bool(value), bool(value) and value > 0
         if not self.varies[number]:
             return number
         shape = self.of[number]
@@ -150,22 +173,18 @@ class _Readers:
             group: the steps.
             slots: the slot of each group's stacked result.
         """
-        operands = []
+        operands: list[Operand] = []
         for place in range(len(self._steps[group[0]].operands)):
             stacked = self._stacked(group, place)
             each = [self._steps[number].operands[place] for number in group]
-            operands.append(self._take(each) if stacked is None else _slot(slots[stacked]))
+            operands.append(self._operand(each) if stacked is None else slots[stacked])
         shown = [(lane, step) for lane, step in enumerate(group) if step in self._read]
         return Group(group, tuple(operands), slots[group], tuple(shown))
 
-    def _take(self, operands: Sequence[int]) -> Take:
+    def _operand(self, operands: Sequence[int]) -> Operand:
         if len(set(operands)) == 1 and not self._varies[operands[0]]:
-            return _slot(operands[0])
-        return lambda slots: stack([slots[operand] for operand in operands])
-
-
-def _slot(number: int) -> Take:
-    return lambda slots: slots[number]
+            return operands[0]
+        return tuple(operands)
 
 
 def stack(columns: Sequence[Column]) -> Column:

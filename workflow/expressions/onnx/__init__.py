@@ -3,7 +3,8 @@
 The only part of `workflow` that imports onnx; import it only where ONNX is needed.
 """
 
+from .checks import Rows
 from .interpreter import OnnxInterpreter
 from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, save_onnx, to_onnx
 
-__all__ = ["OUTPUT_SUFFIX", "WIDTHS_SUFFIX", "OnnxInterpreter", "save_onnx", "to_onnx"]
+__all__ = ["OUTPUT_SUFFIX", "WIDTHS_SUFFIX", "OnnxInterpreter", "Rows", "save_onnx", "to_onnx"]

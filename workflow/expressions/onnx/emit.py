@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workflow.expressions.language.types import ExpressionError, Type
+from workflow.expressions.language.types import ExpressionError
+from workflow.expressions.numpy.joint_steps import Group, group_steps
 from workflow.expressions.program.program import Program
 
 from .graph import Graph, Tensor
+from .lanes import apart, side_by_side
 from .verbs import EMIT
 
 
@@ -26,30 +28,67 @@ def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[
     Raises:
         ExpressionError: ONNX has no operators for a step of the program.
     """
-    made: list[Tensor] = []
-    for number, step in enumerate(program.steps):
+    steps = program.steps
+    made: dict[int, Tensor] = {}
+    for number, step in enumerate(steps):
         if step.verb == "source":
-            made.append(sources[step.parameters["name"]])
+            made[number] = sources[step.parameters["name"]]
         elif step.verb == "constant":
             value = step.parameters["value"]
             name = graph.constant(value, step.type.dtype)
             limits = (value, value) if type(value) is int else None
-            made.append(Tensor(name, constant=True, limits=limits))
+            made[number] = Tensor(name, constant=True, limits=limits)
+    plan = group_steps(program)
+    lanes = {entry.slot: entry.steps for entry in plan if isinstance(entry, Group)}
+    for entry in plan:
+        if isinstance(entry, Group):
+            made |= _emit_lanes(graph, program, entry, lanes, made)
         else:
-            types = [program.steps[o].type for o in step.operands]
-            made.append(_emit(graph, program, number, types, [made[o] for o in step.operands]))
+            operands = [made[o] for o in steps[entry].operands]
+            made[entry] = _emit(graph, program, (entry,), operands)
     shape = _scalar_shape(graph, sources)
     return {column.name: _spread(graph, made[step], shape) for column, step in program.outputs}
 
 
+def _emit_lanes(
+    graph: Graph,
+    program: Program,
+    group: Group,
+    lanes: Mapping[int, tuple[int, ...]],
+    made: Mapping[int, Tensor],
+) -> dict[int, Tensor]:
+    """The results of equal steps over several columns, which are computed side by side."""
+    operands = []
+    for operand in group.operands:
+        if isinstance(operand, int) and operand in made:
+            operands.append(made[operand])
+            continue
+        alone = lanes[operand] if isinstance(operand, int) else operand
+        columns = [made[number] for number in alone]
+        joint = side_by_side(graph, columns, program.steps[alone[0]].type.dtype)
+        if joint is None:
+            return {
+                number: _emit(
+                    graph, program, (number,), [made[o] for o in program.steps[number].operands]
+                )
+                for number in group.steps
+            }
+        operands.append(joint)
+    block = _emit(graph, program, group.steps, operands)
+    columns = apart(graph, block, len(group.steps))
+    return {group.slot: block} | {step: columns[lane] for lane, step in group.shown}
+
+
 def _emit(
-    graph: Graph, program: Program, number: int, types: Sequence[Type], operands: Sequence[Tensor]
+    graph: Graph, program: Program, numbers: Sequence[int], operands: Sequence[Tensor]
 ) -> Tensor:
-    step = program.steps[number]
+    """The result of a step, or of equal ones over columns side by side."""
+    step = program.steps[numbers[0]]
+    types = [program.steps[o].type for o in step.operands]
     try:
         return EMIT[step.verb](graph, step, types, operands)
     except ExpressionError as error:
-        names = ", ".join(map(repr, sorted(program.sources_of_steps([number]))))
+        names = ", ".join(map(repr, sorted(program.sources_of_steps(numbers))))
         raise ExpressionError(f"Column {names}: {error}") from error
 
 

@@ -25,6 +25,21 @@ _ML_DOMAIN = "ai.onnx.ml"
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """A lookup that can be made again with other results, cheaper than a choice afterwards.
+
+    Attributes:
+        limits: the smallest and the largest result of a key.
+        missing: the result of other values.
+        make: returns the int64 results, from the result of null and that of other values.
+    """
+
+    limits: tuple[int, int]
+    missing: int
+    make: Callable[[int, int], str]
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A column inside the graph, by the names of its tensors.
 
@@ -33,18 +48,19 @@ class Tensor:
         valid: bool, shaped as `values`, False at a null; None if nothing is null.
         lengths: int64 row lengths, [N, 1], of a list column; else None.
         constant: whether it is equal in every row.
-        limits: the smallest and the largest value, if they are known.
-        null_code: the value in `values` at every null and nowhere else, if there is one.
-        refill: makes `values` with another int64 at every null, cheaper than `Where`.
+        limits: the smallest and the largest number among the values, if they are known.
+        null_code: the value in `values` at every null and nowhere else, if there is one; NaN for
+            floats.
+        lookup: the lookup that makes `values`, if they are not changed since.
     """
 
     values: str
     valid: str | None = None
     lengths: str | None = None
     constant: bool = False
-    limits: tuple[int, int] | None = None
+    limits: tuple[float, float] | None = None
     null_code: Any = None
-    refill: Callable[[int], str] | None = None
+    lookup: Lookup | None = None
 
 
 def carrier(dtype: str) -> str:
@@ -108,6 +124,26 @@ class Graph:
         if plain:
             self._known[key] = output
         return output
+
+    def concat(self, columns: Sequence[str]) -> str:
+        """Columns side by side; single values of equal type become one constant."""
+        tables = [self._tables.get(name) for name in columns]
+        if all(table is not None and table.data_type != TensorProto.STRING for table in tables):
+            arrays = [numpy_helper.to_array(table) for table in tables if table is not None]
+            return self.table(np.concatenate(arrays, axis=1))
+        return self.add("Concat", *columns, axis=1)
+
+    def split(self, block: str, count: int) -> list[str]:
+        """The columns of a block."""
+        key = ("Split", block, count)
+        if key not in self._known:
+            name = f"/Split/{len(self._nodes)}"
+            names = [f"{name}/{number}" for number in range(count)]
+            self._nodes.append(
+                helper.make_node("Split", [block], names, name, axis=1, num_outputs=count)
+            )
+            self._known[key] = name
+        return [f"{self._known[key]}/{number}" for number in range(count)]
 
     def ranks(self, texts: str) -> str:
         """The rank of each string among all, which `Unique` computes by comparing bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from workflow.expressions.program.program import Step
 from workflow.schema.column import Array, Column, Strings
 from workflow.schema.dtypes import DTYPES
 
-from .graph import Graph, Tensor, carrier
+from .graph import Graph, Lookup, Tensor, carrier
 
 _LARGEST = 2**63 - 1
 
@@ -24,13 +25,15 @@ def look_up(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[
     keys, results = _keys(step.parameters["keys"], dtype)
     results += first
     name = graph.cast(operand.values, "int64") if dtype == "bool" else operand.values
+    last = first + step.parameters["keys"].rows - 1
+    make = _with_null(graph, replace(operand, values=name), dtype, keys, results)
     return Tensor(
         graph.look_up(name, keys, results, missing),
         operand.valid,
         operand.lengths,
         operand.constant,
-        limits=(min(first, missing), max(first + step.parameters["keys"].rows - 1, missing)),
-        refill=_refill(graph, operand, dtype, keys, results, missing),
+        limits=(min(first, missing), max(last, missing)),
+        lookup=None if make is None else Lookup((first, last), missing, make),
     )
 
 
@@ -46,11 +49,13 @@ def _keys(keys: Column, dtype: str) -> tuple[Array | Strings, Array]:
     return table, positions
 
 
-def _refill(
-    graph: Graph, operand: Tensor, dtype: str, keys: Array | Strings, results: Array, missing: int
-) -> Callable[[int], str] | None:
+def _with_null(
+    graph: Graph, operand: Tensor, dtype: str, keys: Array | Strings, results: Array
+) -> Callable[[int, int], str] | None:
     """A lookup that also maps the null code: one node, where a mask and a choice take three."""
     code = operand.null_code
+    if operand.valid is None:
+        return lambda _, missing: graph.look_up(operand.values, keys, results, missing)
     if code is None:
         return None
     if isinstance(keys, Strings):
@@ -63,7 +68,7 @@ def _refill(
         number = np.array([code], DTYPES[dtype].numpy).astype(np.int64)
         # Null is not a key, even if the vocabulary has that number.
         more, kept = np.append(keys[keys != number], number), results[keys != number]
-    return lambda value: graph.look_up(operand.values, more, np.append(kept, value), missing)
+    return lambda null, missing: graph.look_up(operand.values, more, np.append(kept, null), missing)
 
 
 def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
@@ -71,12 +76,17 @@ def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tenso
     table: Column = step.parameters["table"]
     (positions,) = operands
     end = graph.constant(table.rows, "int64")
-    found = graph.every(
-        graph.add("GreaterOrEqual", positions.values, graph.constant(0, "int64")),
-        graph.add("Less", positions.values, end),
-        positions.valid,
-    )
-    rows = graph.add("Where", str(found), positions.values, end)
+    lookup = positions.lookup
+    if lookup is not None and lookup.limits[0] >= 0 and lookup.limits[1] < table.rows:
+        rows = lookup.make(table.rows, table.rows)
+        found: str | None = graph.add("Less", rows, end)
+    else:
+        found = graph.every(
+            graph.add("GreaterOrEqual", positions.values, graph.constant(0, "int64")),
+            graph.add("Less", positions.values, end),
+            positions.valid,
+        )
+        rows = graph.add("Where", str(found), positions.values, end)
     if table.is_list:
         return _gather_lists(graph, table, rows)
     if table.valid is not None:

@@ -77,19 +77,32 @@ def _transcendental(function: Callable[..., str]) -> Emit:
     return emit
 
 
-def _log1p(graph: Graph, x: str) -> str:
-    """log(1 + x), which ONNX lacks, exact to a few ulp of float64.
+def _log1p(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """log(1 + x), which ONNX lacks."""
+    one, (x,) = graph.constant(1.0, "float64"), _converted(graph, operands, types, "float64")
+    added = graph.add("Add", x, one)
+    made = graph.add("Log", added)
+    if step.type.dtype == "float32":
+        # The sum is rounded: by less than 2**-27 of the result, unless x itself is nearer to it.
+        limits = operands[0].limits
+        size = x if limits is not None and limits[0] >= 0 else graph.add("Abs", x)
+        tiny = graph.add("Less", size, graph.constant(2.0**-26, "float64"))
+        made = graph.add("Where", tiny, x, made)
+    else:
+        made = graph.add("Add", made, _lost(graph, x, one))
+    return joint(graph, operands, convert(graph, made, "float64", step.type.dtype))
 
-    The sum is rounded to u, and the rounding error is added to first order: log(1 + x) is log(u) +
-    (x - (u - 1)) / u. At both ends of the logarithm's range the correction would compute NaN from
-    infinities; there x is moved inwards, and the correction is 0.
+
+def _lost(graph: Graph, x: str, one: str) -> str:
+    """What rounding the sum u of 1 and x takes from log(u), to first order: (x - (u - 1)) / u.
+
+    At both ends of the logarithm's range that would be NaN from infinities; there x is moved inwards,
+    and the result is 0.
     """
-    one = graph.constant(1.0, "float64")
     low, high = (graph.constant(v, "float64") for v in (np.nextafter(-1.0, 0.0), 2.0**60))
     inner = graph.add("Min", graph.add("Max", x, low), high)
     u = graph.add("Add", inner, one)
-    lost = graph.add("Div", graph.add("Sub", inner, graph.add("Sub", u, one)), u)
-    return graph.add("Add", graph.add("Log", graph.add("Add", x, one)), lost)
+    return graph.add("Div", graph.add("Sub", inner, graph.add("Sub", u, one)), u)
 
 
 def _cos(graph: Graph, x: str) -> str:
@@ -176,12 +189,12 @@ def _fill_null(
     a, b = operands
     first, second = _converted(graph, operands, types, step.type.dtype)
     if a.valid is None:
-        return replace(a, values=first, null_code=None, refill=None)
+        return replace(a, values=first, null_code=None, lookup=None)
     values, limits = "", None
     if a.limits is not None and b.limits is not None:
         limits = min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1])
-        if a.refill is not None and b.constant and b.valid is None:
-            values = a.refill(b.limits[0])
+        if a.lookup is not None and b.constant and b.valid is None:
+            values = a.lookup.make(int(b.limits[0]), a.lookup.missing)
     values = values or graph.select(a.valid, first, second, step.type.dtype)
     valid = None if b.valid is None else graph.add("Or", a.valid, b.valid)
     return replace(joint(graph, operands, values), valid=valid, limits=limits)
@@ -204,7 +217,9 @@ def _clip(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tensor
     for operator, bound in zip(("Max", "Min"), bounds(step), strict=True):
         if bound is not None:
             name = choose(graph, operator, name, graph.constant(bound, dtype), dtype)
-    return joint(graph, operands, name)
+    least, most = bounds(step)
+    limits = (-np.inf if least is None else least, np.inf if most is None else most)
+    return replace(joint(graph, operands, name), limits=limits)
 
 
 def _bucketize(
@@ -221,8 +236,11 @@ def _bucketize(
 
 
 def _by_each(graph: Graph, value: str, edges: Array) -> str:
-    reached = graph.add("GreaterOrEqual", value, graph.table(edges.reshape(1, -1)))
-    return graph.add("ReduceSum", graph.cast(reached, "int64"), graph.vector(1), keepdims=1)
+    if len(edges) == 0:  # onnxruntime does not sum over an empty axis
+        return graph.add("Expand", graph.constant(0, "int64"), graph.add("Shape", value))
+    last = graph.vector(-1)
+    reached = graph.add("GreaterOrEqual", graph.add("Unsqueeze", value, last), graph.table(edges))
+    return graph.add("ReduceSum", graph.cast(reached, "int64"), last, keepdims=0)
 
 
 def _by_halves(graph: Graph, value: str, edges: Array) -> str:
@@ -258,7 +276,7 @@ EMIT: Mapping[str, Emit] = of_every_verb(
         "floor": _real("Floor"),
         "ceil": _real("Ceil"),
         "round": _real("Round"),
-        "log1p": _transcendental(_log1p),
+        "log1p": _log1p,
         "log": _transcendental(lambda graph, x: graph.add("Log", x)),
         "exp": _transcendental(lambda graph, x: graph.add("Exp", x)),
         "sin": _transcendental(lambda graph, x: graph.add("Sin", x)),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial, reduce
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +15,10 @@ from workflow.schema.column import Strings
 from workflow.schema.dtypes import DTYPES, SchemaError
 from workflow.wire.format import WireColumn, wire_inputs, wire_outputs
 
+from .checks import Rows, checked
 from .emit import emit
-from .graph import Graph, Tensor, carrier
+from .graph import Graph, Tensor
+from .lanes import present
 from .padding import flatten, pad
 
 OUTPUT_SUFFIX = "__out"
@@ -26,8 +26,6 @@ OUTPUT_SUFFIX = "__out"
 WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
 _PROTOBUF_BYTES = 2**31 - 1
-# With more inputs, opening a graph takes longer for their `Shape`s than for everything else.
-MANY_INPUTS = 200
 
 
 def to_onnx(
@@ -36,6 +34,7 @@ def to_onnx(
     outputs: Sequence[WireColumn] | None = None,
     *,
     name: str = "preprocess",
+    rows: Rows = "unknown",
 ) -> onnx.ModelProto:
     """The program as an ONNX model: opset 18, ai.onnx.ml 4, IR version 9.
 
@@ -56,6 +55,9 @@ def to_onnx(
             the program, except booleans.
         outputs: the wire form of its outputs; by default derived from their schema.
         name: the graph's name.
+        rows: how far the numbers of the columns' rows are checked elsewhere. They "agree" if the server
+            refuses others; they "agree unless empty" if the model becomes part of a graph that fails
+            for others, unless a column has no row.
 
     Returns:
         The model: scalars are [rows, 1], the values of a flat list [elements, 1] and its nnzs
@@ -75,9 +77,12 @@ def to_onnx(
     """
     graph = Graph()
     wires = wire_inputs(program.inputs, inputs)
+    folded = fold_tables(program)
     sources = {column.name: _receive(graph, column) for column in wires.values()}
-    made = emit(graph, fold_tables(program), sources)
-    made = _check(graph, wires, sources, made)
+    used = [step.parameters["name"] for step in folded.steps if step.verb == "source"]
+    if used:
+        sources = checked(graph, wires, sources, used, rows)
+    made = emit(graph, folded, sources)
     for column in wire_outputs(program.output_schema, outputs).values():
         _send(graph, column, made[column.name])
     return graph.model(name)
@@ -123,14 +128,11 @@ def _receive(graph: Graph, column: WireColumn) -> Tensor:
     values, lengths = _receive_values(graph, column)
     if not column.nullable:
         return Tensor(values, None, lengths)
-    if DTYPES[column.dtype].kind == "float":
-        return Tensor(values, graph.add("Equal", values, values), lengths)
     if column.dtype == "string":
         found = graph.look_up(values, _null_string(column), np.zeros(1, np.int64), 1)
         valid = graph.cast(found, "bool")
     else:
-        code = graph.constant(column.null_code, column.dtype)
-        valid = graph.add("Not", graph.add("Equal", values, code))
+        valid = present(graph, values, column.null_code, column.dtype)
     return Tensor(values, valid, lengths, null_code=column.null_code)
 
 
@@ -170,72 +172,6 @@ def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
     total = graph.cast(graph.add("Gather", sums, graph.vector(-1)), "int64")
     shape = graph.add("Concat", total, graph.vector(1), axis=0)
     return graph.add("Reshape", values, shape, allowzero=1)
-
-
-def _counted(
-    graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
-) -> list[str]:
-    """Tensors with the numbers of rows of all inputs.
-
-    onnxruntime opens a graph in a time quadratic in the number of its `Shape`s, 3 s more for a
-    thousand. Many inputs are therefore concatenated by type, which fails if rows differ, except for
-    strings, which would be copied one by one.
-    """
-    tensors = {name: source.lengths or source.values for name, source in sources.items()}
-    if len(tensors) <= MANY_INPUTS:
-        return [*tensors.values()]
-    alike: dict[str, list[str]] = {}
-    for name, tensor in tensors.items():
-        dtype = "int64" if wires[name].is_list else carrier(wires[name].dtype)
-        alike.setdefault(dtype, []).append(tensor)
-    strings = alike.pop("string", [])
-    return [graph.add("Concat", *group, axis=1) for group in alike.values()] + strings
-
-
-def _check(
-    graph: Graph,
-    wires: Mapping[str, WireColumn],
-    sources: Mapping[str, Tensor],
-    made: dict[str, Tensor],
-) -> dict[str, Tensor]:
-    """The outputs, if the inputs agree in their rows and have no forbidden NaN; else the run fails."""
-    if not made:
-        return made
-    shapes = [graph.add("Shape", tensor, end=1) for tensor in _counted(graph, wires, sources)]
-    first, none = shapes[0], graph.vector(0)
-    faults = _nan_counts(graph, wires, sources)
-    if len(sources) > 1:
-        rows = graph.add("Concat", *shapes, axis=0)
-        apart = graph.add("Abs", graph.add("Sub", rows, first))
-        faults.append(graph.add("ReduceSum", apart, keepdims=1))
-    if not faults:
-        return made
-    count = reduce(partial(graph.add, "Add"), faults)
-    # No tensor has -2 rows, so the last Reshape fails.
-    agreed = graph.add("Where", graph.add("Equal", count, none), first, graph.vector(-2))
-    shape = graph.add("Concat", agreed, graph.vector(1), axis=0)
-    name, tensor = next(iter(made.items()))
-    if tensor.lengths is None:
-        tensor = replace(tensor, values=graph.add("Reshape", tensor.values, shape, allowzero=1))
-    else:
-        tensor = replace(tensor, lengths=graph.add("Reshape", tensor.lengths, shape, allowzero=1))
-    return made | {name: tensor}
-
-
-def _nan_counts(
-    graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor]
-) -> list[str]:
-    """The number of NaN in the columns that take no null, for each dtype of floats."""
-    of_dtype: dict[str, list[str]] = {}
-    for name, column in wires.items():
-        if DTYPES[column.dtype].kind == "float" and not column.nullable:
-            of_dtype.setdefault(column.dtype, []).append(sources[name].values)
-    counts = []
-    for tensors in of_dtype.values():
-        joint = graph.add("Concat", *tensors, axis=0) if len(tensors) > 1 else tensors[0]
-        found = graph.cast(graph.add("IsNaN", joint), "int64")
-        counts.append(graph.add("ReduceSum", found, keepdims=0))
-    return counts
 
 
 def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
