@@ -2,6 +2,7 @@
 
     python -m benchmarks.serving [--pipelines movielens criteo] [--seconds 3]
     python -m benchmarks.serving --backend [--device gpu] [--seconds 2]
+    python -m benchmarks.serving --graphs [--pipelines movielens criteo] [--seconds 9]
 
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
 by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
@@ -13,6 +14,9 @@ this process. All take turns in rounds, so that what else the machine does falls
 `--backend` needs no server: a call of the TensorFlow backend, beside TensorFlow 2's own call of the
 same signature, for the same rows of a MovieLens-like network, in turns. The answers are compared
 before anything is timed.
+
+`--graphs` needs none either: the fused graph in onnxruntime, beside one written by hand with the same
+answers, with the processor time of this process; see `benchmarks/serving_graphs.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ import polars as pl
 from tritonclient.grpc import service_pb2
 
 from benchmarks.measure import Contestant, in_child, options, race, show, timed, use
+from benchmarks.serving_graphs import measure_graphs
 from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.runtime import RUNTIMES
@@ -238,6 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__, devices=True, seconds=3.0)
     parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
     parser.add_argument("--backend", action="store_true", help="the TensorFlow backend, instead")
+    parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
     if parsed.backend:
         measure_backend(parsed.device, parsed.seconds)
@@ -246,7 +252,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(
             "Expected --backend beside --device gpu. Received: none: the embedded server has no GPU."
         )
-    for name in parsed.pipelines:
+    for name in parsed.pipelines if parsed.graphs else ():
+        rows = in_child(measure_graphs, name, parsed.seconds)
+        show(f"{name}: processor time of a request in onnxruntime", rows)
+    for name in parsed.pipelines if not parsed.graphs else ():
         rows = in_child(measure, name, parsed.seconds)
         show(f"{name}: median ms by rows, and one-row requests of {CLIENTS} clients", rows)
 
