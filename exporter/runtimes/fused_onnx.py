@@ -10,9 +10,12 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime, Writer
 from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
-from exporter.write.onnx.model import fuse
+from exporter.write.onnx.model import OnnxModel, fuse
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx
+from exporter.write.onnx.simplify import order, rows_agree, simplify
+from exporter.write.onnx.tabulate import tabulate
+from workflow.expressions.onnx import Rows
 
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
@@ -24,8 +27,20 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
-    preprocess = preprocessing_to_onnx(pipeline, pipeline.features.outputs)
-    return {pipeline.name: fuse(preprocess, network_to_onnx(network)).write}
+    converted = network_to_onnx(network)
+    # Triton compares the rows of a request's inputs if it may join requests.
+    elsewhere: Rows = "agree" if pipeline.options.max_batch_size else "agree unless empty"
+    model = _fused(pipeline, converted, elsewhere)
+    if not rows_agree(model):
+        model = _fused(pipeline, converted, "unknown")
+    return {pipeline.name: tabulate(model).write}
+
+
+def _fused(pipeline: Pipeline, network: OnnxModel, rows: Rows) -> OnnxModel:
+    """The preprocessing and the network; `rows` as in `to_onnx`."""
+    outputs = pipeline.features.outputs
+    features = preprocessing_to_onnx(pipeline, outputs, order(network), rows=rows)
+    return simplify(fuse(features, network))
 
 
 RUNTIME = Runtime(_plan, _prepare)

@@ -16,6 +16,7 @@ from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.packed_tensor import pack_outputs, unpack_inputs
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx, with_padded_lists
+from exporter.write.onnx.simplify import simplify
 from workflow.expressions.onnx import OUTPUT_SUFFIX
 from workflow.wire.format import dump_columns
 from workflow.wire.packed_tensor import dump_packing
@@ -49,9 +50,11 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
 
 def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     _, packing = pack_step(pipeline, mixed=False)
-    features = preprocessing_to_onnx(pipeline, pipeline.step_columns)
-    preprocess = OnnxModel(pack_outputs(features, packing))
+    order = [member.name for packed in packing.values() for member in packed.members]
+    features = preprocessing_to_onnx(pipeline, pipeline.step_columns, order)
+    preprocess = simplify(OnnxModel(pack_outputs(features, packing)))
     converted = unpack_inputs(with_padded_lists(pipeline, network_to_onnx(network)), packing)
+    converted = simplify(converted)
     return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": converted.write}
 
 

@@ -21,7 +21,18 @@ EMBEDDED_BYTES = 64_000_000
 # Servers map such a file into memory by pages.
 _PAGE = 4096
 
-Table = Callable[[], Any]
+
+@dataclass(frozen=True)
+class Table:
+    """An initializer that is read when it is written.
+
+    Attributes:
+        shape: its shape.
+        read: returns the array.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class OnnxModel:
 
     Attributes:
         proto: the model.
-        tables: returns the array of each further initializer, by name.
+        tables: the further initializers, by name.
     """
 
     proto: onnx.ModelProto
@@ -44,7 +55,7 @@ class OnnxModel:
         """
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
-        arrays = {name: table() for name, table in self.tables.items()}
+        arrays = {name: table.read() for name, table in self.tables.items()}
         if sum(array.nbytes for array in arrays.values()) > EMBEDDED_BYTES:
             model.graph.initializer.extend(_write_tables(folder / TABLES_FILE, arrays))
         else:
@@ -104,6 +115,22 @@ def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
     known = {opset.domain for opset in fused.opset_import}
     fused.opset_import.extend(o for o in second.proto.opset_import if o.domain not in known)
     return OnnxModel(fused, {renamed(name): table for name, table in second.tables.items()})
+
+
+def prune(model: OnnxModel) -> OnnxModel:
+    """The model with the operations and constants that its outputs depend on."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    wanted, nodes = {tensor.name for tensor in proto.graph.output}, []
+    for node in reversed(model.proto.graph.node):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(node.input)
+            nodes.append(node)
+    del proto.graph.node[:], proto.graph.initializer[:]
+    proto.graph.node.extend(reversed(nodes))
+    proto.graph.initializer.extend(t for t in model.proto.graph.initializer if t.name in wanted)
+    tables = {name: table for name, table in model.tables.items() if name in wanted}
+    return OnnxModel(proto, tables)
 
 
 def rename(graph: onnx.GraphProto, renamed: Callable[[str], str]) -> onnx.GraphProto:

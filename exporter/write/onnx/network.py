@@ -68,7 +68,10 @@ def _named(
     del graph.input[:]
     graph.input.extend(kept)
     converted.graph.CopyFrom(graph)
-    tables: dict[str, Table] = {name: partial(_array, variables[name]) for name in present}
+    tables = {
+        name: Table(tuple(variables[name].shape), partial(_array, variables[name]))
+        for name in present
+    }
     return OnnxModel(converted, tables)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import onnx
 
 from exporter.errors import ExportError
@@ -10,7 +13,7 @@ from exporter.plan.pipeline import Pipeline, relay
 from exporter.write.onnx.model import OnnxModel, fuse
 from workflow import WorkflowError
 from workflow.expressions.language.types import ExpressionError
-from workflow.expressions.onnx import WIDTHS_SUFFIX, to_onnx
+from workflow.expressions.onnx import WIDTHS_SUFFIX, Rows, to_onnx
 from workflow.wire.format import WireColumn
 
 
@@ -35,14 +38,30 @@ def onnx_spec(
     )
 
 
-def preprocessing_to_onnx(pipeline: Pipeline, outputs: tuple[WireColumn, ...]) -> onnx.ModelProto:
+def preprocessing_to_onnx(
+    pipeline: Pipeline,
+    outputs: tuple[WireColumn, ...],
+    order: Sequence[str] = (),
+    *,
+    rows: Rows = "unknown",
+) -> onnx.ModelProto:
     """The preprocessing, from the client's columns to the given columns.
+
+    Args:
+        pipeline: the subject of the export.
+        outputs: the columns to make.
+        order: the order in which a network joins its inputs.
+        rows: as in `to_onnx`.
 
     Raises:
         ExportError: an operation that ONNX lacks.
     """
+    program = pipeline.features.program
+    places = {name: place for place, name in enumerate(order)}
+    made = sorted(program.outputs, key=lambda output: places.get(output[0].name, len(places)))
+    program = replace(program, outputs=tuple(made))
     try:
-        return to_onnx(pipeline.features.program, pipeline.client_columns, outputs)
+        return to_onnx(program, pipeline.client_columns, outputs, rows=rows)
     except (WorkflowError, ExpressionError) as error:
         raise ExportError(
             f'{error} Use runtime="tensorflow" or runtime="fused_tensorflow".'
