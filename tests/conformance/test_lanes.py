@@ -120,7 +120,7 @@ def test_equal_work_is_one_node_in_onnx():
         operators = [node.op_type for node in to_onnx(scaled(count)).graph.node]
         return Counter(operator for operator in operators if operator not in own)
 
-    assert nodes(13) == nodes(5)
+    assert nodes(20) == nodes(9)
 
 
 def test_lanes_follow_the_outputs():

@@ -1,4 +1,4 @@
-"""What is true of a graph's tensors in every request: their rows, columns, dtypes and limits."""
+"""Facts of a graph's tensors, true in every request: their rows, columns, dtypes and limits."""
 
 from __future__ import annotations
 

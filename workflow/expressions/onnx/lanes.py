@@ -11,7 +11,7 @@ from .graph import Graph, Tensor
 
 
 def present(graph: Graph, values: str, null_code: object, dtype: str) -> str:
-    """Where the values are not the null code, which for floats is NaN."""
+    """A mask of the values that are not the null code, which for floats is NaN."""
     if DTYPES[dtype].kind == "float":
         return graph.add("Equal", values, values)
     return graph.add("Not", graph.add("Equal", values, graph.constant(null_code, dtype)))

@@ -94,7 +94,7 @@ def _log1p(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[T
 
 
 def _lost(graph: Graph, x: str, one: str) -> str:
-    """What rounding the sum u of 1 and x takes from log(u), to first order: (x - (u - 1)) / u.
+    """The loss of log(u) by rounding the sum u of 1 and x, to first order: (x - (u - 1)) / u.
 
     At both ends of the logarithm's range that would be NaN from infinities; there x is moved inwards,
     and the result is 0.
