@@ -8,6 +8,7 @@ nothing but what the operators themselves refuse.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -132,7 +133,7 @@ def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
 def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     """See `benchmarks.pipelines.serve_clicks`."""
     graph, program = _Graph(), pipeline.workflow.program
-    ends = {name: [0.0, np.e - 1] for name in CONTS} | {name: [0, 0] for name in CATS}
+    ends = {name: [0.0, math.e - 1] for name in CONTS} | {name: [0, 0] for name in CATS}
     rows = pl.DataFrame(ends, schema_overrides=dict.fromkeys(CONTS, pl.Float64))
     rows = rows.with_columns(
         pl.col(CONTS).cast(pl.Float32), label=pl.Series([0, 0], dtype=pl.Int32)
