@@ -124,13 +124,32 @@ def prune(model: OnnxModel) -> OnnxModel:
     wanted, nodes = {tensor.name for tensor in proto.graph.output}, []
     for node in reversed(model.proto.graph.node):
         if not wanted.isdisjoint(node.output):
-            wanted.update(node.input)
+            wanted.update(node.input, taken_inside([node]))
             nodes.append(node)
     del proto.graph.node[:], proto.graph.initializer[:]
     proto.graph.node.extend(reversed(nodes))
     proto.graph.initializer.extend(t for t in model.proto.graph.initializer if t.name in wanted)
     tables = {name: table for name, table in model.tables.items() if name in wanted}
     return OnnxModel(proto, tables)
+
+
+def taken_inside(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """The tensors that the subgraphs of operations take, their own among them."""
+    inner = [
+        attribute.g
+        for node in nodes
+        for attribute in node.attribute
+        if attribute.type == onnx.AttributeProto.GRAPH
+    ]
+    return {
+        name
+        for graph in inner
+        for name in (
+            *(name for node in graph.node for name in node.input),
+            *(value.name for value in graph.output),
+            *taken_inside(graph.node),
+        )
+    }
 
 
 def rename(graph: onnx.GraphProto, renamed: Callable[[str], str]) -> onnx.GraphProto:

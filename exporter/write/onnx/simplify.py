@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.facts import Facts, attributes, fits
-from exporter.write.onnx.model import OnnxModel, prune
+from exporter.write.onnx.model import OnnxModel, prune, taken_inside
 
 
 def simplify(model: OnnxModel) -> OnnxModel:
@@ -46,7 +46,8 @@ class _Simpler:
         graph = model.proto.graph
         shapes = {name: table.shape for name, table in model.tables.items()}
         self.facts = Facts(graph, shapes)
-        self._outputs = {tensor.name for tensor in graph.output}
+        # Names in subgraphs stay.
+        self._outputs = {tensor.name for tensor in graph.output} | taken_inside(graph.node)
         self._nodes: list[onnx.NodeProto] = []
         self._made_by: dict[str, onnx.NodeProto] = {}
         self._same: dict[str, str] = {}
@@ -186,11 +187,15 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
     graph = model.proto.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     uses = Counter(name for node in graph.node for name in node.input)
+    inside = taken_inside(graph.node)
+    uses.update(inside)
     made_by = {name: node for node in graph.node for name in node.output}
     names = {}
     for node in graph.node:
         joint = made_by.get(node.input[0]) if node.op_type == "Add" else None
         if joint is None or joint.op_type != "Concat" or node.input[1] not in constants:
+            continue
+        if node.output[0] in inside:
             continue
         added = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)
         encoders = [made_by[name] for name in joint.input if name in made_by]

@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.facts import Facts
-from exporter.write.onnx.model import OnnxModel, Table, prune
+from exporter.write.onnx.model import OnnxModel, Table, prune, taken_inside
 
 # Larger tables are not made.
 MOST_BYTES = 64_000_000
@@ -71,7 +71,12 @@ def tabulate(model: OnnxModel) -> OnnxModel:
     """
     made: dict[str, tuple[str, Any]] = {}
     for region in _regions(model):
-        made |= {name: (region.source, table) for name, table in _results(model, region).items()}
+        try:
+            results = _results(model, region)
+        except Exception:  # noqa: BLE001, S112 - onnxruntime may raise any type
+            # A result that the network cannot take, such as an id beyond its table: the proof names it.
+            continue
+        made |= {name: (region.source, table) for name, table in results.items()}
     if not made:
         return model
     proto = onnx.ModelProto()
@@ -132,6 +137,7 @@ def _region(
                 inside.update(node.output)
     own = {id(node) for node in nodes}
     taken = {name for node in graph.node if id(node) not in own for name in node.input}
+    taken |= taken_inside(graph.node)
     taken |= {tensor.name for tensor in graph.output}
     leaving = [node for node in nodes if not taken.isdisjoint(inside.intersection(node.output))]
     exits = tuple(node.output[0] for node in leaving)

@@ -58,7 +58,8 @@ def _cast(graph: Any, name: str, dtype: int) -> str:
 def _compare(graph: Any, node: Any, *_: Any) -> None:
     """A comparison; tf2onnx compares integers as float32, which rounds those from 2**24 on."""
     names = [*node.input]
-    if _is_whole(graph, names[0]) and graph.get_dtype(names[0]) != onnx.TensorProto.INT32:
+    # Also of int32, which tf2onnx makes int64 where a loop counts.
+    if _is_whole(graph, names[0]):
         names = [_cast(graph, name, onnx.TensorProto.INT64) for name in names]
     _replace(graph, node, node.type, names)
 
