@@ -86,10 +86,11 @@ def test_a_model_that_does_not_come_back_is_unavailable(url, ensemble, is_async)
 
 
 def test_a_server_that_stops_is_unavailable(repository, wait_for):
-    stopped, kinds = threading.Event(), set()
+    stopped, kinds, connected = threading.Event(), set(), []
 
     def ask(url):
         with EnsembleClient(url, "movies", retries=0) as client:
+            connected.append(url)
             while not stopped.is_set():
                 try:
                     client.predict(FRAME)
@@ -100,7 +101,7 @@ def test_a_server_that_stops_is_unavailable(repository, wait_for):
     with TritonServer(repository) as server, ThreadPoolExecutor(6) as pool:
         asked = [pool.submit(ask, url) for url in (server.grpc_url, server.http_url) * 3]
         try:
-            wait_for(lambda: "answered" in kinds)
+            wait_for(lambda: len(connected) == 6 and "answered" in kinds)
             server.stop()
         finally:
             stopped.set()

@@ -49,6 +49,7 @@ def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypat
         assert len(server.models) == MODELS
 
 
+@pytest.mark.long
 def test_eight_ensembles_start_and_answer(repository, tmp_path):
     names = [f"movies_{number}" for number in range(8)]
     for name in names:
