@@ -4,6 +4,7 @@ import os
 import shutil
 
 import numpy as np
+import pytest
 
 from serving import EnsembleClient, TritonServer
 
