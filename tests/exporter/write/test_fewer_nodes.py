@@ -233,7 +233,7 @@ def test_a_joined_list_is_one_vector_of_a_table(most, serve, monkeypatch):
 
 @keras.saving.register_keras_serializable(package="tests")
 class LessTheFirst(keras.layers.Layer):
-    """What a row has more than the request's first."""
+    """A row's excess over the first row of the request."""
 
     def call(self, x):
         return x - x[:1]

@@ -145,7 +145,7 @@ def test_what_is_left_and_what_was_taken_are_everything():
 
 @pytest.mark.parametrize("count", [8, 10, 40, 41])
 def test_row_groups_in_a_row_stem_from_all_parts_of_the_data(count):
-    """Of sorted data, eight in a row are one from each eighth; each epoch has its own order."""
+    """Eight row groups in a row of sorted data are one from each eighth; each epoch has its own order."""
     pieces = [Piece("a", n, n * 10, 10, n) for n in range(count)]
     orders = set()
     for epoch in range(5):
