@@ -7,11 +7,10 @@ under the name of any of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import onnx
 
-from exporter.write.onnx.model import OnnxModel, rename
+from exporter.write.onnx.model import OnnxModel, rename, subgraphs
 
 Names = dict[str, str]
 
@@ -39,7 +38,7 @@ def _arrange(graph: onnx.GraphProto, names: Names) -> None:
     for node in nodes:
         for name in node.input:
             names.setdefault(name, f"/constant/{len(names)}")
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             for info in inner.input:
                 names.setdefault(info.name, f"/input/{len(names)}")
             _put_copies_last(inner)
@@ -115,13 +114,7 @@ def _in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 def _used(node: onnx.NodeProto) -> Iterator[str]:
     """The tensors that an operation and its subgraphs use."""
     yield from node.input
-    for inner in _subgraphs(node):
+    for inner in subgraphs(node):
         for part in _in_order(inner):
             yield from _used(part)
         yield from (info.name for info in inner.output)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[Any]:
-    for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g

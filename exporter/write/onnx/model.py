@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,21 +133,23 @@ def prune(model: OnnxModel) -> OnnxModel:
     return OnnxModel(proto, tables)
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside an operation, such as a loop's body, by the names of its attributes."""
+    for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+
+
 def taken_inside(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """The tensors that the subgraphs of operations take, their own among them."""
-    inner = [
-        attribute.g
-        for node in nodes
-        for attribute in node.attribute
-        if attribute.type == onnx.AttributeProto.GRAPH
-    ]
     return {
         name
-        for graph in inner
+        for node in nodes
+        for inner in subgraphs(node)
         for name in (
-            *(name for node in graph.node for name in node.input),
-            *(value.name for value in graph.output),
-            *taken_inside(graph.node),
+            *(name for part in inner.node for name in part.input),
+            *(value.name for value in inner.output),
+            *taken_inside(inner.node),
         )
     }
 
@@ -162,7 +164,6 @@ def rename(graph: onnx.GraphProto, renamed: Callable[[str], str]) -> onnx.GraphP
         node.name = renamed(node.name)
         for names in (node.input, node.output):
             names[:] = [renamed(name) for name in names]
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                attribute.g.CopyFrom(rename(attribute.g, renamed))
+        for inner in subgraphs(node):
+            inner.CopyFrom(rename(inner, renamed))
     return copy
