@@ -21,7 +21,10 @@ from workflow.schema.column import Array
 PREFIX = "ensemble_client_"
 # Tensors are aligned to cache lines; a region is never smaller than this.
 _ALIGNMENT, _SMALLEST = 64, 1 << 16
-_CLOSE_TIMEOUT = 5.0
+# Seconds that `close` takes at most, and between its questions for a region that is in use.
+_CLOSE_TIMEOUT, _CLOSE_PAUSE = 5.0, 0.01
+# A part of Triton's message for a region that a running request reads.
+_IN_USE = "currently in use"
 
 
 class Registry(Protocol):
@@ -48,8 +51,8 @@ class Regions:
     """Registered regions of shared memory, one for each running request.
 
     They are reused, and freed by `close`. If this process is killed, Python's resource tracker
-    frees them. The server is told so by `close` at the latest: the end of a call that has used up
-    its time does not wait for that.
+    frees them. A server refuses to give up a region while a request reads it, also one whose caller
+    has stopped waiting. It is asked again when the next region is made, and by `close`.
 
     Args:
         registry: the connection to the server.
@@ -58,8 +61,8 @@ class Regions:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
-        # Names of freed regions that the server may still have.
-        self._unclear: list[str] = []
+        # Names of freed regions that the server may still have, the oldest first.
+        self._unclear: deque[str] = deque()
 
     @contextmanager
     def holding(self, tensors: Mapping[str, Array], deadline: float) -> Iterator[list[Encoded]]:
@@ -87,9 +90,9 @@ class Regions:
         deadline = time.monotonic() + _CLOSE_TIMEOUT
         while self._idle:
             self._free(self._idle.pop(), deadline)
-        unclear, self._unclear = self._unclear, []
-        for name in unclear:
-            self._unregister(name, deadline)
+        while self._unclear and time.monotonic() < deadline:
+            if not self._unregister_unclear(deadline):
+                time.sleep(_CLOSE_PAUSE)
 
     def _take(self, size: int, deadline: float) -> SharedMemory:
         with suppress(IndexError):  # Another thread may have taken the last one.
@@ -97,6 +100,7 @@ class Regions:
             if region.size >= size:
                 return region
             self._free(region, deadline)
+        self._unregister_unclear(deadline)
         region = _create(size)
         try:
             self._registry.register(
@@ -115,13 +119,30 @@ class Regions:
         finally:
             _remove(region)
 
-    def _unregister(self, name: str, deadline: float) -> None:
+    def _unregister_unclear(self, deadline: float) -> bool:
+        """Unregister the regions that the server may still have.
+
+        Returns:
+            Whether the server has none of them any more; it is not asked past its first refusal.
+        """
+        with suppress(IndexError):  # None is left, or another thread has taken the last one.
+            while self._unregister(self._unclear.popleft(), deadline):
+                pass
+        return not self._unclear
+
+    def _unregister(self, name: str, deadline: float) -> bool:
+        """Unregister a region.
+
+        Returns:
+            Whether the server has certainly given it up; if not, its name is kept.
+        """
         try:
             self._registry.unregister(name, min(time_left(deadline), _CLOSE_TIMEOUT))
-        except DeadlineExceededError:
-            self._unclear.append(name)
-        except ClientError:
-            pass  # A server that has stopped has lost its registrations.
+        except ClientError as error:
+            if _may_remain(error):
+                self._unclear.append(name)
+                return False
+        return True
 
 
 class AsyncRegions:
@@ -134,8 +155,8 @@ class AsyncRegions:
     def __init__(self, registry: AsyncRegistry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
-        # Names of freed regions that the server may still have.
-        self._unclear: list[str] = []
+        # Names of freed regions that the server may still have, the oldest first.
+        self._unclear: deque[str] = deque()
 
     @asynccontextmanager
     async def holding(
@@ -167,9 +188,9 @@ class AsyncRegions:
         deadline = time.monotonic() + _CLOSE_TIMEOUT
         while self._idle:
             await self._free(self._idle.pop(), deadline)
-        unclear, self._unclear = self._unclear, []
-        for name in unclear:
-            await self._unregister(name, deadline)
+        while self._unclear and time.monotonic() < deadline:
+            if not await self._unregister_unclear(deadline):
+                await asyncio.sleep(_CLOSE_PAUSE)
 
     async def _take(self, size: int, deadline: float) -> SharedMemory:
         if self._idle:
@@ -177,6 +198,7 @@ class AsyncRegions:
             if region.size >= size:
                 return region
             await self._free(region, deadline)
+        await self._unregister_unclear(deadline)
         region = _create(size)
         try:
             await _to_the_end(
@@ -195,19 +217,37 @@ class AsyncRegions:
         finally:
             _remove(region)
 
-    async def _unregister(self, name: str, deadline: float) -> None:
+    async def _unregister_unclear(self, deadline: float) -> bool:
+        while self._unclear:
+            if not await self._unregister(self._unclear.popleft(), deadline):
+                return False
+        return True
+
+    async def _unregister(self, name: str, deadline: float) -> bool:
         timeout = min(time_left(deadline), _CLOSE_TIMEOUT)
         try:
             await _to_the_end(self._registry.unregister(name, timeout))
-        except DeadlineExceededError:
+        except asyncio.CancelledError:
             self._unclear.append(name)
-        except ClientError:
-            pass
+            raise
+        except ClientError as error:
+            if _may_remain(error):
+                self._unclear.append(name)
+                return False
+        return True
 
 
 def time_left(deadline: float) -> float:
     """The seconds until a deadline in `time.monotonic()`, with a minimum above 0."""
     return max(deadline - time.monotonic(), 1e-3)
+
+
+def _may_remain(error: ClientError) -> bool:
+    """Whether a server that answered so to `unregister` may still have the region.
+
+    One that has stopped has lost its registrations.
+    """
+    return isinstance(error, DeadlineExceededError) or _IN_USE in error.message
 
 
 async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:

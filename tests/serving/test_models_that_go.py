@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from forwarder import Forwarder, port_of
@@ -109,9 +110,15 @@ def test_a_server_that_stops_is_unavailable(repository, wait_for):
     assert kinds == {"answered", ServerUnavailableError}
 
 
+def states(pid):
+    """The states of a process' threads, such as {"R", "S"}."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {thread.read_text().rpartition(") ")[2][0] for thread in threads}
+
+
 @pytest.fixture
-def stopped(server, processes):
-    """The server's own process, stopped for a while."""
+def stopped(server, processes, wait_for):
+    """The server's own process, stopped for a while: each of its threads, before the block begins."""
 
     @contextmanager
     def stop():
@@ -119,6 +126,7 @@ def stopped(server, processes):
         (pid,) = (p for p, name in found.items() if name == "tritonserver")
         os.kill(pid, signal.SIGSTOP)
         try:
+            wait_for(lambda: states(pid) == {"T"})
             yield
         finally:
             os.kill(pid, signal.SIGCONT)

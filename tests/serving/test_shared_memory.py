@@ -1,7 +1,9 @@
 """Requests in memory that is shared with a real server: nothing of it stays behind."""
 
 import asyncio
+import itertools
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +16,7 @@ from tritonclient import grpc as tritonclient
 from serving import (
     AsyncEnsembleClient,
     ClientError,
+    DeadlineExceededError,
     EnsembleClient,
     InvalidRequestError,
 )
@@ -93,5 +96,28 @@ def test_shared_memory_under_asyncio_is_freed(server, url, known):
             assert len(await asyncio.to_thread(known)) == len(regions()) > 0
 
     asyncio.run(ask())
+    assert not regions()
+    assert not known()
+
+
+@pytest.mark.timeout(60)
+def test_regions_of_requests_that_were_given_up_are_freed(server, url, known):
+    """The server still reads them then, and refuses to give them up."""
+    many, late = pl.concat([FRAME] * 5_000), 0
+    options = {"shared_memory": True, "headers": server.admin_headers, "retries": 0}
+    with EnsembleClient(url, "movies", **options) as client:
+        client.predict(many)
+        begin = time.monotonic()
+        client.predict(many)
+        duration = time.monotonic() - begin
+        for share in itertools.cycle(np.linspace(0.3, 0.9, 7)):
+            try:
+                client.predict(many, timeout=share * duration)
+            except DeadlineExceededError:
+                late += 1
+                if late == 10:
+                    break
+        client.predict(many)
+        assert len(known()) < 4  # The client goes on, and they do not gather.
     assert not regions()
     assert not known()
