@@ -19,7 +19,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -80,6 +80,15 @@ test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test
 	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) $(GPU_PYTEST) $$file || failed=1; \
 	done; exit $$failed
 
+test-frameworks:  ## The loaders of PyTorch and JAX, in an environment of its own (7 GB)
+	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
+	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-frameworks
+	$(UV) pip install --quiet --python $(VENV)-frameworks/bin/python -r requirements/frameworks.in --editable '.[cpu]'
+	@# PyTorch ends a process in which JAX was imported before.
+	@failed=0; for file in tests/frameworks/test_*.py; do \
+	  $(VENV)-frameworks/bin/python -m pytest $$file || failed=1; \
+	done; exit $$failed
+
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
@@ -123,4 +132,4 @@ lock:  ## Resolve requirements/*.txt anew
 	  --extra gpu --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular demo_output models build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks demo_output models build .mypy_cache .ruff_cache .pytest_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,12 +21,17 @@ MERLIN = Path(".venv-nvtabular/bin/python")
 
 
 def open_loader(
-    files: list[Path], batch_size: int, *, lists: bool = False, **more: Any
-) -> KerasSequenceLoader:
-    """Ours."""
+    files: list[Path],
+    batch_size: int,
+    *,
+    kind: Callable[..., Any] = KerasSequenceLoader,
+    lists: bool = False,
+    **more: Any,
+) -> Any:
+    """Ours, for Keras or another framework."""
     cats = CATS + (LISTS if lists else [])
     settings: dict[str, Any] = {"cat_names": cats, "cont_names": CONTS, "seed": 0}
-    return KerasSequenceLoader([*files], batch_size, ["label"], **settings | more)
+    return kind([*files], batch_size, ["label"], **settings | more)
 
 
 def with_int64(data: Any) -> tf.data.Dataset:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.loader [--rows 4000000] [--rounds 5] [--folder build/benchmarks]
     python -m benchmarks.loader --device gpu --rows 40000000 --rounds 1
+    python -m benchmarks.loader --frameworks
 
 The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label; on a GPU a second set
 has three columns of ten ids a row more. The limit is Polars, or cuDF, reading the files and doing
@@ -15,6 +16,9 @@ On a CPU, checksums come from an epoch that is not timed, and Merlin's dataloade
 environment `.venv-nvtabular` is there, in a process that waits between its turns. On a GPU "compiled
 loop" is a `tf.function` that takes and adds up every column of every batch, as `model.fit` does with
 many steps per execution.
+
+`--frameworks` compares the loaders of numpy, PyTorch and JAX, as far as they are installed (`make
+test-frameworks` makes an environment), with that of Keras.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,7 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
+import loader
 from benchmarks import data
 from benchmarks.data import CATS, CONTS
 from benchmarks.feeds import (
@@ -48,6 +54,7 @@ from benchmarks.feeds import (
     windowed,
 )
 from benchmarks.measure import Contestant, options, race, show, timed, use
+from loader import ArrayLoader, KerasSequenceLoader
 
 LIMIT, FLOOR = "Polars decode only (limit)", "Polars decode and gather (floor of a shuffle)"
 GPU_LIMIT = "cuDF decode only (limit)"
@@ -92,7 +99,7 @@ def count_rows(batches: Iterable[Any]) -> int:
     rows = 0
     for batch in batches:
         rows += len(batch) if isinstance(batch, pl.DataFrame) else int(batch[1].shape[0])
-    if not isinstance(batch, pl.DataFrame):
+    if not isinstance(batch, pl.DataFrame) and isinstance(batch[1], tf.Tensor):
         wait(batch[1])
     return rows
 
@@ -145,6 +152,19 @@ def on_cpu(folder: Path, files: list[Path], rows: int, peer: Merlin | None) -> I
     sample, few = make_tfrecord(folder, files)
     records = windowed(sample, BATCH_SIZES[1], epochs=1)
     yield iterated(label("TFRecord windowed", BATCH_SIZES[1], True), records.__iter__, few)
+
+
+def in_frameworks(files: list[Path], rows: int) -> Iterator[Epochs]:
+    """Our loaders, that of Keras first."""
+    kinds: list[Any] = [KerasSequenceLoader, ArrayLoader]
+    kinds += [loader.TorchLoader] if find_spec("torch") else []
+    kinds += [loader.JaxLoader] if find_spec("jax") else []
+    for shuffle in (False, True):
+        for batch_size in BATCH_SIZES:
+            for kind in kinds:
+                ours = open_loader(files, batch_size, kind=kind, shuffle=shuffle, device="cpu")
+                name = label(kind.__name__, batch_size, shuffle)
+                yield iterated(name, ours.__iter__, rows)
 
 
 def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
@@ -236,10 +256,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     folder = Path("build/benchmarks")
     parser = options(__doc__, devices=True, rows=4_000_000, rounds=5, folder=folder)
+    parser.add_argument("--frameworks", action="store_true")
     parsed = parser.parse_args(arguments)
     use(parsed.device)
     files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
     title = f"{parsed.rows:,} rows"
+    if parsed.frameworks:
+        racers = [*in_frameworks(files, parsed.rows)]
+        print_race(title, racers, parsed.rounds)
+        found = {racer.name: racer for racer in racers}
+        for name, racer in found.items():
+            base = found[f"{OURS} {name.partition(' ')[2]}"]
+            print(f"{name}: {racer.against(base)} {base.name}")
+        return
     if parsed.device == "gpu":
         print_race(title, [*on_gpu(files, parsed.rows, lists=False)], parsed.rounds)
         first = [first_batch_ms(files, size, parsed.rounds) for size in BATCH_SIZES]

@@ -1,4 +1,4 @@
-"""Feed Keras from parquet: streaming, shuffled, resumable.
+"""Feed Keras, PyTorch or JAX from parquet: streaming, shuffled, resumable.
 
 Example:
     >>> from loader import KerasSequenceLoader
@@ -8,16 +8,47 @@ Example:
     >>> model.fit(train)  # doctest: +SKIP
 """
 
-from loader.checkpoint import LoaderCheckpoint
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from loader.errors import LoaderError
-from loader.keras_loader import KerasSequenceLoader
-from loader.tensorflow_memory import configure_tensorflow
-from loader.validater import KerasSequenceValidater
+
+if TYPE_CHECKING:
+    from loader.array_loader import ArrayLoader
+    from loader.checkpoint import LoaderCheckpoint
+    from loader.jax_loader import JaxLoader
+    from loader.keras_loader import KerasSequenceLoader
+    from loader.tensorflow_memory import configure_tensorflow
+    from loader.torch_loader import TorchLoader
+    from loader.validater import KerasSequenceValidater
 
 __all__ = [
+    "ArrayLoader",
+    "JaxLoader",
     "KerasSequenceLoader",
     "KerasSequenceValidater",
     "LoaderCheckpoint",
     "LoaderError",
+    "TorchLoader",
     "configure_tensorflow",
 ]
+# Each is imported at its first use: a program needs one framework, and may have no other.
+_MODULES = {
+    "ArrayLoader": "array_loader",
+    "JaxLoader": "jax_loader",
+    "KerasSequenceLoader": "keras_loader",
+    "KerasSequenceValidater": "validater",
+    "LoaderCheckpoint": "checkpoint",
+    "TorchLoader": "torch_loader",
+    "configure_tensorflow": "tensorflow_memory",
+}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"loader.{_MODULES[name]}"), name)

@@ -4,92 +4,55 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
-from loader.batches.batches import BlockSource
-from loader.batches.prefetch import Wait, wait_without_limit
 from loader.errors import LoaderError
-from loader.files.layout import BatchLayout
-from loader.files.parquet_files import ReadableFiles
 from loader.gpu.column_matrix import BatchFormat, carries
-from loader.options import Budget, check_timeout
-from loader.read.cpu_blocks import HostBlocks
+from loader.opening import Data, Device, open_host
+from loader.options import Budget
 from loader.read.damaged import PieceReader, SkippingReader, UnchangedReader
-from loader.read.source import FrameData, ParquetData
-from loader.tensorflow.tensors import HostTransport, Transport
+from loader.read.source import ParquetData
+from loader.tensorflow.sparse import SparseTransport
+from loader.tensorflow.tensors import HostTransport
 from loader.tensorflow_memory import configure_as_environment_asks
 
 # Memory that cuDF's and TensorFlow's kernels and pools occupy on an H200 after their first run.
 _GPU_FIXED = 190_000_000
 
 
-@dataclass(frozen=True)
-class Device:
-    """Parts of a loader that depend on the device.
-
-    Attributes:
-        name: "cpu" or "gpu:0".
-        source: yields blocks of rows.
-        transport: brings batches into TensorFlow.
-        budget: the demands on its memory.
-        wait: how to wait for `source`.
-    """
-
-    name: str
-    source: BlockSource
-    transport: Transport
-    budget: Budget
-    wait: Wait = wait_without_limit
-
-
-def open_device(
-    device: Any,
-    data: ParquetData | FrameData,
-    source: ReadableFiles,
-    layout: BatchLayout,
-    reader_kwargs: Mapping[str, Any] | None,
-    decode_timeout: float | None,
-) -> Device:
-    """Open the device that `device` names.
+def open_device(device: Any, data: Data) -> Device:
+    """Open the device that `device` names, for TensorFlow.
 
     Args:
         device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None. None takes the
             first GPU that TensorFlow may use if cuDF is installed, the data is in files, and all
             columns are numeric with one type in all files; else the CPU.
         data: the data to read.
-        source: its row groups.
-        layout: the columns of a batch.
-        reader_kwargs: the reader's options.
-        decode_timeout: seconds after which a GPU that decodes counts as hanging; None for never.
 
     Raises:
-        LoaderError: an unknown device, a device that cannot take this data, or a timeout below 0.
+        LoaderError: an unknown device, or a device that cannot take this data.
     """
-    check_timeout(decode_timeout)
     configure_as_environment_asks()
-    if device == "cpu" or (device is None and not _suits_gpu(data, source, layout)):
-        # Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, its
-        # shuffled copy, one waiting to be cut into blocks, the remainder of the previous one, a
-        # block waiting to be cut into batches, and one being cut.
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        blocks = HostBlocks(data.reader(layout, reader_kwargs, source), layout)
-        return Device("cpu", blocks, HostTransport(layout), Budget(memory, copies=8))
-    return _open_gpu(gpu_number(device), data, source, layout, reader_kwargs, decode_timeout)
+    if device == "cpu" or (device is None and not _suits_gpu(data)):
+        opened = open_host(data, HostTransport(data.layout))
+    else:
+        opened = _open_gpu(gpu_number(device), data)
+    if any(column.is_sparse for column in data.layout.columns):
+        return replace(opened, transport=SparseTransport(opened.transport, data.layout))
+    return opened
 
 
-def _suits_gpu(data: ParquetData | FrameData, source: ReadableFiles, layout: BatchLayout) -> bool:
+def _suits_gpu(data: Data) -> bool:
     return (
-        isinstance(data, ParquetData)
+        isinstance(data.data, ParquetData)
         and _has_cudf()
         and bool(gpus_of_tensorflow())
-        and all(map(carries, layout.columns))
-        and source.is_alike()
+        and all(map(carries, data.layout.columns))
+        and data.source.is_alike()
     )
 
 
@@ -130,15 +93,9 @@ def gpu_number(device: Any) -> int:
     return number
 
 
-def _open_gpu(
-    number: int,
-    data: ParquetData | FrameData,
-    source: ReadableFiles,
-    layout: BatchLayout,
-    reader_kwargs: Mapping[str, Any] | None,
-    decode_timeout: float | None,
-) -> Device:
-    if not isinstance(data, ParquetData):
+def _open_gpu(number: int, data: Data) -> Device:
+    layout, source = data.layout, data.source
+    if not isinstance(data.data, ParquetData):
         raise LoaderError(
             'Expected parquet files for a GPU. Received: a frame in memory. Pass device="cpu".'
         )
@@ -148,9 +105,9 @@ def _open_gpu(
             "of several types, or columns from folder names. Write all files with one schema, or "
             'device="cpu".'
         )
-    if reader_kwargs:
+    if data.reader_kwargs:
         raise LoaderError(
-            f"Expected reader_kwargs on the CPU only. Received: {dict(reader_kwargs)}. "
+            f"Expected reader_kwargs on the CPU only. Received: {dict(data.reader_kwargs)}. "
             'Leave them out, or pass device="cpu".'
         )
     from loader.gpu.blocks import DeviceBlocks  # noqa: PLC0415 - only where there is a GPU
@@ -165,7 +122,7 @@ def _open_gpu(
     memory = prepare_memory(number)
     decoder = Decoder(layout, source.row_groups, number)
     watched = WatchedReader(
-        decoder, functools.partial(is_busy, decoder.stream), decode_timeout, end_without_gpu
+        decoder, functools.partial(is_busy, decoder.stream), data.decode_timeout, end_without_gpu
     )
     tables: PieceReader[Any] = UnchangedReader(watched, source)
     if source.skipped is not None:

@@ -86,7 +86,7 @@ class Epochs:
     ) -> None:
         self._pieces = pieces
         self._wait = wait
-        self._skipped = skipped
+        self.skipped = skipped
         self._source = source
         self.settings = settings
         self._total = sum(piece.rows for piece in pieces)
@@ -140,8 +140,8 @@ class Epochs:
             return self._progress, reader
 
     def _end(self) -> None:
-        if self._skipped is not None:
-            self._skipped.report()
+        if self.skipped is not None:
+            self.skipped.report()
 
     def _open(self, position: Position) -> tuple[Progress, Prefetcher[Any]]:
         steps = self._steps(position.legs, self.settings.share.size)

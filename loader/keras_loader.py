@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from loader.batches.process import expect_polars
 from loader.device import open_device
-from loader.epochs import Epochs, Settings
-from loader.files.layout import batch_schema, fixed_widths, make_layout, resolve_names
-from loader.options import check_choices, check_counts, make_seed, make_share, rows_in_buffer
-from loader.order.epoch_plan import split_row_groups
-from loader.order.mixing import plan_mixing
-from loader.order.position import Trail
-from loader.read.source import open_data
+from loader.opening import open_loader
 from loader.tensorflow.epoch_dataset import EpochDataset
-from loader.tensorflow.sparse import SparseTransport
-from loader.tensorflow.tensors import Transport
+from loader.workers import current_worker
 from workflow.schema.schema import Schema
 
 
@@ -140,149 +133,30 @@ class KerasSequenceLoader(EpochDataset):
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,
     ) -> None:
-        expect_polars()
-        check_choices(engine, on_bad_files)
-        batch_size, parts_per_chunk = check_counts(
-            batch_size=batch_size, parts_per_chunk=parts_per_chunk
-        )
-        unseeded = shuffle and seed is None and seed_fn is None
-        share = make_share(global_size, global_rank, unseeded=unseeded)
-        data = open_data(paths_or_dataset, schema)
-        names = resolve_names(
-            cat_names, cont_names, label_names, feature_columns or None, data.schema
-        )
-        source = data.describe(names, skip_bad=on_bad_files == "skip")
-        widths = fixed_widths(sparse_names, sparse_max, data.schema)
-        layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
-        where = open_device(device, data, source, layout, reader_kwargs, decode_timeout)
-        max_rows = rows_in_buffer(source, buffer_size, batch_size, where.budget)
-        pieces = split_row_groups(source.row_groups, max_rows)
-        settings = Settings(
-            batch_size=batch_size,
+        opened = open_loader(
+            paths_or_dataset,
+            batch_size,
+            functools.partial(open_device, device),
+            current_worker,
+            label_names=label_names,
+            feature_columns=feature_columns,
+            cat_names=cat_names,
+            cont_names=cont_names,
+            engine=engine,
             shuffle=shuffle,
-            seed=make_seed(seed, seed_fn),
             seed_fn=seed_fn,
-            mixing=plan_mixing(
-                pieces,
-                max_rows,
-                where.budget.copies,
-                where.source.pieces_per_chunk,
-                max(parts_per_chunk, where.source.row_groups_mixed),
-                batch_size,
-            ),
-            max_rows=max_rows,
+            buffer_size=buffer_size,
+            parts_per_chunk=parts_per_chunk,
+            reader_kwargs=reader_kwargs,
+            global_size=global_size,
+            global_rank=global_rank,
             drop_last=drop_last,
-            share=share,
+            sparse_names=sparse_names,
+            sparse_max=sparse_max,
+            sparse_as_dense=sparse_as_dense,
+            schema=schema,
+            seed=seed,
+            on_bad_files=on_bad_files,
+            decode_timeout=decode_timeout,
         )
-        self._skipped = source.skipped
-        self.input_schema = batch_schema(layout, names, data.schema)
-        transport: Transport = where.transport
-        if widths and not sparse_as_dense:
-            transport = SparseTransport(where.transport, layout)
-        epochs = Epochs(pieces, where.source, settings, source.skipped, where.wait)
-        self._own_pass: Iterator[Any] | None = None
-        super().__init__(epochs, transport, where.name)
-
-    @property
-    def skipped_files(self) -> list[str]:
-        """Files of which nothing, or not everything, could be read, with `on_bad_files="skip"`."""
-        return [] if self._skipped is None else list(self._skipped.files)
-
-    @property
-    def batch_size(self) -> int:
-        """Rows in a batch; an epoch's last batch may have fewer."""
-        return self._epochs.settings.batch_size
-
-    def close(self) -> None:
-        """End all background reading; open iterators end.
-
-        A `with` block calls it on exit. Dropping an iterator ends its reading as well.
-        """
-        self._own_pass = None
-        self._epochs.close()
-
-    def __next__(self) -> Any:
-        """The next batch of the loader's own pass, for `next(loader)`.
-
-        The first call begins an epoch, as does the first after `close()` and after an epoch's end,
-        which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
-
-        Example:
-            >>> x, y = next(train)  # doctest: +SKIP
-        """
-        if self._own_pass is None:
-            self._own_pass = iter(self)
-        try:
-            return next(self._own_pass)
-        except StopIteration:
-            self._own_pass = None
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def peek(self) -> Any:
-        """The first batch of the next epoch, without using the epoch up.
-
-        Example:
-            >>> x, y = train.peek()  # doctest: +SKIP
-        """
-        stream = self._epochs.first()
-        try:
-            return self._transport.to_batch(next(stream))
-        finally:
-            stream.close()
-
-    def mixing(self) -> int:
-        """The number of row groups from which a batch draws rows; 1 without `shuffle`.
-
-        It is that of an epoch's first batch, which draws from the fewest. Row groups that have few
-        rows for each batch may give none to some.
-
-        Example:
-            >>> train.mixing()  # doctest: +SKIP
-            8
-        """
-        return self._epochs.mixing()
-
-    def get_state(self) -> dict[str, Any]:
-        """The position after the last batch handed out, as JSON-able numbers.
-
-        With several iterators, the most recently begun one counts.
-
-        Example:
-            >>> state = train.get_state()  # doctest: +SKIP
-            >>> KerasSequenceLoader(...).set_state(state)  # doctest: +SKIP
-        """
-        return self._epochs.get_state()
-
-    def follow(self) -> Trail:
-        """Trail of the states after batches from here on, even if a consumer reads ahead.
-
-        Example:
-            >>> state_after = train.follow()  # doctest: +SKIP
-            >>> batches = iter(train.prefetch(8))  # doctest: +SKIP
-            >>> next(batches), state_after(1)  # doctest: +SKIP
-        """
-        return self._epochs.follow()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Resume the next epoch where `get_state` was called, with the identical batches.
-
-        Row groups before that position are not read. The rest of the interrupted epoch is shorter
-        than `len` says: `model.fit` warns that the input ran out of data, counts one step more in
-        the optimizer, and continues with the next epoch. `LoaderCheckpoint` avoids both.
-
-        The number of workers may change. All workers take the state of any one of them, and share
-        the rest of the epoch anew, in other batches; each row still comes once in the epoch.
-
-        Args:
-            state: from a loader over the same files with the same settings.
-
-        Raises:
-            LoaderError: a state of other data or other settings.
-        """
-        self._epochs.set_state(state)
+        super().__init__(opened)

@@ -11,7 +11,6 @@ from typing import Any
 from loader.errors import LoaderError
 from loader.files.parquet_files import ReadableFiles
 from loader.order.epoch_plan import Share
-from loader.workers import current_worker
 
 
 def check_choices(engine: Any, on_bad_files: Any) -> None:
@@ -102,12 +101,15 @@ def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
     return _whole("the result of seed_fn", seed_fn(), 0)
 
 
-def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
+def make_share(
+    size: Any, rank: Any, current: Callable[[], tuple[int, int] | None], *, unseeded: bool
+) -> Share:
     """The worker's share of the rows.
 
     Args:
-        size: number of workers. Default: as in `tf.distribute`, inside the scope of a strategy.
+        size: number of workers.
         rank: this worker's number.
+        current: the default for both: the number of workers and this one's number, or None for one.
         unseeded: whether rows are to be shuffled without a given seed.
 
     Raises:
@@ -115,7 +117,7 @@ def make_share(size: Any, rank: Any, *, unseeded: bool) -> Share:
             would each draw their own order.
     """
     if size is None and rank is None:
-        size, rank = current_worker() or (1, 0)
+        size, rank = current() or (1, 0)
     are_whole = isinstance(size, Integral) and isinstance(rank, Integral)
     if not are_whole or not 0 <= rank < size:
         raise LoaderError(

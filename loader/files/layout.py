@@ -71,6 +71,22 @@ class BatchLayout:
         """All column names in order."""
         return [column.name for column in self.columns]
 
+    def pack(self, items: Iterable[Any]) -> Any:
+        """Arrange items, one for each tensor, as a batch: `(x, y)`, or `x` without labels.
+
+        `x` maps names to tensors, a list feature to a pair; `y` is the tensor of one label, or a
+        dict of several.
+
+        Args:
+            items: in the order of the columns, two for a ragged column.
+        """
+        rest = iter(items)
+        x = {c.name: (next(rest), next(rest)) if c.is_ragged else next(rest) for c in self.features}
+        y = {column.name: next(rest) for column in self.labels}
+        if not y:
+            return x
+        return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
+
 
 def resolve_names(
     cat_names: Sequence[str] | None,
@@ -159,6 +175,24 @@ def _sources(column: Any) -> Iterator[tuple[str, bool]]:
             yield parent, is_numeric
         else:
             yield from _sources(parent)
+
+
+def refuse_strings(layout: BatchLayout, framework: str) -> None:
+    """Refuse columns that a framework has no tensors for.
+
+    Args:
+        layout: the columns.
+        framework: its name.
+
+    Raises:
+        LoaderError: a column of strings.
+    """
+    for column in layout.columns:
+        if column.type.dtype == "string":
+            raise LoaderError(
+                f"Expected columns of numbers, since {framework} has no tensors of others. Received: "
+                f"{column.name!r}, of {column.type}. Encode it with Categorify, or leave it out."
+            )
 
 
 def make_layout(

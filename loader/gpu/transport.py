@@ -12,7 +12,6 @@ from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.dlpack import as_tensor, device_number
 from loader.tensorflow.batch_spec import batch_spec
 from loader.tensorflow.private import DirectCall
-from loader.tensorflow.tensors import pack
 
 
 class DeviceTransport:
@@ -49,11 +48,11 @@ class DeviceTransport:
         if not batch.block:
             return self._make(batch.parts)
         columns = [as_tensor(view, self._number) for view in batch.columns()]
-        return pack(self._format.layout, self._format.tensors_of(columns, batch.parts))
+        return self._format.layout.pack(self._format.tensors_of(columns, batch.parts))
 
     def _make(self, parts: Sequence[tf.Tensor]) -> Any:
         """A batch of tensors, eager or in a graph, by operations."""
-        return pack(self._format.layout, self._format.tensors(parts))
+        return self._format.layout.pack(self._format.tensors(parts))
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Elements are made where they are used; a separate thread hands them over.

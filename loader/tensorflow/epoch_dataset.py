@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from loader.epochs import Epochs
 from loader.errors import LoaderError
+from loader.loader_methods import LoaderMethods
+from loader.opening import Opened
 from loader.options import check_counts
 from loader.tensorflow.batch_iterator import BatchIterator
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
@@ -17,23 +19,17 @@ from loader.tensorflow.tensors import Transport
 from loader.workers import replicas_of_worker
 
 
-class EpochDataset(SizedDataset):
+class EpochDataset(LoaderMethods, SizedDataset):
     """A `tf.data.Dataset` in which every pass is an epoch.
 
     Args:
-        epochs: source of the batches.
-        transport: transport of batches into TensorFlow.
-        device: device of the batches: "cpu" or "gpu:0".
-
-    Attributes:
-        device: as given.
+        opened: the parts of a loader, with a device that gives its batches to TensorFlow.
     """
 
-    def __init__(self, epochs: Epochs, transport: Transport, device: str) -> None:
-        self.device = device
-        self._epochs = epochs
-        self._transport = transport
-        super().__init__(_dataset_of(epochs, transport), epochs.steps)
+    def __init__(self, opened: Opened) -> None:
+        self._take(opened)
+        dataset = _dataset_of(self._epochs, self._transport)
+        SizedDataset.__init__(self, dataset, self._epochs.steps)
 
     def __iter__(self) -> BatchIterator:
         """One epoch, as an iterator over batches of eager tensors."""

@@ -12,24 +12,6 @@ from loader.batches.batches import Array
 from loader.files.layout import BatchColumn, BatchLayout
 
 
-def pack(layout: BatchLayout, items: Sequence[Any]) -> Any:
-    """Arrange a list of items, one for each tensor, as a batch: `(x, y)`, or `x` without labels.
-
-    `x` maps names to tensors, a list feature to a pair; `y` is the tensor of one label, or a dict
-    of several.
-
-    Args:
-        layout: the columns.
-        items: in the order of the layout, two for a ragged column.
-    """
-    rest = iter(items)
-    x = {c.name: (next(rest), next(rest)) if c.is_ragged else next(rest) for c in layout.features}
-    y = {column.name: next(rest) for column in layout.labels}
-    if not y:
-        return x
-    return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
-
-
 def flat_specs(layout: BatchLayout) -> list[tf.TensorSpec]:
     """Dtype and shape of each tensor, in the order of the layout."""
     specs = []
@@ -89,10 +71,10 @@ class HostTransport:
         self._layout = layout
         specs = flat_specs(layout)
         # TensorFlow flattens a dict by its sorted keys.
-        self._order = tf.nest.flatten(pack(layout, range(len(specs))))
+        self._order = tf.nest.flatten(layout.pack(range(len(specs))))
         self._makers = [tf.constant if spec.dtype == tf.string else borrow for spec in specs]
         self.specs = [specs[index] for index in self._order]
-        self.element_spec = pack(layout, specs)
+        self.element_spec = layout.pack(specs)
 
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """See `Transport`."""
@@ -105,7 +87,7 @@ class HostTransport:
     def to_batch(self, batch: Sequence[Array]) -> Any:
         """See `Transport`."""
         tensors = [make(array) for make, array in zip(self._makers, batch, strict=True)]
-        return pack(self._layout, tensors)
+        return self._layout.pack(tensors)
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """See `Transport`."""

@@ -1,0 +1,197 @@
+"""`ArrayLoader`: parquet as numpy arrays, for any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from loader.files.layout import BatchLayout
+from loader.loader_methods import LoaderMethods
+from loader.opening import Data, Device, Transport, open_host, open_loader
+from loader.options import check_counts
+from workflow.schema.schema import Schema
+
+
+class ArrayLoader(LoaderMethods):
+    """Batches of a parquet data set as numpy arrays, read in the background.
+
+    The batches are those of `KerasSequenceLoader` for the same arguments and seed: their rows, their
+    order, the share of each worker, `get_state` and `mixing()`. TensorFlow is not needed, and not
+    imported. Every pass is one epoch; `len` is its number of batches.
+
+    A batch is `(x, y)`. `x` is a dict, in the order of `cat_names` and then `cont_names`: a scalar
+    feature is an array of shape (N, 1) in the file's dtype; a list feature is a pair of values of
+    shape (sum of lengths, 1) and row lengths of shape (N, 1), int32. `y` is the label's array
+    (N, 1), or a dict by name when there are several; without labels a batch is `x` alone. Arrays
+    belong to their batch: nothing else reads or writes their memory.
+
+    Args:
+        paths_or_dataset: as in `KerasSequenceLoader`, and so are arguments that are not named here.
+        batch_size: rows in a batch.
+        label_names: target columns.
+        cat_names: categorical features.
+        cont_names: continuous features.
+        shuffle: whether to shuffle.
+        seed_fn: called at the start of each epoch for its seed.
+        buffer_size: memory for decoded rows, a fraction of the device's below 1, bytes from 1 on.
+        device: "cpu"; or a GPU's number or "gpu:<number>", where cuDF decodes. There the batches are
+            TensorFlow's tensors, which other frameworks take by `__dlpack__` without a copy, so
+            TensorFlow has to be installed.
+        parts_per_chunk: the fewest row groups from which a shuffled batch draws rows.
+        reader_kwargs: further arguments of `polars.scan_parquet`.
+        global_size: number of workers that share the data.
+        global_rank: this worker's number.
+        drop_last: whether to leave out a last batch that is not full.
+        sparse_names: list features that become arrays of shape (N, max), padded with 0 (or "").
+        sparse_max: the maximum for each of `sparse_names`.
+        schema: names and tags of the columns.
+        seed: seed for the order of rows.
+        on_bad_files: "raise", or "skip" to pass over data that cannot be read.
+        decode_timeout: seconds that a GPU may be busy with one read.
+
+    Raises:
+        LoaderError: as `KerasSequenceLoader` does.
+
+    Example:
+        Keras 3 on any backend takes the generator:
+
+        >>> train = ArrayLoader(  # doctest: +SKIP
+        ...     "train/*.parquet", batch_size=65536, label_names=["rating"], cat_names=["userId"]
+        ... )
+        >>> model.fit(train.repeat(), steps_per_epoch=len(train), epochs=3)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        paths_or_dataset: Any,
+        batch_size: int,
+        label_names: Sequence[str] | None = None,
+        cat_names: Sequence[str] | None = None,
+        cont_names: Sequence[str] | None = None,
+        *,
+        shuffle: bool = True,
+        seed_fn: Callable[[], int] | None = None,
+        buffer_size: float = 0.1,
+        device: str | int = "cpu",
+        parts_per_chunk: int = 1,
+        reader_kwargs: Mapping[str, Any] | None = None,
+        global_size: int | None = None,
+        global_rank: int | None = None,
+        drop_last: bool = False,
+        sparse_names: Sequence[str] | None = None,
+        sparse_max: Mapping[str, int] | None = None,
+        schema: Schema | None = None,
+        seed: int | None = None,
+        on_bad_files: Literal["raise", "skip"] = "raise",
+        decode_timeout: float | None = 10.0,
+    ) -> None:
+        opened = open_loader(
+            paths_or_dataset,
+            batch_size,
+            lambda data: self._open(device, data),
+            self._current_worker,
+            label_names=label_names,
+            feature_columns=None,
+            cat_names=cat_names,
+            cont_names=cont_names,
+            engine=None,
+            shuffle=shuffle,
+            seed_fn=seed_fn,
+            buffer_size=buffer_size,
+            parts_per_chunk=parts_per_chunk,
+            reader_kwargs=reader_kwargs,
+            global_size=global_size,
+            global_rank=global_rank,
+            drop_last=drop_last,
+            sparse_names=sparse_names,
+            sparse_max=sparse_max,
+            sparse_as_dense=True,
+            schema=schema,
+            seed=seed,
+            on_bad_files=on_bad_files,
+            decode_timeout=decode_timeout,
+        )
+        self._take(opened)
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch of batches."""
+        return map(self._transport.to_batch, self._epochs.stream())
+
+    def repeat(self, count: int | None = None) -> Iterator[Any]:
+        """Epochs one after another as a generator.
+
+        Args:
+            count: how many; None for an endless generator.
+
+        Raises:
+            LoaderError: an invalid count.
+
+        Example:
+            >>> model.fit(train.repeat(), steps_per_epoch=len(train))  # doctest: +SKIP
+        """
+        epochs = None if count is None else check_counts(count=count)[0]
+        # Keras distinguishes generators from other iterators.
+        return (self._transport.to_batch(batch) for batch in self._epochs.stream(epochs))
+
+    def _open(self, device: Any, data: Data) -> Device:
+        self._check(data.layout)
+        if device == "cpu":
+            return open_host(data, _HostBatches(data.layout, self._tensors))
+        from loader.device import open_device  # noqa: PLC0415 - it imports TensorFlow
+
+        opened = open_device(device, data)
+        return replace(opened, transport=_DeviceBatches(opened.transport, self._tensors))
+
+    def _current_worker(self) -> tuple[int, int] | None:
+        """The number of workers and this one's number, if the framework knows them."""
+        return None
+
+    def _check(self, layout: BatchLayout) -> None:
+        """Refuse columns that the framework has no tensors for."""
+
+    def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
+        """Arrays, or TensorFlow's tensors on a GPU, as the framework's tensors."""
+        return arrays
+
+
+@dataclass(frozen=True)
+class _HostBatches:
+    """Batches of arrays, made the framework's tensors.
+
+    Attributes:
+        layout: the columns of a batch.
+        tensors: arrays as the framework's tensors.
+    """
+
+    layout: BatchLayout
+    tensors: Callable[[Sequence[Any]], Iterable[Any]]
+
+    def to_batch(self, batch: Sequence[Any]) -> Any:
+        """See `Transport`."""
+        return self.layout.pack(self.tensors(batch))
+
+
+@dataclass(frozen=True)
+class _DeviceBatches:
+    """Batches on a GPU, each of TensorFlow's tensors made the framework's.
+
+    Attributes:
+        transport: gives batches to TensorFlow.
+        tensors: tensors with `__dlpack__` as the framework's tensors.
+    """
+
+    transport: Transport
+    tensors: Callable[[Sequence[Any]], Iterable[Any]]
+
+    def to_batch(self, batch: Any) -> Any:
+        """See `Transport`."""
+        return self._converted(self.transport.to_batch(batch))
+
+    def _converted(self, part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: self._converted(value) for name, value in part.items()}
+        if isinstance(part, tuple):
+            return tuple(map(self._converted, part))
+        (tensor,) = self.tensors([part])
+        return tensor

@@ -1,0 +1,192 @@
+"""From a loader's arguments to its epochs, for every framework."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from loader.batches.batches import BlockSource
+from loader.batches.prefetch import Wait, wait_without_limit
+from loader.batches.process import expect_polars
+from loader.epochs import Epochs, Settings
+from loader.files.layout import (
+    BatchLayout,
+    batch_schema,
+    fixed_widths,
+    make_layout,
+    resolve_names,
+)
+from loader.files.parquet_files import ReadableFiles
+from loader.options import (
+    Budget,
+    check_choices,
+    check_counts,
+    check_timeout,
+    make_seed,
+    make_share,
+    rows_in_buffer,
+)
+from loader.order.epoch_plan import split_row_groups
+from loader.order.mixing import plan_mixing
+from loader.read.cpu_blocks import HostBlocks
+from loader.read.source import FrameData, ParquetData, open_data
+from workflow.schema.schema import Schema
+
+# Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, its shuffled
+# copy, one waiting to be cut into blocks, the remainder of the previous one, a block waiting to be
+# cut into batches, and one being cut.
+_COPIES = 8
+
+
+class Transport(Protocol):
+    """Transport of a stream's batches to whoever iterates over a loader."""
+
+    def to_batch(self, batch: Any) -> Any:
+        """A batch of the stream in its public structure, as tensors or arrays."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Parts of a loader that depend on the device.
+
+    Attributes:
+        name: "cpu" or "gpu:0".
+        source: yields blocks of rows.
+        transport: gives its batches to the framework.
+        budget: the demands on its memory.
+        wait: how to wait for `source`.
+    """
+
+    name: str
+    source: BlockSource
+    transport: Any
+    budget: Budget
+    wait: Wait = wait_without_limit
+
+
+@dataclass(frozen=True)
+class Data:
+    """The opened data of a loader.
+
+    Attributes:
+        data: files, or a frame.
+        source: its row groups.
+        layout: the columns of a batch.
+        reader_kwargs: the reader's options.
+        decode_timeout: seconds after which a GPU that decodes counts as hanging; None for never.
+    """
+
+    data: ParquetData | FrameData
+    source: ReadableFiles
+    layout: BatchLayout
+    reader_kwargs: Mapping[str, Any] | None
+    decode_timeout: float | None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The parts of a loader.
+
+    Attributes:
+        epochs: the data as epochs.
+        device: where they are decoded.
+        layout: the columns of a batch.
+        schema: the same as a schema.
+    """
+
+    epochs: Epochs
+    device: Device
+    layout: BatchLayout
+    schema: Schema
+
+
+def open_host(data: Data, transport: Transport) -> Device:
+    """Open the CPU.
+
+    Args:
+        data: what is read.
+        transport: gives its batches to the framework.
+
+    Raises:
+        LoaderError: options that the reader does not accept.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    reader = data.data.reader(data.layout, data.reader_kwargs, data.source)
+    return Device("cpu", HostBlocks(reader, data.layout), transport, Budget(memory, _COPIES))
+
+
+def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
+    paths_or_dataset: Any,
+    batch_size: int,
+    open_device: Callable[[Data], Device],
+    current_worker: Callable[[], tuple[int, int] | None],
+    *,
+    label_names: Sequence[str] | None,
+    feature_columns: Sequence[Any] | None,
+    cat_names: Sequence[str] | None,
+    cont_names: Sequence[str] | None,
+    engine: str | None,
+    shuffle: bool,
+    seed_fn: Callable[[], int] | None,
+    buffer_size: float,
+    parts_per_chunk: int,
+    reader_kwargs: Mapping[str, Any] | None,
+    global_size: int | None,
+    global_rank: int | None,
+    drop_last: bool,
+    sparse_names: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
+    sparse_as_dense: bool,
+    schema: Schema | None,
+    seed: int | None,
+    on_bad_files: str,
+    decode_timeout: float | None,
+) -> Opened:
+    """Check a loader's arguments, which are those of `KerasSequenceLoader`, and open its data.
+
+    Args:
+        paths_or_dataset: see there, as the others that are not named here.
+        batch_size: rows in a batch.
+        open_device: opens the device.
+        current_worker: the number of workers and this one's number, if the framework knows them.
+
+    Raises:
+        LoaderError: see there.
+    """
+    expect_polars()
+    check_choices(engine, on_bad_files)
+    check_timeout(decode_timeout)
+    batch_size, parts_per_chunk = check_counts(
+        batch_size=batch_size, parts_per_chunk=parts_per_chunk
+    )
+    unseeded = shuffle and seed is None and seed_fn is None
+    share = make_share(global_size, global_rank, current_worker, unseeded=unseeded)
+    data = open_data(paths_or_dataset, schema)
+    names = resolve_names(cat_names, cont_names, label_names, feature_columns or None, data.schema)
+    source = data.describe(names, skip_bad=on_bad_files == "skip")
+    widths = fixed_widths(sparse_names, sparse_max, data.schema)
+    layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
+    device = open_device(Data(data, source, layout, reader_kwargs, decode_timeout))
+    max_rows = rows_in_buffer(source, buffer_size, batch_size, device.budget)
+    pieces = split_row_groups(source.row_groups, max_rows)
+    settings = Settings(
+        batch_size=batch_size,
+        shuffle=shuffle,
+        seed=make_seed(seed, seed_fn),
+        seed_fn=seed_fn,
+        mixing=plan_mixing(
+            pieces,
+            max_rows,
+            device.budget.copies,
+            device.source.pieces_per_chunk,
+            max(parts_per_chunk, device.source.row_groups_mixed),
+            batch_size,
+        ),
+        max_rows=max_rows,
+        drop_last=drop_last,
+        share=share,
+    )
+    epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait)
+    return Opened(epochs, device, layout, batch_schema(layout, names, data.schema))

@@ -1,0 +1,71 @@
+"""`TorchLoader`: parquet straight into PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from loader.array_loader import ArrayLoader
+from loader.errors import LoaderError
+from loader.files.layout import BatchLayout, refuse_strings
+
+
+class TorchLoader(ArrayLoader, IterableDataset):
+    """Batches of a parquet data set as PyTorch tensors, read in the background.
+
+    An `IterableDataset` of whole batches with the arguments of `ArrayLoader`, and the same rows in
+    the same order. Batches come in tensors over the memory that was read, without a copy; with
+    `device="gpu:0"`, where cuDF decodes and TensorFlow has to be installed, they are on the GPU.
+    Iterate over it, or pass it to a `DataLoader` with `batch_size=None` and without worker
+    processes: threads read ahead already. `state_dict` and `load_state_dict` are its position, as
+    torchdata's `StatefulDataLoader` asks for it.
+
+    If `torch.distributed` is initialised, each process takes its own share; pass the same `seed` to
+    all.
+
+    Raises:
+        LoaderError: as `ArrayLoader` does; columns of strings, which PyTorch has no tensors for.
+            When iterated: inside a worker process of a `DataLoader`.
+
+    Example:
+        >>> train = TorchLoader(  # doctest: +SKIP
+        ...     "train/*.parquet", batch_size=65536, label_names=["rating"], cat_names=["userId"]
+        ... )
+        >>> for x, y in train:  # doctest: +SKIP
+        ...     loss = criterion(model(x), y.float())
+        >>> keras_model.fit(DataLoader(train, batch_size=None), epochs=3)  # doctest: +SKIP
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch of batches."""
+        if get_worker_info() is not None:
+            raise LoaderError(
+                "Expected a DataLoader without worker processes, since each of them would read all "
+                "rows. Received: one of several. Pass num_workers=0; threads read ahead."
+            )
+        return super().__iter__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last batch handed out; see `get_state`."""
+        return self.get_state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume the next epoch at a position; see `set_state`."""
+        self.set_state(state)
+
+    def _current_worker(self) -> tuple[int, int] | None:
+        group = torch.distributed
+        if not group.is_available() or not group.is_initialized():
+            return None
+        return group.get_world_size(), group.get_rank()
+
+    def _check(self, layout: BatchLayout) -> None:
+        refuse_strings(layout, "PyTorch")
+
+    def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
+        on_cpu = isinstance(arrays[0], np.ndarray)
+        return map(torch.from_numpy if on_cpu else torch.from_dlpack, arrays)

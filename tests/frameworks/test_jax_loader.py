@@ -1,0 +1,100 @@
+"""Batches as JAX arrays are those of `ArrayLoader`; `make test-frameworks` runs these."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from loader import ArrayLoader, LoaderError
+
+jax = pytest.importorskip("jax", reason="`make test-frameworks` has JAX")
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture
+def frame():
+    row = np.arange(1000)
+    return pl.DataFrame(
+        {
+            "user": row,
+            "genres": [list(range(number % 4)) for number in row],
+            "price": row / 10,
+            "label": (row % 2).astype(np.int8),
+        }
+    )
+
+
+COLUMNS = {"label_names": ["label"], "cat_names": ["user", "genres"], "cont_names": ["price"]}
+
+
+def test_arrays_are_those_of_numpy_in_32_bits(frame):
+    from loader import JaxLoader
+
+    with (
+        JaxLoader(frame, 64, **COLUMNS, seed=7) as loader,
+        ArrayLoader(frame, 64, **COLUMNS, seed=7) as arrays,
+    ):
+        for (x, y), (others, label) in zip(loader, arrays, strict=True):
+            assert isinstance(y, jax.Array)
+            assert (x["user"].dtype, x["price"].dtype, y.dtype) == (np.int32, np.float32, np.int8)
+            np.testing.assert_array_equal(x["user"], others["user"])
+            np.testing.assert_array_equal(x["price"], others["price"].astype(np.float32))
+            np.testing.assert_array_equal(x["genres"][0], others["genres"][0])
+            np.testing.assert_array_equal(x["genres"][1], others["genres"][1])
+            np.testing.assert_array_equal(y, label)
+
+
+@pytest.fixture
+def in_64_bits():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.usefixtures("in_64_bits")
+def test_64_bits_stay_where_jax_has_them(frame):
+    from loader import JaxLoader
+
+    with JaxLoader(frame, 64, **COLUMNS) as loader:
+        x, _ = next(loader)
+    assert (x["user"].dtype, x["price"].dtype) == (np.int64, np.float64)
+
+
+@pytest.mark.parametrize("worst", [2**31, -(2**31) - 1])
+def test_an_id_beyond_32_bits_is_refused(frame, worst):
+    from loader import JaxLoader
+
+    frame = frame.with_columns(user=pl.lit(worst, pl.Int64))
+    with (
+        JaxLoader(frame, 64, **COLUMNS) as loader,
+        pytest.raises(LoaderError, match=rf"int32.*Received: {worst}.*jax_enable_x64"),
+    ):
+        next(loader)
+
+
+def test_strings_are_refused_by_name():
+    from loader import JaxLoader
+
+    frame = pl.DataFrame({"name": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(LoaderError, match=r"JAX has no tensors.*'name'.*Categorify"):
+        JaxLoader(frame, 2, ["label"], ["name"])
+
+
+def test_a_compiled_step_learns(frame):
+    from loader import JaxLoader
+
+    @jax.jit
+    def step(table, x, y):
+        def loss(table):
+            logit = table[x["user"][:, 0]]
+            return jax.numpy.mean(jax.nn.softplus(logit) - logit * y[:, 0])
+
+        return table - 64.0 * jax.grad(loss)(table)
+
+    table = jax.numpy.zeros(1000)
+    with JaxLoader(frame, 64, **COLUMNS, drop_last=True) as loader:
+        for _ in range(3):
+            for x, y in loader:
+                table = step(table, x, y)
+    trained = np.flatnonzero(table)
+    assert len(trained) > 990
+    np.testing.assert_array_equal(np.asarray(table)[trained] > 0, trained % 2 == 1)
