@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from exporter.errors import ExportError
 
 if TYPE_CHECKING:
-    from exporter.export import export_tensorflow_ensemble
+    from exporter.export import export_ensemble
     from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
+    from exporter.tensorflow_ensemble import export_tensorflow_ensemble
 
 __all__ = [
     "ExportError",
     "ExportReport",
     "ServingOptions",
+    "export_ensemble",
     "export_tensorflow_ensemble",
     "rollback",
     "verify",
@@ -41,8 +43,12 @@ def __getattr__(name: str) -> Any:
             from exporter.plan.options import ServingOptions  # noqa: PLC0415
 
             return ServingOptions
+        case "export_ensemble":
+            from exporter.export import export_ensemble  # noqa: PLC0415
+
+            return export_ensemble
         case "export_tensorflow_ensemble":
-            from exporter.export import export_tensorflow_ensemble  # noqa: PLC0415
+            from exporter.tensorflow_ensemble import export_tensorflow_ensemble  # noqa: PLC0415
 
             return export_tensorflow_ensemble
         case "rollback":

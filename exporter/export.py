@@ -1,4 +1,4 @@
-"""export_tensorflow_ensemble: a workflow and a network as a Triton model repository."""
+"""export_ensemble: a workflow and a network as a Triton model repository."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from types import NoneType
 from typing import Any
 
 from exporter.errors import ExportError
-from exporter.network.network import Network, as_network
+from exporter.network.load import as_network
+from exporter.network.network import Network
 from exporter.plan.embeddings import expect_room
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
-from exporter.plan.runtime import RUNTIMES, Writer
+from exporter.plan.runtime import AUTO, Writer, runtimes_for
 from exporter.plan.served_columns import select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
@@ -54,24 +55,22 @@ from workflow.files.durable import file_hash
 OTHERS = ".others"
 
 
-def export_tensorflow_ensemble(
-    model: Any,
+def export_ensemble(
+    network: Any,
     workflow: Workflow,
     name: str,
-    model_path: str | os.PathLike[str],
-    label_columns: Sequence[str] | None = None,
+    path: str | os.PathLike[str],
+    labels: Sequence[str] | None = None,
+    *,
     sparse_max: Mapping[str, int] | None = None,
     version: int | None = None,
-    nvtabular_backend: str = "python",
-    cats: Sequence[str] | None = None,
-    conts: Sequence[str] | None = None,
-    *,
     serving: ServingOptions | None = None,
 ) -> ExportReport:
-    """Write a Triton ensemble: preprocessing as `<name>_nvt`, network as `<name>_tf`, both as `<name>`.
+    """Write a workflow and a network of any library as a Triton model repository.
 
-    That is the runtime "tensorflow"; for the others, some of which make one model only, see
-    `ServingOptions`. In any case clients use `<name>`.
+    Steps and their names depend on the runtime, see `ServingOptions`: preprocessing as `<name>_nvt`
+    and the network as `<name>_tf` or `<name>_onnx` inside the ensemble `<name>`, or one model
+    `<name>`. In any case clients use `<name>`.
 
     Everything is planned and checked before the first byte is written. The written models must then
     answer golden rows (nulls, unseen values, empty and long lists, the last value of every
@@ -81,14 +80,16 @@ def export_tensorflow_ensemble(
     into the same repository waits for the first. The model and the workflow are not changed.
 
     Args:
-        model: a Keras model with named inputs, or the path of a `.keras` file or of a SavedModel; a
-            list column `x` is the pair of inputs `x__values` and `x__nnzs`. Its inputs determine
-            the served dtypes.
+        network: a Keras model with named inputs, the path of a `.keras` file or of a SavedModel, or
+            an ONNX model as a `ModelProto` or the path of an `.onnx` file, as PyTorch, scikit-learn,
+            LightGBM and XGBoost convert theirs to. Its inputs are columns of the workflow and
+            determine the served dtypes; a list column `x` is the pair of inputs `x__values` and
+            `x__nnzs`. For other names, and for a matrix of columns, see `ServingOptions.columns`.
         workflow: a fitted workflow; outputs that the network does not take are ignored.
         name: the ensemble's name.
-        model_path: the model repository; made if missing.
-        label_columns: columns of the training data that requests lack; by default those tagged as
-            target.
+        path: the model repository; made if missing.
+        labels: columns of the training data that requests lack; by default those tagged as target.
+            The network's outputs keep their own names.
         sparse_max: the width of each list that the network takes as one input of a fixed width
             (`keras.Input((5,), name="genres")`), checked here; longer lists are cut, shorter ones
             padded with 0. Without it the network's input determines the width; with it a client
@@ -100,9 +101,6 @@ def export_tensorflow_ensemble(
             disk for `rollback` (`ServingOptions.keep_versions`). A fused model serves it beside the
             newest if its inputs and outputs are the same, to clients that request it by
             `model_version`; an ensemble serves its newest version only.
-        nvtabular_backend: "python", the only remaining one.
-        cats: no longer needed: the network's inputs name the columns it takes.
-        conts: likewise.
         serving: how to serve it.
 
     Returns:
@@ -110,33 +108,33 @@ def export_tensorflow_ensemble(
         rows of the proof.
 
     Raises:
-        ExportError: the model and the workflow do not fit, a setting is invalid, the version exists
-            already, the repository cannot be written, or a written model answers a golden row
-            differently. Nothing is left behind.
+        ExportError: the network and the workflow do not fit, a setting is invalid, the version
+            exists already, the repository cannot be written, or a written model answers a golden
+            row differently. Nothing is left behind.
 
     Example:
-        >>> report = export_tensorflow_ensemble(
-        ...     model, workflow, "movielens", "models", ["rating"]
+        >>> report = export_ensemble(
+        ...     "clicks.onnx", workflow, "clicks", "models", ["clicked"],
+        ...     serving=ServingOptions(columns={"features": ["age", "price"]}),
         ... )  # doctest: +SKIP
     """
-    _expect_known_arguments(nvtabular_backend, cats, conts)
-    _expect_types(workflow, model_path, label_columns, sparse_max, serving)
-    options = serving or ServingOptions()
-    network = _checked(model, options)
-    options = replace(options, columns=network.columns)
-    plan = _plan(network, workflow, name, label_columns, sparse_max, version, options)
-    expect_room(network, plan.features)
-    answers = OfflineAnswers(workflow, plan.features, network)
-    repository = Path(model_path)
+    _expect_types(workflow, path, labels, sparse_max, serving)
+    given = serving or ServingOptions()
+    taken = _checked(network, given)
+    options = replace(given, columns=taken.columns, runtime=_runtime(taken, given))
+    plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
+    expect_room(taken, plan.features)
+    answers = OfflineAnswers(workflow, plan.features, taken)
+    repository = Path(path)
     models = [spec.name for spec in plan.models]
-    writers = runtime_of(options.runtime).prepare(network, plan.pipeline)
+    writers = runtime_of(options.runtime).prepare(taken, plan.pipeline)
     with changing(repository, name):
         if version is None:
             plan = _with_version(plan, next_version(repository, name))
         expect_free(repository, models, plan.published.version)
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
-            proof = _proven(stage, plan, network, answers)
+            proof = _proven(stage, plan, taken, answers)
             staged, plan = plan, _sealed(stage, repository, plan, proof)
             generation, number = plan.published.parameters["generation"], plan.published.version
             same = unchanged(stage, repository, name, number) if version is None else None
@@ -152,20 +150,11 @@ def export_tensorflow_ensemble(
     return ExportReport(repository, plan, generation, proof)
 
 
-def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
-    if backend != "python":
-        raise ExportError(f'Expected nvtabular_backend="python". Received: {backend!r}.')
-    if cats is not None or conts is not None:
-        raise ExportError(
-            "cats and conts are not needed: the network's inputs name the columns that it takes."
-        )
-
-
 def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:
     for name, value, kind, words in (
         ("workflow", workflow, Workflow, "a fitted Workflow; Workflow.load reads a saved one"),
-        ("model_path", path, (str, os.PathLike), "the path of a model repository"),
-        ("label_columns", labels, (list, tuple, NoneType), 'a list of names such as ["rating"]'),
+        ("the model repository", path, (str, os.PathLike), "a path"),
+        ("the labels", labels, (list, tuple, NoneType), 'a list of names such as ["rating"]'),
         ("sparse_max", sparse_max, (Mapping, NoneType), 'widths by column, such as {"genres": 5}'),
         ("serving", serving, (ServingOptions, NoneType), "ServingOptions"),
     ):
@@ -179,6 +168,19 @@ def _checked(model: Any, options: ServingOptions) -> Network:
         return as_network(model, options.columns)
     except TrainingError as error:
         raise ExportError(str(error)) from error
+
+
+def _runtime(network: Network, options: ServingOptions) -> str:
+    """The name of the runtime, which can serve the network."""
+    possible = runtimes_for(in_tensorflow=network.in_tensorflow)
+    if options.runtime == AUTO:
+        return possible[0]
+    if options.runtime not in possible:
+        raise ExportError(
+            f"Expected runtime among {', '.join(possible)}, which serve an ONNX network. "
+            f"Received: {options.runtime!r}, which runs the network in TensorFlow."
+        )
+    return options.runtime
 
 
 def _plan(
@@ -195,7 +197,8 @@ def _plan(
     except WorkflowError as error:
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
-    pipeline = Pipeline(name, number, features, network.signature, options)
+    possible = runtimes_for(in_tensorflow=network.in_tensorflow)
+    pipeline = Pipeline(name, number, features, network.signature, options, possible)
     return make_plan(pipeline, runtime_of(options.runtime))
 
 
@@ -266,7 +269,7 @@ def _proven(stage: Path, plan: Plan, network: Network, answers: OfflineAnswers) 
 def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -> str | None:
     """The first other runtime whose files answer the golden rows correctly."""
     pipeline = plan.pipeline
-    for runtime in RUNTIMES:
+    for runtime in pipeline.runtimes:
         if runtime == pipeline.options.runtime:
             continue
         try:

@@ -44,7 +44,8 @@ class Contract:
         packing: the packed output tensors by name.
         limits: the most rows, values in a list and bytes in a string of a request, by the names in
             `request_rules.LIMITS`.
-        network_columns: the network's own name for each renamed input, and the new name.
+        network_columns: the network's own name for each renamed input, and the new name, or the
+            columns from which a matrix is packed.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -57,7 +58,7 @@ class Contract:
     output_suffix: str = ""
     packing: Packing = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
-    network_columns: Mapping[str, str] = field(default_factory=dict)
+    network_columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -131,7 +132,7 @@ def read_contract(config: Any) -> Contract:
         labels = tuple(json.loads(parameters.get("label_columns", "[]")))
         packing = parse_packing(parameters.get("packing", "{}"))
         network_columns = {
-            str(name): str(column)
+            str(name): tuple(map(str, column)) if isinstance(column, list) else str(column)
             for name, column in json.loads(parameters.get("network_columns", "{}")).items()
         }
         limits = parse_limits(parameters.get("limits", "{}"))

@@ -16,7 +16,7 @@ import tensorflow as tf
 ROOT = Path(__file__).parents[1]
 LOADER, TRAINING = "loader/tensorflow/private.py", "training/private.py"
 FREEZE, BACKEND = (
-    "exporter/write/onnx/freeze_network.py",
+    "exporter/write/onnx/from_tensorflow/freeze_network.py",
     "triton_models/backends/tensorflow/model.py",
 )
 # The only files of the product that may know a private name of another library.

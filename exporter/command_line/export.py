@@ -13,14 +13,15 @@ import typer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.plan.runtime import RUNTIMES
+from exporter.plan.runtime import AUTO, RUNTIMES
 
 
 def export(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     model: Annotated[
-        Path, typer.Option(help="The network: a .keras file, or the folder of a SavedModel.")
+        Path,
+        typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
     repository: Annotated[Path, typer.Option(help="The model repository; made if missing.")] = Path(
         "models"
@@ -35,7 +36,9 @@ def export(
             min=1, help="By default the next one, unless the files are those that are published."
         ),
     ] = None,
-    runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
+    runtime: Annotated[
+        str, typer.Option(help=f"One of {', '.join(RUNTIMES)}; by default the network's first.")
+    ] = AUTO,
     max_batch_size: Annotated[
         int, typer.Option(min=0, help="Join requests up to this many rows; 0 keeps each alone.")
     ] = 0,
@@ -69,7 +72,7 @@ def export(
     expect_place(html)
     import_tensorflow()
     # So that help is shown at once.
-    from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
+    from exporter import ServingOptions, export_ensemble  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
     named: dict[str, Any] = {
@@ -79,7 +82,7 @@ def export(
         "prove": prove,
     }
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
-    report = export_tensorflow_ensemble(
+    report = export_ensemble(
         model,
         Workflow.load(workflow),
         name,

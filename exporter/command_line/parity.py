@@ -21,7 +21,8 @@ def parity(
     repository: Repository = None,
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     model: Annotated[
-        Path, typer.Option(help="The network: a .keras file, or the folder of a SavedModel.")
+        Path,
+        typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
     rows: Annotated[
         int, typer.Option(min=1, help="Compare this many rows, the first ones.")
@@ -45,7 +46,7 @@ def parity(
     expect_place(html)
     import_tensorflow()
     # So that help is shown at once.
-    from exporter.network.network import load_network  # noqa: PLC0415
+    from exporter.network.load import load_network  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415

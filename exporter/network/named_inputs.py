@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.errors import ExportError
 from workflow.wire.request_rules import NNZS, VALUES
@@ -25,19 +25,54 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
         {'x-sum': 'total', 'tags__values': 'genres__values', 'tags__nnzs': 'genres__nnzs'}
     """
     names = {name: _column_of(name, columns) for name in inputs}
+    expect_known(names, columns)
+    expect_distinct(names.values())
+    return {name: column for name, column in names.items() if name != column}
+
+
+def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
+    """Check that names are inputs of the network, or columns of which both halves are.
+
+    Raises:
+        ExportError: names the inputs, and the others.
+    """
+    names = [*inputs]
     known = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
-    if unknown := [name for name in columns if name not in known]:
+    if unknown := [name for name in named if name not in known]:
         raise ExportError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is not an input."
         )
-    if twice := sorted(n for n, count in Counter(names.values()).items() if count > 1):
+
+
+def expect_distinct(columns: Iterable[str]) -> None:
+    """Check that no column feeds two inputs, or two places of a matrix.
+
+    Raises:
+        ExportError: names the columns.
+    """
+    if twice := sorted(n for n, count in Counter(columns).items() if count > 1):
         raise ExportError(
             "Expected a column for each input of the network. Received: columns of which "
             f"{', '.join(twice)} feeds two inputs. Let the workflow make the column twice, "
             "with ops.Rename."
         )
-    return {name: column for name, column in names.items() if name != column}
+
+
+def expect_single(columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    """The columns of a TensorFlow network, which joins single columns itself.
+
+    Raises:
+        ExportError: several columns for an input.
+    """
+    for name, column in columns.items():
+        if not isinstance(column, str):
+            raise ExportError(
+                f"Expected one column for the input {name!r} of a network of TensorFlow, since only "
+                f"the inputs of an ONNX model are packed from columns. Received: {', '.join(column)}. "
+                "Take each as an input and join them in the network, keras.layers.Concatenate()."
+            )
+    return {name: str(column) for name, column in columns.items()}
 
 
 def _column_of(name: str, columns: Mapping[str, str]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from exporter.errors import ExportError, in_a_line
 from training.saved_model import concrete_function
 from training.signature import ModelSignature
+from workflow.schema.column import Array
 
 # These call a function of the process that made them, which no server has.
 _OF_THIS_PROCESS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
@@ -57,6 +59,13 @@ def expect_servable(function: Any) -> None:
             f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."
         )
+
+
+def call_on_cpu(function: Callable[..., Any], tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """A network's answer to arrays: on a GPU products differ, and an id beyond a table is no error."""
+    with tf.device("/CPU:0"):
+        made = function(**{name: tf.constant(array) for name, array in tensors.items()})
+        return {name: tensor.numpy() for name, tensor in made.items()}
 
 
 def is_half(function: Any) -> bool:

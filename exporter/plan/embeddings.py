@@ -6,23 +6,11 @@ of `training` return the vector for unknown ids; so the sizes are checked before
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-import keras
-
 from exporter.errors import ExportError
+from exporter.network.network import Columns, Network
 from exporter.plan.served_columns import ServedColumns
-from training.layers import EmbeddingBag
-from training.layers.shared_table import SharedTable
-from training.private import layers_of, node_of, nodes_of
 from workflow.schema.schema import ColumnSchema
 from workflow.wire.request_rules import VALUES
-
-# Layers that pass ids on unchanged.
-_HANDING_ON = (
-    *("Cast", "ExpandDims", "Flatten", "GetItem", "Identity", "Reshape", "Squeeze", "Transpose"),
-)
 
 
 def id_counts(features: ServedColumns) -> dict[str, int]:
@@ -38,18 +26,18 @@ def _count(column: ColumnSchema) -> int:
     return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
 
 
-def expect_room(network: Any, features: ServedColumns) -> None:
-    """Check that the tables of a Keras model have a row for each id of their columns.
+def expect_room(network: Network, features: ServedColumns) -> None:
+    """Check that the tables of a network have a row for each id of their columns.
 
     Args:
-        network: the exported network; only a Keras model in memory has layers to check.
+        network: the exported network, which knows the tables that it can determine.
         features: the preprocessing.
 
     Raises:
         ExportError: a table is too small.
     """
     counts = id_counts(features)
-    for layer, own, rows in _tables(network):
+    for layer, own, rows in network.tables():
         column = _column_of(own, network.columns)
         if rows < counts.get(column, 0):
             raise ExportError(
@@ -57,9 +45,9 @@ def expect_room(network: Any, features: ServedColumns) -> None:
             )
 
 
-def _column_of(own: str, columns: Mapping[str, str]) -> str:
+def _column_of(own: str, columns: Columns) -> str:
     """The workflow's column for a network's own name of it."""
-    return columns.get(own) or columns.get(own + VALUES, own).removesuffix(VALUES)
+    return str(columns.get(own) or columns.get(own + VALUES, own)).removesuffix(VALUES)
 
 
 def too_small(column: str, count: int, received: str) -> str:
@@ -75,29 +63,3 @@ def too_small(column: str, count: int, received: str) -> str:
         f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, which "
         f"gives {count} for {column!r}, and train again."
     )
-
-
-def _tables(network: Any) -> Iterator[tuple[str, str, int]]:
-    """The layer, the column and the rows of each table whose column can be determined."""
-    model = getattr(network, "model", None)
-    if not isinstance(model, keras.Model):
-        return
-    for layer in layers_of(model):
-        if isinstance(layer, SharedTable):
-            for column, rows in layer.cardinalities.items():
-                yield layer.name, column, rows
-        elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
-            for name in _sources(layer):
-                yield layer.name, name.removesuffix(VALUES), layer.input_dim
-
-
-def _sources(layer: keras.Layer) -> Iterator[str]:
-    """The inputs that reach a layer of a functional model unchanged."""
-    for use in nodes_of(layer):
-        todo = list(use.arguments.keras_tensors)
-        while todo:
-            node = node_of(todo.pop())
-            if isinstance(node.operation, keras.layers.InputLayer):
-                yield node.operation.name
-            elif type(node.operation).__name__ in _HANDING_ON:
-                todo += node.arguments.keras_tensors

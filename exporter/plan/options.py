@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
-from exporter.plan.runtime import RUNTIMES
+from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -36,6 +36,7 @@ class ServingOptions:
             "fused_onnx": both in one ONNX model, the fastest.
             "fused_tensorflow": both in one SavedModel, which TensorFlow Serving and plain Python
             can run as well.
+            "auto": "tensorflow", and for an ONNX network, which TensorFlow cannot run, "onnx".
         max_batch_size: the most rows of a call. From 1 on the server joins requests that arrive
             together, and lists are sent padded; 0 sends lists as values and row lengths, and
             handles each request alone.
@@ -52,6 +53,8 @@ class ServingOptions:
         columns: input of the network -> column of the workflow that feeds it, if their names differ
             or the input's name is invalid in a SavedModel (`name-cat`); for a list `{"tags":
             "genres"}` or each half separately. In the repository the input has the column's name.
+            For an ONNX network's matrix `{"features": ["age", "price"]}`, the columns from which it
+            is packed, in the order of the training.
         pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
             tensors, which is faster. Otherwise each has a tensor with its own name and dtype, so
             that either step can be replaced.
@@ -86,7 +89,7 @@ class ServingOptions:
         'fused_onnx'
     """
 
-    runtime: str = "tensorflow"
+    runtime: str = AUTO
     max_batch_size: int = 0
     max_queue_delay_us: int = 0
     max_queue_size: int = 0
@@ -94,7 +97,7 @@ class ServingOptions:
     network_instances: int = 1
     network_kind: str = "KIND_AUTO"
     preprocess_instances: int = 1
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     pack: bool = True
     response_cache: bool = False
     warm_up: bool = True
@@ -107,7 +110,7 @@ class ServingOptions:
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("runtime", RUNTIMES),
+            ("runtime", (*RUNTIMES, AUTO)),
             ("network_kind", INSTANCE_KINDS),
             ("prove", PROOFS),
         ):
@@ -122,11 +125,11 @@ class ServingOptions:
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
         if not isinstance(self.columns, Mapping) or not all(
-            isinstance(name, str) for pair in self.columns.items() for name in pair
+            isinstance(name, str) and _is_of_names(column) for name, column in self.columns.items()
         ):
             raise ExportError(
-                "Expected columns as a dictionary of input of the network -> column of the workflow. "
-                f"Received: {self.columns!r}."
+                "Expected columns as a dictionary of input of the network -> column of the workflow, "
+                f"or a list of the columns of a matrix. Received: {self.columns!r}."
             )
         for contradiction in _contradictions(self):
             raise ExportError(contradiction)
@@ -151,12 +154,17 @@ class ServingOptions:
     @property
     def is_fused(self) -> bool:
         """Whether preprocessing and network are one model."""
-        return RUNTIMES[self.runtime].is_fused
+        return self._kind.is_fused
 
     @property
     def ends_at_nul(self) -> bool:
         """Whether the server reads a string up to a NUL, see `WireColumn`."""
-        return RUNTIMES[self.runtime].ends_at_nul
+        return self._kind.ends_at_nul
+
+    @property
+    def _kind(self) -> RuntimeKind:
+        """Of the runtime, of which none is fused unless it is named."""
+        return RUNTIMES.get(self.runtime, RuntimeKind())
 
     @property
     def limits(self) -> dict[str, int]:
@@ -202,6 +210,12 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
+
+
+def _is_of_names(column: object) -> bool:
+    """Whether it is a name, or a list of some."""
+    names = column if isinstance(column, list | tuple) else [column]
+    return bool(names) and all(isinstance(name, str) for name in names)
 
 
 def _expect_count(name: str, count: object, smallest: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from exporter.plan.options import ServingOptions
+from exporter.plan.runtime import RUNTIMES
 from exporter.plan.served_columns import ServedColumns
 from training.signature import ModelSignature
 from workflow.expressions.language.tree import source
@@ -24,7 +25,8 @@ class Pipeline:
         version: the version folder of all models.
         features: the preprocessing.
         signature: the network's signature.
-        options: the serving options.
+        options: the serving options, which name the runtime.
+        runtimes: the runtimes that can serve the network.
     """
 
     name: str
@@ -32,6 +34,13 @@ class Pipeline:
     features: ServedColumns
     signature: ModelSignature
     options: ServingOptions
+    runtimes: tuple[str, ...] = tuple(RUNTIMES)
+
+    @property
+    def without_onnx(self) -> str:
+        """The runtimes for the network that do not preprocess in ONNX, as advice; "" if none."""
+        others = [name for name in self.runtimes if RUNTIMES[name].in_tensorflow]
+        return " or ".join(f'runtime="{name}"' for name in others)
 
     @property
     def client_columns(self) -> tuple[WireColumn, ...]:

@@ -99,7 +99,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
             f"Received: {version!r}."
         )
     if pipeline.options.ends_at_nul:
-        _expect_no_nul(pipeline.features.program)
+        _expect_no_nul(pipeline.features.program, pipeline.without_onnx)
     golden = golden_rows(pipeline)
     models = with_warm_up(pipeline, runtime.plan(pipeline), golden)
     models = tuple(_part_of(name, model) for model in models)
@@ -111,7 +111,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
     return plan
 
 
-def _expect_no_nul(program: Program) -> None:
+def _expect_no_nul(program: Program, others: str) -> None:
     """Refuse a vocabulary of strings with a NUL: truncated, a string may equal another one."""
     for name, tables in vocabularies(program).items():
         for keys in tables:
@@ -119,8 +119,7 @@ def _expect_no_nul(program: Program) -> None:
                 raise ExportError(
                     f"Expected a vocabulary of {name!r} without NUL in its strings, since Triton's "
                     "onnxruntime backend reads a string up to a NUL. Received: one with a NUL. "
-                    'Remove it from the data, or use runtime="tensorflow" or '
-                    'runtime="fused_tensorflow".'
+                    f"Remove it from the data{others and f', or use {others}'}."
                 )
 
 

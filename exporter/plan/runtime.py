@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # The names of the runtimes are known without numpy and TensorFlow.
-    from exporter.network.network import Network
     from exporter.plan.model_spec import ModelSpec
     from exporter.plan.pipeline import Pipeline
 
@@ -26,20 +25,37 @@ class RuntimeKind:
             cover such runtimes only.
         ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
             does, see `WireColumn`.
+        in_tensorflow: whether TensorFlow runs the network there, so that it cannot be an ONNX model.
     """
 
     is_fused: bool = False
     is_served: bool = True
     ends_at_nul: bool = False
+    in_tensorflow: bool = False
 
 
 # exporter/runtimes/registry.py has the implementations.
 RUNTIMES: Mapping[str, RuntimeKind] = {
-    "tensorflow": RuntimeKind(),
+    "tensorflow": RuntimeKind(in_tensorflow=True),
     "onnx": RuntimeKind(ends_at_nul=True),
     "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
-    "fused_tensorflow": RuntimeKind(is_fused=True),
+    "fused_tensorflow": RuntimeKind(is_fused=True, in_tensorflow=True),
 }
+# The first of those that can serve the network.
+AUTO = "auto"
+
+
+def runtimes_for(*, in_tensorflow: bool) -> tuple[str, ...]:
+    """The names of the runtimes that can serve a network.
+
+    Args:
+        in_tensorflow: whether TensorFlow can run the network.
+
+    Example:
+        >>> runtimes_for(in_tensorflow=False)
+        ('onnx', 'fused_onnx')
+    """
+    return tuple(n for n, kind in RUNTIMES.items() if in_tensorflow or not kind.in_tensorflow)
 
 
 @dataclass(frozen=True)
@@ -48,11 +64,11 @@ class Runtime:
 
     Attributes:
         plan: makes the models, steps first and the published one last.
-        prepare: converts the network, and returns a function for each model with files, by the
-            model's name, which writes them into a version folder. Features that the runtime cannot
-            express raise `ExportError` in one of the two, before anything is written; the writers
-            raise it if the disk refuses the files.
+        prepare: converts the network, a `Network` or a `TensorFlowNetwork`, and returns a function
+            for each model with files, by the model's name, which writes them into a version folder.
+            Features that the runtime cannot express raise `ExportError` in one of the two, before
+            anything is written; the writers raise it if the disk refuses the files.
     """
 
     plan: Callable[[Pipeline], tuple[ModelSpec, ...]]
-    prepare: Callable[[Network, Pipeline], Mapping[str, Writer]]
+    prepare: Callable[[Any, Pipeline], Mapping[str, Writer]]

@@ -118,7 +118,8 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     for name in label_columns:
         if name not in made and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}."
+                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}. "
+                "Labels are columns of the training data; outputs of the network keep their names."
             )
     return tuple(label_columns)
 
@@ -151,14 +152,18 @@ def _wanted_columns(
         if spec.shape[1] != 1:
             raise ExportError(
                 f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
-                "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width."
+                "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width. "
+                "The matrix of an ONNX network is packed from columns, in the order of the training: "
+                f'ServingOptions(columns={{{name!r}: ["<column>", ...]}}). '
+                f"The workflow makes {', '.join(produced)}."
             )
     if missing:
         raise ExportError(
             f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
             f"It makes {', '.join(produced)}. "
             + (
-                "Give the inputs names: keras.Input(..., name=...)."
+                "Give the inputs names: keras.Input(..., name=...), torch.onnx.export(..., "
+                "input_names=[...])."
                 if _are_made_up(missing)
                 else "Name the inputs after its columns, say which columns feed them, "
                 "ServingOptions(columns={input: column}), or let it make them."
@@ -174,7 +179,7 @@ def _is_of_one(column: ColumnSchema) -> bool:
 
 def _are_made_up(names: Iterable[str]) -> bool:
     """Whether Keras generated some of these names."""
-    return any(re.fullmatch(r"(keras_tensor|input)(_\d+)?", name) for name in names)
+    return any(re.fullmatch(r"(keras_tensor|input|onnx::\w+?)([_.]\d+)?", name) for name in names)
 
 
 def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-import tensorflow as tf
 
 from exporter.errors import ExportError, in_a_line
 from exporter.network.network import Network
-from exporter.network.servable import is_half
 from exporter.plan.embeddings import id_counts, too_small
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.served_columns import ServedColumns
@@ -84,15 +82,7 @@ class OfflineAnswers:
 
     def predict(self, features: pl.DataFrame) -> Tensors:
         """The network's answer to rows of features."""
-        return self._call(self._encoded(features))
-
-    def _call(self, tensors: Mapping[str, Array]) -> Tensors:
-        # On a GPU an id beyond a table is not an error, and products differ from those on a CPU.
-        with tf.device("/CPU:0"):
-            made = self._network.call(
-                **{name: tf.constant(array) for name, array in tensors.items()}
-            )
-            return {name: tensor.numpy() for name, tensor in made.items()}
+        return self._network.answer(self._encoded(features))
 
     def _transform(self, frame: pl.DataFrame) -> pl.DataFrame:
         have = frame.columns
@@ -154,7 +144,7 @@ class OfflineAnswers:
         the possible effect of another order of a sum.
         """
         with np.errstate(over="ignore"):
-            nudged = self._call(
+            nudged = self._network.answer(
                 {
                     name: tensor * tensor.dtype.type(1 + _NUDGE)
                     if tensor.dtype.kind == "f"
@@ -162,8 +152,9 @@ class OfflineAnswers:
                     for name, tensor in self._encoded(features).items()
                 }
             )
-        half = is_half(self._network.function)
-        tolerance, large = (TOLERANCE_OF_HALF, _LARGE_HALF) if half else (TOLERANCE, _LARGE)
+        tolerance, large = TOLERANCE, _LARGE
+        if self._network.is_half:
+            tolerance, large = TOLERANCE_OF_HALF, _LARGE_HALF
         overflowing = np.zeros(features.height, bool)
         for column in features.get_columns():
             overflowing |= _exceeds(to_column(column), large)

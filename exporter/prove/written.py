@@ -8,18 +8,16 @@ joined by the same code as in the server.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-from exporter.errors import ExportError
+from exporter.network.onnx_session import call_session, open_session
 from exporter.plan.golden_rows import Tensors
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
@@ -29,7 +27,6 @@ from exporter.write.saved_model import FOLDER, GRAPH_TAG
 from serving.contract import Contract, read_contract
 from training.quiet import quiet
 from triton_models.backends import joint_calls
-from workflow.schema.dtypes import DTYPES
 
 Call = Callable[[Tensors], Tensors]
 
@@ -168,41 +165,6 @@ def _saved_model(spec: ModelSpec, folder: Path) -> Call:
 
 
 def _onnx(spec: ModelSpec, folder: Path) -> Call:
-    # It reports its use to its makers otherwise, from 1.31 on.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    try:
-        import onnxruntime  # noqa: PLC0415 - of an extra
-    except ImportError as error:
-        raise ExportError(
-            "Expected the package onnxruntime, to prove the written models. Received: none. "
-            "Install the extra [onnx]."
-        ) from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-    )
+    session = open_session(folder / "model.onnx")
     names = [tensor.name for tensor in spec.outputs]
-
-    def call(tensors: Tensors) -> Tensors:
-        fed = {name: _with_end(array) for name, array in tensors.items()}
-        return dict(zip(names, map(_in_bytes, session.run(names, fed)), strict=True))
-
-    return call
-
-
-def _with_end(array: Any) -> Any:
-    """Strings as bytes of one width, each followed by the NUL at which onnxruntime stops."""
-    if array.dtype != DTYPES["string"].numpy:
-        return array
-    width = max(map(len, array.reshape(-1)), default=0) + 1
-    return array.astype(f"S{width}")
-
-
-def _in_bytes(array: Any) -> Any:
-    """Strings as bytes, as in a server and TensorFlow; onnxruntime returns Python strings."""
-    if array.dtype != DTYPES["string"].numpy:
-        return array
-    encoded = np.array([each.encode() for each in array.flat], array.dtype)
-    return encoded.reshape(array.shape)
+    return lambda tensors: call_session(session, names, tensors)

@@ -87,6 +87,12 @@ class ExportReport:
         }
 
     @property
+    def matrices(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each matrix of the network, in its order."""
+        columns = self.plan.pipeline.options.columns
+        return {name: tuple(c) for name, c in columns.items() if not isinstance(c, str)}
+
+    @property
     def remarks(self) -> list[str]:
         """Requirements on the server, in sentences."""
         options = self.plan.pipeline.options
@@ -130,6 +136,8 @@ class ExportReport:
             lines += _wrapped(remark)
         lines += _list("proven with", self.proof.rows)
         lines += _list("cast for the network", map(str, features.casts))
+        for name, columns in self.matrices.items():
+            lines += _list(f"packed as {name}, in this order", columns)
         lines += _list("may be null", (c.name for c in features.inputs if c.nullable))
         lines += _list("labels, not served", features.labels)
         lines += _list("not used by the network", features.unused)
@@ -154,7 +162,10 @@ def _word(options: ServingOptions, name: str) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Mapping):
-        value = ", ".join(f"{column} as {name}" for name, column in value.items())
+        value = ", ".join(
+            f"{column if isinstance(column, str) else len(column)} as {name}"
+            for name, column in value.items()
+        )
     return str(value) if value else _UNSET.get(name, "0")
 
 
@@ -268,6 +279,7 @@ def _columns(report: ExportReport) -> str:
     features = report.plan.features
     rows = [
         ("cast for the network", [str(cast) for cast in features.casts]),
+        *((f"packed as {n}, in this order", names) for n, names in report.matrices.items()),
         ("may be null", [column.name for column in features.inputs if column.nullable]),
         ("labels, not served", features.labels),
         ("not used by the network", features.unused),

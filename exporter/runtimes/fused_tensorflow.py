@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.errors import ExportError
-from exporter.network.network import SIGNATURE, Network
+from exporter.network.network import TensorFlowNetwork
+from exporter.network.saved_network import SIGNATURE
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime, Writer
@@ -37,7 +38,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     return (replace(spec, parameters=parameters),)
 
 
-def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: TensorFlowNetwork, pipeline: Pipeline) -> Mapping[str, Writer]:
     features = pipeline.features
     program = fold_tables(features.program)
     preprocess = WireInterpreter(program, pipeline.client_columns, features.outputs)

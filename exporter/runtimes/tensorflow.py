@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from exporter.network.network import Network
+from exporter.network.network import TensorFlowNetwork
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pack_columns import pack_step
 from exporter.plan.pipeline import Pipeline
@@ -46,7 +46,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 
-def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
+def _prepare(network: TensorFlowNetwork, pipeline: Pipeline) -> Mapping[str, Writer]:
     _, packing = pack_step(pipeline, mixed=True)
     return {
         f"{pipeline.name}_nvt": python_step.writer(

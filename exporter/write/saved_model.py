@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from exporter.errors import ExportError
-from exporter.network.network import ENSEMBLE_SIGNATURE, SIGNATURE, Network
+from exporter.network.network import TensorFlowNetwork
+from exporter.network.saved_network import SIGNATURE
 from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline, relay
 from exporter.plan.runtime import Writer
@@ -17,6 +18,8 @@ from training.saved_model import write_saved_model
 from workflow.expressions.tensorflow import WireInterpreter
 from workflow.wire.packed_tensor import Packed, Packing
 
+# In a SavedModel whose inputs in the ensemble differ from the network's own.
+ENSEMBLE_SIGNATURE = "ensemble"
 GRAPH_TAG = "serve"
 FOLDER = "model.savedmodel"
 
@@ -50,7 +53,7 @@ def called_signature(pipeline: Pipeline, packing: Packing) -> str:
     return ENSEMBLE_SIGNATURE if packing or pipeline.unpadded[1] else SIGNATURE
 
 
-def network_writer(network: Network, pipeline: Pipeline, packing: Packing) -> Writer:
+def network_writer(network: TensorFlowNetwork, pipeline: Pipeline, packing: Packing) -> Writer:
     """Writes the network with its own names, and if needed with a signature for the ensemble.
 
     The SavedModel has the signature `serving_default`, with the network's inputs. If the previous
@@ -110,7 +113,7 @@ def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
 
 
 def signatures_writer(
-    network: Network, signatures: Mapping[str, Any], *modules: tf.Module | None
+    network: TensorFlowNetwork, signatures: Mapping[str, Any], *modules: tf.Module | None
 ) -> Writer:
     """Writes a SavedModel.
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,9 @@ from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES
+
+# As `Contract.network_columns`.
+Served = Mapping[str, str | tuple[str, ...]]
 
 
 def check_parity(
@@ -40,8 +41,8 @@ def check_parity(
     Args:
         client: connected to the ensemble.
         workflow: the workflow that was exported.
-        model: the network that was exported: a Keras model, or the path of a `.keras` file or of
-            the folder of a SavedModel.
+        model: the network that was exported: a Keras model, the path of a `.keras` file or of the
+            folder of a SavedModel, or an ONNX model as a `ModelProto` or the path of its file.
         rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
         tolerance: predictions are equal if |served - offline| <= tolerance * max(1, |offline|): an
             absolute difference up to 1, and a relative one above. Integers and strings must be
@@ -94,32 +95,32 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
 
 
 def _network(model: Any) -> Any:
-    """A network that runs in this process: the model itself, or the one at a path."""
-    if isinstance(model, str | os.PathLike):
-        # Only a model given as a path needs the exporter, which imports TensorFlow.
-        from exporter.errors import ExportError  # noqa: PLC0415
-        from exporter.network.network import load_network  # noqa: PLC0415
+    """A network that runs in this process: the model itself, or the one that is read."""
+    if hasattr(model, "predict_on_batch"):
+        return model
+    # Only other forms need the exporter.
+    from exporter.errors import ExportError  # noqa: PLC0415
+    from exporter.network.load import load_network  # noqa: PLC0415
 
-        try:
-            return load_network(Path(model))
-        except ExportError as error:
-            raise ClientError("PARITY", str(error)) from error
-    if not hasattr(model, "predict_on_batch"):
-        raise ClientError(
-            "PARITY",
-            "Expected a Keras model, or the path of a .keras file or of the folder of a SavedModel. "
-            f"Received: {model!r}.",
-        )
-    return model
+    try:
+        return load_network(model)
+    except ExportError as error:
+        raise ClientError("PARITY", str(error)) from error
 
 
-def _features_of(model: Any, workflow: Workflow, served: Mapping[str, str]) -> list[str]:
+def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
     """The workflow's columns that a network takes."""
     made = workflow.output_schema
-    names = [served.get(tensor.name, tensor.name) for tensor in model.inputs]
+    names = [column for tensor in model.inputs for column in _columns_of(tensor.name, served)]
     return [
         *dict.fromkeys(n if n in made else n.removesuffix(VALUES).removesuffix(NNZS) for n in names)
     ]
+
+
+def _columns_of(own: str, served: Served) -> tuple[str, ...]:
+    """The columns that feed an input."""
+    column = served.get(own, own)
+    return (column,) if isinstance(column, str) else column
 
 
 def _compare_features(
@@ -166,11 +167,11 @@ def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> 
 
 
 def call_network(
-    model: Any, columns: Mapping[str, Column], names: list[str], served: Mapping[str, str]
+    model: Any, columns: Mapping[str, Column], names: list[str], served: Served
 ) -> dict[str, Array]:
     """The network's answer, by the names on the server."""
     tensors: dict[str, Array] = {}
-    widths = {served.get(t.name, t.name): t.shape[1] for t in model.inputs}
+    widths = {c: t.shape[1] for t in model.inputs for c in _columns_of(t.name, served)}
     for name, column in columns.items():
         if column.lengths is not None and name in widths:
             dtype = column.array.dtype.name
@@ -180,7 +181,10 @@ def call_network(
         else:
             tensors[name + VALUES] = column.array.reshape(-1, 1)
             tensors[name + NNZS] = column.lengths.reshape(-1, 1)
-    tensors |= {name: tensors[column] for name, column in served.items()}
+    tensors |= {
+        own: np.concatenate([tensors[column] for column in _columns_of(own, served)], axis=1)
+        for own in served
+    }
     # A sequential model that was never called has no `input`; it takes one tensor.
     structure = getattr(model, "input", model.inputs[0])
     answer = model.predict_on_batch(_fill(structure, tensors))

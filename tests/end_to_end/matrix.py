@@ -12,7 +12,7 @@ import test_runtimes
 from pipelines import everything
 
 from exporter import ServingOptions
-from exporter.network.network import KerasNetwork
+from exporter.network.keras_network import KerasNetwork
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import RUNTIMES
 from exporter.plan.served_columns import select_features

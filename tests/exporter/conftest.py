@@ -6,7 +6,7 @@ from small_export import make_workflow
 
 from exporter import export as export_module
 from exporter import export_tensorflow_ensemble
-from exporter.network import network
+from exporter.network import keras_network
 from exporter.plan.runtime import Runtime
 from exporter.prove.proof import Proof
 from exporter.runtimes.registry import runtime_of
@@ -67,6 +67,6 @@ def files_only(export, tmp_path_factory, monkeypatch):
         return Runtime(runtime_of(name).plan, prepare)
 
     monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
-    monkeypatch.setattr(network, "traced", lambda *_: None)
+    monkeypatch.setattr(keras_network, "traced", lambda *_: None)
     monkeypatch.setattr(export_module, "prove_written", lambda *_: Proof((), (), (), 0.0))
     monkeypatch.setattr(python_step, "RUNTIME_FOLDERS", python_step.RUNTIME_FOLDERS[:2])

@@ -45,13 +45,15 @@ def test_the_repository_is_verified_without_tensorflow():
 
 
 def test_a_name_is_the_object_of_its_module():
-    from exporter.export import export_tensorflow_ensemble
+    from exporter.export import export_ensemble
     from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
+    from exporter.tensorflow_ensemble import export_tensorflow_ensemble
 
-    named = [ExportReport, ServingOptions, export_tensorflow_ensemble, rollback, verify]
+    exports = [export_ensemble, export_tensorflow_ensemble]
+    named = [ExportReport, ServingOptions, *exports, rollback, verify]
     names = [made.__name__ for made in named]
     assert [getattr(exporter, name) for name in names] == named
     assert {*names, "ExportError"} == set(exporter.__all__) == set(dir(exporter))

@@ -214,7 +214,7 @@ def _encoder(facts: Facts, node: onnx.NodeProto) -> Fact | None:
 def _columns(facts: Facts, node: onnx.NodeProto) -> dict[str, Fact]:
     """Each column of a block that is split into columns."""
     block = facts[node.input[0]]
-    if block is None or attributes(node)["axis"] != 1 or block.width != len(node.output):
+    if block is None or attributes(node).get("axis", 0) != 1 or block.width != len(node.output):
         return {}
     limits = [None] * block.width if block.limits is None else [(each,) for each in block.limits]
     return {

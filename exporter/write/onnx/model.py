@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.errors import ExportError
+from exporter.write.onnx.opsets import opsets_of, with_opsets
 from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
 from workflow.schema.dtypes import SchemaError
 
@@ -92,8 +93,15 @@ def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
     """Join two models: the second takes outputs `<input>__out` of the first, by name.
 
     Outputs of the first that the second does not take are dropped; inputs of the second that the
-    first does not make remain inputs.
+    first does not make remain inputs. Operations of the older model are raised to the versions of
+    the newer one.
+
+    Raises:
+        ExportError: an operation has another meaning in the newer version.
     """
+    versions = opsets_of(first) | opsets_of(second.proto)
+    first = with_opsets(first, versions)
+    second = OnnxModel(with_opsets(second.proto, opsets_of(first)), second.tables)
     made = {output.name for output in first.graph.output}
     outputs = {output.name for output in second.proto.graph.output}
     inputs = [i for i in second.proto.graph.input if i.name + OUTPUT_SUFFIX not in made]
@@ -112,8 +120,7 @@ def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
     fused.graph.initializer.extend(graph.initializer)
     fused.graph.input.extend(inputs)
     fused.graph.output.extend(graph.output)
-    known = {opset.domain for opset in fused.opset_import}
-    fused.opset_import.extend(o for o in second.proto.opset_import if o.domain not in known)
+    fused.ir_version = max(first.ir_version, second.proto.ir_version)
     return OnnxModel(fused, {renamed(name): table for name, table in second.tables.items()})
 
 

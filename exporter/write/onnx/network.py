@@ -1,121 +1,23 @@
-"""A network as an ONNX model, by tf2onnx."""
+"""A network of any kind as an ONNX model."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from typing import cast
 
-import numpy as np
-import onnx
-import tensorflow as tf
-
-from exporter.errors import ExportError, in_a_line
-from exporter.network.network import Network
-from exporter.write.onnx.canonical import canonical
-from exporter.write.onnx.freeze_network import FrozenGraph, freeze
-from exporter.write.onnx.model import OnnxModel, Table, rename
-from exporter.write.onnx.tf2onnx_fixes import HANDLERS
-from training.quiet import quiet
-
-OPSET = 18
-ADVICE = 'Use runtime="tensorflow" or runtime="fused_tensorflow", which run every Keras model.'
+from exporter.network.network import Network, TensorFlowNetwork
+from exporter.network.onnx_network import OnnxNetwork
+from exporter.write.onnx.adapt_network import adapt_network
+from exporter.write.onnx.model import OnnxModel
 
 
 def network_to_onnx(network: Network) -> OnnxModel:
     """A network in inference mode, its inputs and outputs named as in its signature.
 
     Raises:
-        ExportError: tf2onnx is not installed, or cannot convert an operation of the model.
+        ExportError: it cannot be converted.
     """
-    signature = network.signature
-    strings = [spec.name for spec in signature.inputs if spec.dtype == "string"]
-    if strings:
-        raise ExportError(
-            "Expected a network without strings, which ONNX has no operations for. "
-            f"Received: the inputs {', '.join(strings)}. {ADVICE}"
-        )
-    inputs = [
-        tf.TensorSpec(s.shape, s.dtype, name=f"in{n}") for n, s in enumerate(signature.inputs)
-    ]
+    if isinstance(network, OnnxNetwork):
+        return adapt_network(network)
+    from exporter.write.onnx.from_tensorflow.network import convert_network  # noqa: PLC0415
 
-    def serve(*tensors: Any) -> list[Any]:
-        given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
-        answer = network.call(**given)
-        # An output that is also an input, or occurs twice, would have no separate name.
-        return [tf.identity(answer[spec.name]) for spec in signature.outputs]
-
-    frozen, converted = _convert(tf.function(serve, autograph=False), inputs)
-    names = {f"{spec.name}:0": own.name for spec, own in zip(inputs, signature.inputs, strict=True)}
-    names |= dict(zip(frozen.outputs, (spec.name for spec in signature.outputs), strict=True))
-    return canonical(_named(converted, names, frozen.tables))
-
-
-def _named(
-    converted: onnx.ModelProto, names: Mapping[str, str], large: Mapping[str, Any]
-) -> OnnxModel:
-    """The converted model with the signature's names, and with its tables no longer inputs."""
-    taken = set(names.values())
-
-    def renamed(name: str) -> str:
-        return names.get(name) or (f"/{name}" if name in taken else name)
-
-    graph = rename(converted.graph, renamed)
-    variables = {renamed(name): variable for name, variable in large.items()}
-    present = [tensor.name for tensor in graph.input if tensor.name in variables]
-    kept = [tensor for tensor in graph.input if tensor.name not in variables]
-    del graph.input[:]
-    graph.input.extend(kept)
-    converted.graph.CopyFrom(graph)
-    tables = {
-        name: Table(tuple(variables[name].shape), partial(_array, variables[name]))
-        for name in present
-    }
-    return OnnxModel(converted, tables)
-
-
-def _array(variable: Any) -> Any:
-    return np.asarray(variable.read_value())
-
-
-def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelProto]:
-    try:
-        import tf2onnx.convert  # noqa: PLC0415 - a separate extra
-    except ImportError as error:
-        raise ExportError(
-            "Expected the package tf2onnx for this runtime. Received: none. Install the extra [onnx]."
-        ) from error
-    try:
-        # tf2onnx logs each step, and each failed optimisation; TensorFlow logs deprecated calls.
-        with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow", logging.ERROR):
-            frozen = freeze(function.get_concrete_function(*specs))
-            model, _ = tf2onnx.convert.from_graph_def(
-                frozen.graph,
-                input_names=[*(f"{spec.name}:0" for spec in specs), *frozen.tables],
-                output_names=frozen.outputs,
-                opset=OPSET,
-                custom_op_handlers=HANDLERS,
-            )
-    except Exception as error:  # tf2onnx raises errors of any type
-        raise ExportError(
-            f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)} {ADVICE}"
-        ) from error
-    _expect_standard(model)
-    return frozen, model
-
-
-def _expect_standard(model: onnx.ModelProto) -> None:
-    """Refuse operations that tf2onnx could not convert, and left with TensorFlow's name."""
-    unknown = sorted(
-        {
-            node.op_type
-            for node in model.graph.node
-            if node.domain or not onnx.defs.has(node.op_type, OPSET)
-        }
-    )
-    if unknown:
-        raise ExportError(
-            "Expected a network of operations that ONNX has. "
-            f"Received: TensorFlow's {', '.join(unknown)}. {ADVICE}"
-        )
+    return convert_network(cast("TensorFlowNetwork", network))

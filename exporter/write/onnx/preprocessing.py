@@ -63,9 +63,8 @@ def preprocessing_to_onnx(
     try:
         return to_onnx(program, pipeline.client_columns, outputs, rows=rows)
     except (WorkflowError, ExpressionError) as error:
-        raise ExportError(
-            f'{error} Use runtime="tensorflow" or runtime="fused_tensorflow".'
-        ) from error
+        others = pipeline.without_onnx
+        raise ExportError(f"{error}{others and f' Use {others}.'}") from error
 
 
 def with_padded_lists(pipeline: Pipeline, network: OnnxModel) -> OnnxModel:

@@ -150,7 +150,7 @@ class _Simpler:
     def _block(self, name: str) -> str | None:
         """The block of columns of which a column was taken."""
         node = self._made_by.get(name)
-        if node is None or node.op_type != "Split" or attributes(node)["axis"] != 1:
+        if node is None or node.op_type != "Split" or attributes(node).get("axis", 0) != 1:
             return None
         return str(node.input[0])
 
@@ -189,19 +189,22 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
     uses = Counter(name for node in graph.node for name in node.input)
     inside = taken_inside(graph.node)
     uses.update(inside)
+    kept = inside | {tensor.name for tensor in graph.output}
     made_by = {name: node for node in graph.node for name in node.output}
     names = {}
     for node in graph.node:
         joint = made_by.get(node.input[0]) if node.op_type == "Add" else None
         if joint is None or joint.op_type != "Concat" or node.input[1] not in constants:
             continue
-        if node.output[0] in inside:
+        if node.output[0] in kept:
             continue
         added = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)
         encoders = [made_by[name] for name in joint.input if name in made_by]
         encoders = [encoder for encoder in encoders if encoder.op_type == "LabelEncoder"]
         once = all(uses[name] == 1 for name in (joint.output[0], *joint.input))
-        if once and len(encoders) == len(joint.input) == len(added):
+        # Others have their results as lists, or as text.
+        alike = all({"values_tensor", "default_tensor"} <= attributes(e).keys() for e in encoders)
+        if once and alike and len(encoders) == len(joint.input) == len(added):
             for encoder, number in zip(encoders, added.tolist(), strict=True):
                 _add_to(encoder, number)
             names[node.output[0]] = joint.output[0]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from small_export import rows
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.network.network import SavedNetwork
+from exporter.network.saved_network import SavedNetwork
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model

@@ -68,7 +68,7 @@ def test_golden_rows_are_read_in_work_that_grows_as_their_columns():
 def test_a_network_is_asked_for_the_last_ids_of_all_columns_in_one_row(monkeypatch):
     """A row for each column has as many values as the square of the columns."""
     workflow, model = exported(SIZES[0])
-    options = ServingOptions()
+    options = ServingOptions(runtime="tensorflow")
     network = export_module._checked(model, options)
     plan = export_module._plan(network, workflow, "wide", ["y"], None, 1, options)
     answers = OfflineAnswers(workflow, plan.features, network)

@@ -81,7 +81,7 @@ def test_padded_lists_have_the_shape_that_the_native_tensorflow_backend_expects(
 
 TOLD = """
 import os, sys
-from exporter.prove.written import _onnx
+from exporter.network.onnx_session import open_session
 from workflow.expressions.onnx import OnnxInterpreter
 
 sys.modules["triton_python_backend_utils"] = sys
@@ -89,7 +89,7 @@ sys.modules["triton_python_backend_utils"] = sys
 def backend():
     import triton_models.backends.onnxruntime.model
 
-for start in (lambda: _onnx(None, None), lambda: OnnxInterpreter(None), backend):
+for start in (lambda: open_session(b""), lambda: OnnxInterpreter(None), backend):
     os.environ.pop("ORT_DISABLE_TELEMETRY", None)
     try:
         start()

@@ -13,7 +13,8 @@ import user_networks
 from small_export import tree
 
 from exporter import verify
-from exporter.network.network import SIGNATURE, KerasNetwork
+from exporter.network.keras_network import KerasNetwork
+from exporter.network.saved_network import SIGNATURE
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.saved_model import signatures_writer
 from training import models

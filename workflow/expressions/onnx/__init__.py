@@ -4,7 +4,17 @@ The only part of `workflow` that imports onnx; import it only where ONNX is need
 """
 
 from .checks import Rows
+from .graph import IR_VERSION, OPSET
 from .interpreter import OnnxInterpreter
 from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, save_onnx, to_onnx
 
-__all__ = ["OUTPUT_SUFFIX", "WIDTHS_SUFFIX", "OnnxInterpreter", "Rows", "save_onnx", "to_onnx"]
+__all__ = [
+    "IR_VERSION",
+    "OPSET",
+    "OUTPUT_SUFFIX",
+    "WIDTHS_SUFFIX",
+    "OnnxInterpreter",
+    "Rows",
+    "save_onnx",
+    "to_onnx",
+]

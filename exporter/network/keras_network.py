@@ -1,0 +1,105 @@
+"""A Keras model as a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from exporter.errors import ExportError
+from exporter.network.named_inputs import expect_single, name_inputs
+from exporter.network.network import Columns
+from exporter.network.servable import call_on_cpu, is_half, traced
+from training.errors import TrainingError
+from training.layers import EmbeddingBag
+from training.layers.shared_table import SharedTable
+from training.private import layers_of, node_of, nodes_of
+from training.saved_model import network_function, network_state
+from training.signature import model_signature
+from workflow.schema.column import Array
+from workflow.wire.request_rules import VALUES
+
+# Layers that pass ids on unchanged.
+_HANDING_ON = (
+    *("Cast", "ExpandDims", "Flatten", "GetItem", "Identity", "Reshape", "Squeeze", "Transpose"),
+)
+
+
+class KerasNetwork:
+    """A Keras model in memory.
+
+    Args:
+        model: the model.
+        columns: as in `name_inputs`.
+
+    Raises:
+        TrainingError: its inputs or outputs cannot be served under names.
+        ExportError: its outputs differ from its declaration, or it needs this process's Python
+            code.
+    """
+
+    in_tensorflow = True
+
+    def __init__(self, model: keras.Model, columns: Mapping[str, Any]) -> None:
+        self.model = model
+        inputs = getattr(model, "inputs", None) or ()
+        names = name_inputs([t.name for t in inputs], expect_single(columns))
+        self.columns: Columns = names
+        self.signature = model_signature(model, names)
+        self._function = network_function(model, self.signature)
+        self.function = traced(self._function, self.signature)
+
+    @cached_property
+    def is_half(self) -> bool:
+        """Whether it computes in 16-bit floats."""
+        return is_half(self.function)
+
+    def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        return call_on_cpu(self._function, tensors)
+
+    def call(self, **tensors: Any) -> dict[str, Any]:
+        """The outputs, by name, in inference mode."""
+        return self._function(**tensors)
+
+    def state(self) -> Any:
+        """Each variable in use once, and its lookup tables."""
+        return network_state(self.model, self.function)
+
+    def tables(self) -> Iterator[tuple[str, str, int]]:
+        """The layer, the input and the rows of each table whose input can be determined."""
+        for layer in layers_of(self.model):
+            if isinstance(layer, SharedTable):
+                for column, rows in layer.cardinalities.items():
+                    yield layer.name, column, rows
+            elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
+                for name in _sources(layer):
+                    yield layer.name, name.removesuffix(VALUES), layer.input_dim
+
+
+def load_keras(path: Path) -> keras.Model:
+    """The Keras model of a `.keras` file.
+
+    Raises:
+        ExportError: it cannot be read.
+    """
+    try:
+        return keras.saving.load_model(path)
+    except (ValueError, TypeError, OSError, TrainingError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ExportError(f"Expected a Keras model in {path}. Received: {line}") from error
+
+
+def _sources(layer: keras.Layer) -> Iterator[str]:
+    """The inputs that reach a layer of a functional model unchanged."""
+    for use in nodes_of(layer):
+        todo = list(use.arguments.keras_tensors)
+        while todo:
+            node = node_of(todo.pop())
+            if isinstance(node.operation, keras.layers.InputLayer):
+                yield node.operation.name
+            elif type(node.operation).__name__ in _HANDING_ON:
+                todo += node.arguments.keras_tensors

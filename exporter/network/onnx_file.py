@@ -1,0 +1,137 @@
+"""An ONNX model as a user hands it in, and what of it can be served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from exporter.errors import ExportError, in_a_line
+from exporter.network.onnx_session import open_session
+
+_CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
+_HALF = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
+
+
+class OnnxFile:
+    """An ONNX model, from any converter.
+
+    Args:
+        model: the path of an `.onnx` file, or a `ModelProto`.
+
+    Attributes:
+        proto: the model, without functions; weights in other files are not read.
+        folder: where the other files lie; None for a `ModelProto`.
+        session: runs the model as it was handed in.
+
+    Raises:
+        ExportError: it cannot be read, onnxruntime cannot run it, or it has parts that are not
+            served.
+    """
+
+    def __init__(self, model: Path | onnx.ModelProto) -> None:
+        self._where = f"{model}" if isinstance(model, Path) else "the ModelProto"
+        self.folder = model.parent if isinstance(model, Path) else None
+        given = self._read(model) if isinstance(model, Path) else model
+        self._expect_weights(given)
+        self.session = self._session(model, given)
+        self.proto = onnx.inliner.inline_local_functions(given) if given.functions else given
+        self._expect_plain(self.proto.graph)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it computes in 16-bit floats."""
+        graph = self.proto.graph
+        casts = (a.i for n in graph.node if n.op_type == "Cast" for a in n.attribute if a.i)
+        return not _HALF.isdisjoint([*casts, *(t.data_type for t in graph.initializer)])
+
+    def _read(self, path: Path) -> onnx.ModelProto:
+        try:
+            return onnx.load(path, load_external_data=False)
+        except Exception as error:  # protobuf raises errors of any type for other files
+            received = in_a_line(error) if path.is_file() else "no such file"
+            raise ExportError(f"Expected an ONNX model in {path}. Received: {received}") from error
+
+    def _expect_weights(self, given: onnx.ModelProto) -> None:
+        """Check that there are the files with weights that the model names."""
+        for name in dict.fromkeys(_other_files(given.graph)):
+            if self.folder is None:
+                raise ExportError(
+                    "Expected a ModelProto with its weights inside, or the path of its file, beside "
+                    f"which the weights lie. Received: weights in {name!r}. Save it with onnx.save, "
+                    "and give the path."
+                )
+            if not (self.folder / name).is_file():
+                raise ExportError(
+                    f"Expected the weights of {self._where} in {self.folder / name}, which it names. "
+                    "Received: no such file. Move both together."
+                )
+
+    def _session(self, model: Path | onnx.ModelProto, given: onnx.ModelProto) -> Any:
+        try:
+            return open_session(
+                model if isinstance(model, Path) else given.SerializeToString(deterministic=True)
+            )
+        except ExportError:
+            raise
+        except Exception as error:  # onnxruntime raises errors of several types
+            self._expect_known_opsets(given)
+            raise ExportError(
+                f"Expected an ONNX model that onnxruntime can load. Received: {self._where}, and "
+                f"{in_a_line(error)}"
+            ) from error
+
+    def _expect_known_opsets(self, given: onnx.ModelProto) -> None:
+        """Check that onnxruntime knows the versions of the model's operations."""
+        import onnxruntime  # noqa: PLC0415 - has been imported
+
+        for opset in given.opset_import:
+            newest = next((n for n in range(opset.version, 0, -1) if _runs(opset.domain, n)), 0)
+            if 0 < newest < opset.version:
+                raise ExportError(
+                    f"Expected operations up to opset {newest} of {opset.domain or 'ai.onnx'}, the "
+                    f"newest of onnxruntime {onnxruntime.__version__}, which serves them here. "
+                    f"Received: opset {opset.version} in {self._where}. Export the network for opset "
+                    f"{newest} or a lower one, as with torch.onnx.export(..., opset_version=18)."
+                )
+
+    def _expect_plain(self, graph: onnx.GraphProto) -> None:
+        """Refuse operations whose results have shapes that depend on values, and sparse weights."""
+        for node in graph.node:
+            if node.op_type in _CONTROL_FLOW and node.domain in ("", "ai.onnx"):
+                raise ExportError(
+                    "Expected a network without control flow, whose operations are the same for "
+                    f"every request. Received: {node.op_type} {node.name!r} in {self._where}. Export "
+                    "it in evaluation mode and by tracing, or write it with Where."
+                )
+        if graph.sparse_initializer:
+            raise ExportError(
+                "Expected a network of dense weights. Received: the sparse "
+                f"{graph.sparse_initializer[0].values.name!r} in {self._where}."
+            )
+
+
+def _other_files(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of the files in which weights lie."""
+    inside = (a.t for node in graph.node for a in node.attribute if a.HasField("t"))
+    for tensor in (*graph.initializer, *inside):
+        if onnx.external_data_helper.uses_external_data(tensor):
+            yield onnx.external_data_helper.ExternalDataInfo(tensor).location
+
+
+def _runs(domain: str, version: int) -> bool:
+    """Whether onnxruntime runs a model with a version of operations."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 1]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    opsets = {"": 13, domain: version}
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(*each) for each in opsets.items()], ir_version=8
+    )
+    try:
+        open_session(model.SerializeToString())
+    except Exception:  # noqa: BLE001 - onnxruntime raises errors of several types
+        return False
+    return True

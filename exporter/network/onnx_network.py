@@ -1,0 +1,254 @@
+"""An ONNX model as a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from exporter.errors import ExportError, in_a_line
+from exporter.network.named_inputs import expect_distinct, expect_known, name_inputs
+from exporter.network.network import Columns
+from exporter.network.onnx_file import OnnxFile
+from exporter.network.onnx_session import call_session
+from training.signature import ModelSignature, TensorSpec
+from workflow.schema.column import Array
+from workflow.schema.dtypes import DTYPES
+from workflow.wire.request_rules import NNZS
+
+# The tree of each node, the column that it asks for: of all sorts of tree ensembles.
+_FEATURES_OF_TREES = "nodes_featureids"
+
+
+class OnnxModelFile:
+    """An ONNX model by its own names, as a proof of parity needs it.
+
+    Args:
+        model: the path of an `.onnx` file, or a `ModelProto`.
+
+    Attributes:
+        file: the model.
+        inputs: its inputs; a matrix has as many columns as it says, or None.
+        flat: the names of the inputs of shape (N).
+
+    Raises:
+        ExportError: it cannot be served.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.file = OnnxFile(model if isinstance(model, onnx.ModelProto) else Path(model))
+        graph = self.file.proto.graph
+        weights = {tensor.name for tensor in graph.initializer}
+        given = [info for info in graph.input if info.name not in weights]
+        self.inputs = tuple(map(_input, given))
+        self.flat = frozenset(i.name for i in given if len(i.type.tensor_type.shape.dim) == 1)
+        for info in graph.output:
+            _expect_output(info)
+        self.outputs = [info.name for info in graph.output]
+
+    @cached_property
+    def input(self) -> dict[str, TensorSpec]:
+        """The input structure of `predict_on_batch`."""
+        return {spec.name: spec for spec in self.inputs}
+
+    def run(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs for arrays (N, k), in their own shapes, by name."""
+        given = {
+            name: np.asarray(tensors[name]).astype(DTYPES[spec.dtype].numpy)
+            for name, spec in self.input.items()
+        }
+        fed = {n: array.reshape(-1) if n in self.flat else array for n, array in given.items()}
+        return call_session(self.file.session, self.outputs, fed)
+
+    def predict_on_batch(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs for arrays (N, k), by name; one number a row is (N, 1)."""
+        return {name: array.reshape(len(array), -1) for name, array in self.run(tensors).items()}
+
+    def renamed(self, columns: Mapping[str, str | Sequence[str]]) -> OnnxNetwork:
+        """The network with inputs that have the names of the workflow's columns."""
+        return OnnxNetwork(self, columns)
+
+
+class OnnxNetwork:
+    """An ONNX model whose inputs are columns of a workflow.
+
+    Args:
+        model: the model.
+        columns: input -> the column that feeds it, or the columns of a matrix, in order.
+
+    Attributes:
+        columns: own name -> the new name, or the columns of the matrix.
+        columnar: the names of the outputs of shape (N), which are served as (N, 1).
+
+    Raises:
+        ExportError: columns that do not fit the inputs, or outputs that are not rows.
+    """
+
+    in_tensorflow = False
+
+    def __init__(self, model: OnnxModelFile, columns: Mapping[str, str | Sequence[str]]) -> None:
+        self.model = model
+        names = [spec.name for spec in model.inputs]
+        expect_known(names, columns)
+        single = {name: column for name, column in columns.items() if isinstance(column, str)}
+        matrices = {n: tuple(c) for n, c in columns.items() if not isinstance(c, str)}
+        renamed = name_inputs([name for name in names if name not in matrices], single)
+        self.columns: Columns = {**renamed, **matrices}
+        for spec in model.inputs:
+            self._expect_columns(spec)
+        expect_distinct(column for name in names for column in self.columns_of(name))
+        inputs = [
+            TensorSpec(column, spec.dtype, (None, 1 if spec.name in matrices else spec.shape[1]))
+            for spec in model.inputs
+            for column in self.columns_of(spec.name)
+        ]
+        shapes = self._shapes()
+        self.columnar = frozenset(name for name, (shape, _) in shapes.items() if not shape)
+        outputs = [TensorSpec(n, d, (None, *(shape or (1,)))) for n, (shape, d) in shapes.items()]
+        self.signature = ModelSignature(tuple(inputs), tuple(outputs))
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it computes in 16-bit floats."""
+        return self.model.file.is_half
+
+    def columns_of(self, own: str) -> tuple[str, ...]:
+        """The columns that feed an input."""
+        column = self.columns.get(own, own)
+        return (column,) if isinstance(column, str) else column
+
+    def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        return self.model.predict_on_batch(self._own(tensors))
+
+    def tables(self) -> tuple[()]:
+        """None: a graph does not say which of its inputs are positions in a table."""
+        return ()
+
+    def _own(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Tensors by column as tensors by input."""
+        return {
+            name: np.concatenate([tensors[column] for column in self.columns_of(name)], axis=1)
+            for name in self.model.input
+        }
+
+    def _expect_columns(self, spec: TensorSpec) -> None:
+        """Check that a matrix has its columns named, and as many as it takes."""
+        width, columns = spec.shape[1], self.columns.get(spec.name)
+        if not isinstance(columns, tuple):
+            if width is None:
+                raise ExportError(
+                    f"Expected columns for the input {spec.name!r} of the network, which takes any "
+                    "number of them. Received: none. Name them in the order of the training: "
+                    f'ServingOptions(columns={{{spec.name!r}: ["<column>", ...]}}).'
+                )
+            return
+        if width is not None and len(columns) != width:
+            raise ExportError(
+                f"Expected {width} columns for the input {spec.name!r} of the network, "
+                f"{spec}. Received: {len(columns)}, {', '.join(columns)}. "
+                "Name those of the training, in its order."
+            )
+        asked = _features_of_trees(self.model.file.proto.graph, spec.name)
+        if asked > len(columns):
+            raise ExportError(
+                f"Expected {asked} columns or more for the input {spec.name!r} of the network, whose "
+                f"trees ask for column {asked - 1}, counted from 0. Received: {len(columns)}, "
+                f"{', '.join(columns)}. Name those of the training, in its order."
+            )
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Each output's shape without its rows, and its dtype.
+
+        A converter may declare others (LightGBM's label of one row), so the network is asked.
+        """
+        asked = {rows: self._asked(rows) for rows in (2, 3)}
+        found = {}
+        for name in self.model.outputs:
+            arrays = {rows: made[name] for rows, made in asked.items()}
+            shapes = {array.shape[1:] for array in arrays.values()}
+            dtype = "string" if arrays[2].dtype == object else arrays[2].dtype.name
+            in_rows = all(array.shape[:1] == (rows,) for rows, array in arrays.items())
+            if len(shapes) > 1 or not in_rows or arrays[2].ndim > 2 or dtype not in DTYPES:
+                raise ExportError(
+                    f"Expected the output {name!r} of the network of shape (N, k) or (N), a row for "
+                    f"each row of its inputs, of a dtype among {', '.join(DTYPES)}. Received: {dtype} "
+                    + " and ".join(f"{a.shape} for {rows} rows" for rows, a in arrays.items())
+                    + ". Reshape or cast it in the network."
+                )
+            found[name] = (arrays[2].shape[1:], dtype)
+        return found
+
+    def _asked(self, rows: int) -> dict[str, Array]:
+        """The outputs for rows of zeros, of which a list has one in each row."""
+        try:
+            return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
+        except Exception as error:  # onnxruntime raises errors of several types
+            raise ExportError(
+                f"Expected a network that answers any number of rows, such as {rows} of zeros. "
+                f"Received: {in_a_line(error)} Export it with a dynamic first dimension, as "
+                "torch.onnx.export does with dynamic_shapes."
+            ) from error
+
+    def _zeros(self, spec: TensorSpec, rows: int) -> Array:
+        value: Any = b"" if spec.dtype == "string" else int(spec.name.endswith(NNZS))
+        width = spec.shape[1] or len(self.columns_of(spec.name))
+        return np.full((rows, width), value, DTYPES[spec.dtype].numpy)
+
+
+def _input(info: onnx.ValueInfoProto) -> TensorSpec:
+    kind = info.type.tensor_type
+    dtype = _dtype_name(kind.elem_type)
+    sizes = [size.dim_value or None for size in kind.shape.dim]
+    if not kind.HasField("shape") or len(sizes) not in (1, 2) or sizes[0] is not None:
+        shown = f"[{', '.join(_size(s) for s in kind.shape.dim)}]"
+        raise ExportError(
+            f"Expected the input {info.name!r} of the network of shape [N, k] or [N]: any number of "
+            f"rows, k columns. Received: {shown if kind.HasField('shape') else 'any shape'}. "
+            "Export it with a dynamic first dimension and no other, as torch.onnx.export does with "
+            "dynamic_shapes, and skl2onnx with FloatTensorType([None, k])."
+        )
+    if dtype not in DTYPES:
+        raise ExportError(
+            f"Expected the input {info.name!r} of the network of a dtype among {', '.join(DTYPES)}. "
+            f"Received: {dtype}. Export it with a float32 input, and cast it in the network."
+        )
+    return TensorSpec(info.name, dtype, (None, sizes[1] if len(sizes) > 1 else 1))
+
+
+def _expect_output(info: onnx.ValueInfoProto) -> None:
+    kind = info.type.WhichOneof("value")
+    if kind not in ("tensor_type", None):
+        raise ExportError(
+            f"Expected the output {info.name!r} of the network as a tensor. Received: "
+            f"{'a sequence of dictionaries' if kind == 'sequence_type' else kind}. Convert it without "
+            "ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
+            "onnxmltools.convert_lightgbm(..., zipmap=False)."
+        )
+
+
+def _dtype_name(number: int) -> str:
+    name = onnx.TensorProto.DataType.Name(number)
+    known = {info.onnx: info.name for info in DTYPES.values()}
+    return known.get(name, name.lower())
+
+
+def _size(size: Any) -> str:
+    return str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?"
+
+
+def _features_of_trees(graph: onnx.GraphProto, name: str) -> int:
+    """The number of columns of an input for which trees ask; 0 without trees."""
+    asked = [
+        max(helper.get_attribute_value(attribute), default=-1) + 1
+        for node in graph.node
+        if name in node.input
+        for attribute in node.attribute
+        if attribute.name == _FEATURES_OF_TREES
+    ]
+    return max(asked, default=0)

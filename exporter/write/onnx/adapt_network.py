@@ -1,0 +1,138 @@
+"""A user's ONNX network with the inputs and outputs that are served.
+
+Matrices become columns, and numbers without columns become one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from exporter.errors import ExportError
+from exporter.network.onnx_network import OnnxNetwork
+from exporter.write.onnx.model import OnnxModel, Table, rename
+from exporter.write.onnx.opsets import opsets_of, with_opsets
+from training.signature import TensorSpec
+from workflow.expressions.onnx import IR_VERSION, OPSET
+from workflow.schema.dtypes import DTYPES
+
+# Weights with more bytes stay outside of the graph until it is written.
+LARGE = 100_000
+_ROWS = "rows"
+# Shapes for Reshape.
+_FLAT, _COLUMN = "/ flat", "/ column"
+
+
+def adapt_network(network: OnnxNetwork) -> OnnxModel:
+    """The network, its inputs and outputs named and shaped as in its signature.
+
+    Raises:
+        ExportError: its operations are older than those of the preprocessing, and cannot be raised.
+    """
+    file = network.model.file
+    proto = _raised(file.proto, file.folder)
+    tables = _take_tables(proto.graph, file.folder)
+    names = _public_names(network, proto.graph)
+
+    def renamed(name: str) -> str:
+        return names.get(name) or (name and f"/{name}")
+
+    graph = rename(proto.graph, renamed)
+    before, after = [*_packed(network, renamed)], [*_columns(network, renamed)]
+    kept = [*graph.initializer]
+    shapes = {_FLAT: [-1], _COLUMN: [-1, 1]}
+    used = {name for node in (*before, *after) for name in node.input}
+    kept += [numpy_helper.from_array(np.array(s), n) for n, s in shapes.items() if n in used]
+    proto.graph.CopyFrom(
+        helper.make_graph(
+            [*before, *graph.node, *after],
+            "network",
+            [*map(_info, network.signature.inputs)],
+            [*map(_info, network.signature.outputs)],
+            kept,
+        )
+    )
+    proto.ir_version = max(proto.ir_version, IR_VERSION)
+    return OnnxModel(proto, {renamed(name): table for name, table in tables.items()})
+
+
+def _raised(proto: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
+    have = opsets_of(proto).get("", OPSET)
+    outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    if have < OPSET and outside:
+        raise ExportError(
+            f"Expected a network of opset {OPSET} or a newer one, since its weights lie in other "
+            f"files, so that onnx cannot raise it. Received: opset {have}, and weights in {folder}. "
+            f"Export it for opset {OPSET}, as with torch.onnx.export(..., opset_version={OPSET})."
+        )
+    return with_opsets(proto, {"": OPSET})
+
+
+def _public_names(network: OnnxNetwork, graph: onnx.GraphProto) -> dict[str, str]:
+    """The network's own names of tensors that become inputs and outputs as they are."""
+    model = network.model
+    names = {
+        spec.name: network.columns_of(spec.name)[0]
+        for spec in model.inputs
+        if spec.name not in model.flat and not isinstance(network.columns.get(spec.name), tuple)
+    }
+    made = {name for node in graph.node for name in node.output}
+    times = Counter(model.outputs)
+    return names | {
+        name: name for name in made if times[name] == 1 and name not in network.columnar
+    }
+
+
+def _packed(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
+    """Operations that make the network's own inputs of columns."""
+    for spec in network.model.inputs:
+        own, columns = renamed(spec.name), network.columns_of(spec.name)
+        if spec.name in network.model.flat:
+            yield helper.make_node("Reshape", [columns[0], _FLAT], [own], own)
+        elif isinstance(network.columns.get(spec.name), tuple):
+            yield helper.make_node("Concat", columns, [own], own, axis=1)
+
+
+def _columns(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
+    """Operations that make the outputs that are served of the network's own."""
+    for name in network.model.outputs:
+        own = renamed(name)
+        if name in network.columnar:
+            yield helper.make_node("Reshape", [own, _COLUMN], [name], name)
+        elif own != name:
+            yield helper.make_node("Identity", [own], [name], name)
+
+
+def _info(spec: TensorSpec) -> onnx.ValueInfoProto:
+    dtype = TensorProto.DataType.Value(DTYPES[spec.dtype].onnx)
+    return helper.make_tensor_value_info(spec.name, dtype, [_ROWS, spec.shape[1]])
+
+
+def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table]:
+    """Remove large weights, and those in other files, from a graph."""
+    tables, small = {}, []
+    for tensor in graph.initializer:
+        outside = tensor.data_location == TensorProto.EXTERNAL
+        if outside or (len(tensor.raw_data) > LARGE):
+            tables[tensor.name] = Table(tuple(tensor.dims), partial(_array, tensor, folder))
+        else:
+            small.append(tensor)
+    del graph.initializer[:]
+    graph.initializer.extend(small)
+    return tables
+
+
+def _array(tensor: TensorProto, folder: Path | None) -> Any:
+    if tensor.data_location == TensorProto.EXTERNAL:
+        own = TensorProto()
+        own.CopyFrom(tensor)
+        onnx.external_data_helper.load_external_data_for_tensor(own, str(folder))
+        tensor = own
+    return numpy_helper.to_array(tensor)

@@ -1,0 +1,1 @@
+"""A network of TensorFlow as an ONNX model."""

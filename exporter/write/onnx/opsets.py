@@ -1,0 +1,85 @@
+"""Versions of operations: one graph has one version of each set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import helper
+
+from exporter.errors import ExportError, in_a_line
+
+# Operations of which a newer version only adds to the older one.
+_COMPATIBLE = {
+    "TreeEnsembleClassifier": (1, 3),
+    "TreeEnsembleRegressor": (1, 3),
+    "LabelEncoder": (2, 4),
+}
+
+
+def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
+    """The version of each set of operations, by its domain; "" is ONNX's own."""
+    found: dict[str, int] = {}
+    for opset in model.opset_import:
+        domain = "" if opset.domain == "ai.onnx" else opset.domain
+        found[domain] = max(opset.version, found.get(domain, 0))
+    return found
+
+
+def with_opsets(model: onnx.ModelProto, least: Mapping[str, int]) -> onnx.ModelProto:
+    """The model with operations of some versions, or of its own if these are newer.
+
+    Args:
+        model: the model.
+        least: the versions by domain.
+
+    Raises:
+        ExportError: an operation has another meaning in the newer version.
+    """
+    own = opsets_of(model)
+    wanted = own | {domain: max(n, own.get(domain, 0)) for domain, n in least.items()}
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    _stamp(made, own)
+    if "" in own and own[""] < wanted.get("", 0) and any(not n.domain for n in model.graph.node):
+        made = _converted(made, own[""], wanted[""])
+    for domain, version in wanted.items():
+        if domain and own.get(domain, version) < version:
+            _expect_same(made.graph, domain, own[domain], version)
+    _stamp(made, wanted)
+    return made
+
+
+def _stamp(model: onnx.ModelProto, opsets: Mapping[str, int]) -> None:
+    del model.opset_import[:]
+    model.opset_import.extend(helper.make_opsetid(*each) for each in opsets.items())
+
+
+def _converted(model: onnx.ModelProto, have: int, want: int) -> onnx.ModelProto:
+    try:
+        return onnx.version_converter.convert_version(model, want)
+    except Exception as error:  # it raises errors of several types
+        raise ExportError(
+            f"Expected a network of opset {want} or a newer one, or one that onnx can raise to it. "
+            f"Received: opset {have}, and {in_a_line(error)} Export it for opset {want}, as with "
+            f"torch.onnx.export(..., opset_version={want})."
+        ) from error
+
+
+def _expect_same(graph: onnx.GraphProto, domain: str, have: int, want: int) -> None:
+    for name in sorted({node.op_type for node in graph.node if node.domain == domain}):
+        since = tuple(_since(name, version, domain) for version in (have, want))
+        low, high = _COMPATIBLE.get(name, (0, 0))
+        if since[0] != since[1] and not low <= since[0] <= since[1] <= high:
+            raise ExportError(
+                f"Expected operations of {domain} that mean the same in its versions {have}, the "
+                f"network's, and {want}, the preprocessing's, which one graph has to share. Received: "
+                f'{name}. Export the network for version {want}, or use runtime="onnx".'
+            )
+
+
+def _since(name: str, version: int, domain: str) -> int:
+    """The version in which an operation got its meaning; 0 for one that onnx does not know."""
+    if not onnx.defs.has(name, version, domain):
+        return 0
+    return int(onnx.defs.get_schema(name, version, domain).since_version)

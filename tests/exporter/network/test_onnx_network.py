@@ -1,0 +1,199 @@
+"""ONNX networks are exported as those of Keras are: by their names, or packed from columns."""
+
+import json
+
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_networks import LINEAR, matrix, model_of, named
+from small_export import configs
+
+from exporter import ExportError, ServingOptions, export_ensemble
+from serving import EnsembleClient, TritonServer, check_parity
+from workflow import Workflow, ops
+
+ROWS = pl.DataFrame(
+    {
+        "user": ["a", "b", None, "c", "a"],
+        "price": [1.0, None, 3.5, -2.0, 1e6],
+        "hour": [0, 5, 23, 7, 7],
+        "genres": [["x"], [], ["y", "x"], None, ["z"]],
+        "clicked": [0, 1, 0, 1, 1],
+    }
+)
+ORDER = ["hour", "user", "price"]
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    ids = ["user", "genres"] >> ops.Categorify()
+    price = ["price"] >> ops.FillMissing(0.5)
+    again = ["user"] >> ops.Categorify() >> ops.Rename(name="again")
+    return Workflow(ids + price + again + ["hour", "clicked"]).fit(ROWS)
+
+
+@pytest.fixture
+def export(workflow, tmp_path):
+    def run(network, name="clicks", labels=("clicked",), version=None, **options):
+        serving = ServingOptions(**options) if options else None
+        return export_ensemble(
+            network, workflow, name, tmp_path / "models", labels, version=version, serving=serving
+        )
+
+    return run
+
+
+def expected(workflow, order):
+    """The linear network's answer, in numpy."""
+    made = workflow.transform(ROWS).select(order).collect()
+    return made.to_numpy().astype(np.float32) @ LINEAR[: len(order)] + np.float32(0.25)
+
+
+def test_every_kind_is_served_as_it_answers(workflow, export, tmp_path):
+    onnx.save(matrix(3), tmp_path / "matrix.onnx")
+    columns = {"features": ORDER}
+    alone, both = {"runtime": "onnx", "max_batch_size": 8}, {"runtime": "fused_onnx"}
+    cases = {
+        "named": (named(), {}),
+        "named_fused": (named(), both),
+        "path": (tmp_path / "matrix.onnx", {"columns": columns}),
+        "joined": (matrix(3), {"columns": columns, **alone}),
+        "unpacked": (matrix(3), {"columns": columns, "pack": False}),
+        "fused": (matrix(3), {"columns": columns, **both, "max_batch_size": 8}),
+        "newer": (matrix(3, opset=21), {"columns": columns, **both}),
+        "older": (matrix(3, opset=9), {"columns": columns, **both}),
+        "flat": (flat(), {"columns": {"x": "price"}, **both}),
+    }
+    for name, (network, options) in cases.items():
+        export(network, name=name, **options)
+    raw = ROWS.drop("clicked")
+    with TritonServer(tmp_path / "models") as server:
+        for name, (network, _) in cases.items():
+            with EnsembleClient(server.grpc_url, name) as client:
+                report = check_parity(client, workflow, network, ROWS)
+                assert report.passed, f"\n{report}"
+                served = client.predict(raw)
+            assert set(served.columns) == ({"twice"} if name == "flat" else {"score", "label"})
+            if "named" in name:
+                score = expected(workflow, ["user", "price"])
+            elif name == "flat":
+                np.testing.assert_array_equal(served["twice"], [2.0, 1.0, 7.0, -4.0, 2e6])
+                continue
+            else:
+                score = expected(workflow, ORDER)
+            np.testing.assert_allclose(served["score"], score[:, 0], rtol=1e-6)
+            np.testing.assert_array_equal(served["label"], score[:, 0] > 0)
+
+
+def flat():
+    """A network without columns: (N) to (N), which converters make of a squeezed output."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["twice"])]
+    return model_of(nodes, {"x": ["N"]}, {"twice": ["N"]})
+
+
+def test_the_report_and_the_config_show_the_order(export):
+    report = export(matrix(3), columns={"features": ORDER})
+    assert "packed as features, in this order: hour, user, price" in str(report)
+    assert "packed as features, in this order" in report.to_html()
+    assert "runtime onnx" in str(report)
+    assert "3 as features" in str(report)
+    published = configs(report)["clicks"].parameters["network_columns"].string_value
+    assert json.loads(published) == {"features": ORDER}
+    assert [str(each) for each in report.plan.steps[1].inputs] == ["packed_float32 float32[N, 3]"]
+
+
+def test_the_packed_tensor_is_the_matrix(export):
+    """Columns are not taken apart to be put together again."""
+    report = export(matrix(3), columns={"features": ORDER})
+    graph = onnx.load(report.paths["clicks_onnx"] / "model.onnx").graph
+    assert {"Split", "Concat"}.isdisjoint(node.op_type for node in graph.node)
+
+
+def test_an_equal_export_changes_nothing(export):
+    first, again = (export(matrix(3), columns={"features": ORDER}) for _ in range(2))
+    assert (first.published, again.published) == (True, False)
+    other = export(matrix(3), columns={"features": ORDER[::-1]})
+    assert other.published
+
+
+def test_a_copy_of_an_input_is_an_output_of_its_own(export):
+    nodes = [
+        helper.make_node("Identity", ["features"], ["same"]),
+        helper.make_node("ReduceSum", ["features"], ["sum"], keepdims=0, axes=[1]),
+    ]
+    network = model_of(nodes, {"features": ["N", 2]}, {"same": ["N", 2], "sum": ["N"]}, opset=11)
+    report = export(network, runtime="fused_onnx", columns={"features": ["price", "hour"]})
+    assert {t.name: t.dims for t in report.plan.published.outputs} == {
+        "same": (-1, 2),
+        "sum": (-1, 1),
+    }
+
+
+def test_encoders_of_the_network_keep_what_is_added_to_them(export):
+    """Simplified graphs add numbers to the tables of encoders, but only to those that they know."""
+    encoders = [
+        helper.make_node(
+            "LabelEncoder",
+            [name],
+            [f"{name}_id"],
+            domain="ai.onnx.ml",
+            keys_int64s=[0, 1, 5, 7],
+            values_int64s=[3, 1, 2, 4],
+            default_int64=9,
+        )
+        for name in ("hour", "user")
+    ]
+    nodes = [
+        *encoders,
+        helper.make_node("Concat", ["hour_id", "user_id"], ["ids"], axis=1),
+        helper.make_node("Add", ["ids", "offsets"], ["moved"]),
+        helper.make_node("Neg", ["moved"], ["below"]),
+    ]
+    network = model_of(
+        nodes,
+        {"hour": ["N", 1], "user": ["N", 1]},
+        {"below": ["N", 2]},
+        [numpy_helper.from_array(np.array([10, 20]), "offsets")],
+        dtype=TensorProto.INT64,
+        ml=2,
+    )
+    # The golden rows show a number that is lost.
+    export(network, runtime="fused_onnx")
+
+
+def test_what_is_added_to_encoded_columns_is_added_once(export):
+    """Also if the sum is an output itself."""
+    add = helper.make_node("Add", ["ids", "offsets"], ["moved"])
+    offsets = numpy_helper.from_array(np.array([[10, 20]]), "offsets")
+    whole = {"dtype": TensorProto.INT64}
+    network = model_of([add], {"ids": ["N", 2]}, {"moved": ["N", 2]}, [offsets], **whole)
+    export(network, runtime="fused_onnx", columns={"ids": ["user", "again"]})
+
+
+def test_a_large_table_lies_beside_the_model(export, tmp_path):
+    """Also if the user's lies in a file of its own."""
+    table = np.arange(24 * 200_000, dtype=np.float32).reshape(24, -1)
+    nodes = [
+        helper.make_node("Gather", ["table", "hour"], ["rows"]),
+        helper.make_node("ReduceMax", ["rows"], ["most"], axes=[2], keepdims=0),
+    ]
+    network = model_of(
+        nodes,
+        {"hour": ["N", 1]},
+        {"most": ["N", 1]},
+        [numpy_helper.from_array(np.tile(table, (1, 4)), "table")],
+        dtype=TensorProto.INT64,
+        most=TensorProto.FLOAT,
+        opset=13,
+    )
+    path = tmp_path / "large.onnx"
+    network = onnx.version_converter.convert_version(network, 18)
+    onnx.save(network, path, save_as_external_data=True, location="weights.bin")
+    report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
+    tables = report.paths["clicks"] / "tables.data"
+    assert tables.stat().st_size == 24 * 800_000 * 4
+    (path.parent / "weights.bin").unlink()
+    with pytest.raises(ExportError, match=r"Expected the weights of .*weights\.bin"):
+        export(path, runtime="fused_onnx")
