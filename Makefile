@@ -19,7 +19,7 @@ export UV_NATIVE_TLS := true
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks test-torch bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -91,6 +91,13 @@ test-frameworks:  ## The loaders of PyTorch and JAX, in an environment of its ow
 	  $(VENV)-frameworks/bin/python -m pytest $$file || failed=1; \
 	done; exit $$failed
 
+# The wheel without CUDA, which lies outside of PyPI; or --find-links with a folder that has it.
+TORCH_WHEELS ?= --torch-backend cpu
+test-torch: env  ## Networks of PyTorch, trained in an environment of its own (840 MB), exported and served
+	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-torch
+	$(UV) pip install --quiet --python $(VENV)-torch/bin/python $(TORCH_WHEELS) -r requirements/torch.in
+	TORCH_PYTHON=$(abspath $(VENV)-torch/bin/python) $(BIN)/pytest tests/exporter/network/test_torch_networks.py
+
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
@@ -134,4 +141,4 @@ lock:  ## Resolve requirements/*.txt anew
 	  --extra gpu --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks demo_output models build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks $(VENV)-torch demo_output models build .mypy_cache .ruff_cache .pytest_cache

@@ -163,7 +163,7 @@ class ServingOptions:
 
     @property
     def _kind(self) -> RuntimeKind:
-        """Of the runtime, of which none is fused unless it is named."""
+        """The properties of the runtime; "auto" is none of the fused ones."""
         return RUNTIMES.get(self.runtime, RuntimeKind())
 
     @property

@@ -112,7 +112,7 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
     )
     insert(
         copy / "exporter" / "plan" / "runtime.py",
-        '    "tensorflow": RuntimeKind(),\n',
+        '    "tensorflow": RuntimeKind(in_tensorflow=True),\n',
         '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
     )
     done = subprocess.run(

@@ -1,0 +1,142 @@
+"""Models of LightGBM, XGBoost and scikit-learn are served as these libraries answer."""
+
+import lightgbm
+import numpy as np
+import polars as pl
+import pytest
+import xgboost
+from onnxmltools import convert_lightgbm, convert_xgboost
+from onnxmltools.convert.common.data_types import FloatTensorType
+from skl2onnx import to_onnx
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from exporter import ExportError, ServingOptions, export_ensemble
+from serving import EnsembleClient, TritonServer, check_parity
+from workflow import Workflow, ops
+
+ORDER = ["hour", "price", "city"]
+KIND = [("features", FloatTensorType([None, len(ORDER)]))]
+# Thresholds of LightGBM are float64, and those of ONNX float32.
+CLOSE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(0)
+    count = 400
+    price = random.integers(1, 90, count) / 4
+    clicked = (price > 9) ^ (random.random(count) < 0.2)
+    return pl.DataFrame(
+        {
+            "city": random.choice(["Rome", "Oslo", "Lima", "Bonn"], count),
+            "hour": random.integers(0, 24, count),
+            "price": pl.Series(price).set(pl.Series(random.random(count) < 0.1), None),
+            "clicked": clicked.astype(np.int64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def workflow(rows):
+    """Trees take a missing number as NaN."""
+    price = ["price"] >> ops.LambdaOp(lambda c: c.fill_null(float("nan")))
+    city = ["city"] >> ops.Categorify()
+    return Workflow(city + price + ["hour", "clicked"]).fit(rows)
+
+
+@pytest.fixture(scope="module")
+def features(workflow, rows):
+    return workflow.transform(rows).select(ORDER).collect().to_numpy().astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def trained(features, rows):
+    """Each model, its ONNX form, and its own answers by the names of outputs."""
+    clicked = rows["clicked"].to_numpy()
+    few = {"n_estimators": 8, "random_state": 0}
+    trees = lightgbm.LGBMClassifier(**few, verbose=-1).fit(features, clicked)
+    ranks = lightgbm.LGBMRegressor(**few, verbose=-1).fit(features, clicked)
+    boosted = xgboost.XGBClassifier(**few, max_depth=3).fit(features, clicked)
+    known = np.nan_to_num(features)
+    linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(known, clicked)
+    return {
+        "lightgbm": (
+            convert_lightgbm(trees, initial_types=KIND, zipmap=False),
+            {"label": trees.predict(features), "probabilities": trees.predict_proba(features)},
+        ),
+        "lightgbm_regressor": (
+            convert_lightgbm(ranks, initial_types=KIND),
+            {"variable": ranks.predict(features)},
+        ),
+        "xgboost": (
+            convert_xgboost(boosted, initial_types=KIND),
+            {"label": boosted.predict(features), "probabilities": boosted.predict_proba(features)},
+        ),
+        "sklearn": (
+            to_onnx(linear, features[:1], options={"zipmap": False}),
+            {"label": linear.predict(known), "probabilities": linear.predict_proba(known)},
+        ),
+    }
+
+
+def export(network, workflow, path, name="clicks", **options):
+    serving = ServingOptions(**options)
+    return export_ensemble(network, workflow, name, path, ["clicked"], serving=serving)
+
+
+def test_they_are_served_as_they_answer(trained, workflow, rows, tmp_path):
+    filled = Workflow(
+        (["city"] >> ops.Categorify()) + (["price"] >> ops.FillMissing(0.0)) + ["hour", "clicked"]
+    ).fit(rows)
+    for number, (name, (network, _)) in enumerate(trained.items()):
+        own = filled if name == "sklearn" else workflow
+        matrix = network.graph.input[0].name
+        runtime, batch = ("fused_onnx", 0) if number % 2 else ("onnx", 512)
+        export(
+            network,
+            own,
+            tmp_path,
+            name,
+            columns={matrix: ORDER},
+            runtime=runtime,
+            max_batch_size=batch,
+        )
+    raw = rows.drop("clicked")
+    with TritonServer(tmp_path) as server:
+        for name, (network, answers) in trained.items():
+            own = filled if name == "sklearn" else workflow
+            with EnsembleClient(server.grpc_url, name) as client:
+                served = client.predict(raw.to_dict(as_series=False))
+                report = check_parity(client, own, network, rows)
+            assert served.keys() == answers.keys()
+            for output, expected in answers.items():
+                assert served[output].dtype == expected.dtype or expected.dtype.kind == "f"
+                np.testing.assert_allclose(
+                    served[output], expected.reshape(len(rows), -1), rtol=0, atol=CLOSE
+                )
+            assert report.passed, f"\n{report}"
+
+
+def test_zipmap_is_refused_with_the_remedy(workflow, features, rows, tmp_path):
+    trees = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(features, rows["clicked"])
+    with pytest.raises(
+        ExportError, match=r"'probabilities' .*a sequence of dictionaries\. .*zipmap=False"
+    ):
+        export(convert_lightgbm(trees, initial_types=KIND), workflow, tmp_path)
+
+
+def test_trees_that_ask_for_a_further_column(workflow, features, rows, tmp_path):
+    """The width of the input is open, so that only the trees tell."""
+    trees = lightgbm.LGBMRegressor(n_estimators=8, verbose=-1).fit(features, rows["clicked"])
+    network = convert_lightgbm(trees, initial_types=[("features", FloatTensorType([None, None]))])
+    with pytest.raises(
+        ExportError,
+        match=r"Expected 3 columns or more for the input 'features'.*ask for column 2.*: 2, hour, price",
+    ):
+        export(network, workflow, tmp_path, columns={"features": ["hour", "price"]})
+    with pytest.raises(ExportError, match=r"'features' of the network, which takes any number"):
+        export(network, workflow, tmp_path)
+    report = export(network, workflow, tmp_path, columns={"features": ORDER})
+    assert [t.name for t in report.plan.published.outputs] == ["variable"]
