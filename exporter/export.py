@@ -20,7 +20,7 @@ from exporter.plan.options import ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
 from exporter.plan.runtime import AUTO, Writer, runtimes_for
-from exporter.plan.served_columns import select_features
+from exporter.plan.served_columns import expect_no_lists, select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served
@@ -193,6 +193,7 @@ def _plan(
     options: ServingOptions,
 ) -> Plan:
     try:
+        expect_no_lists(workflow.output_schema, network.columns)
         features = select_features(workflow, network.signature, labels, sparse_max)
     except WorkflowError as error:
         raise ExportError(str(error)) from error

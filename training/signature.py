@@ -134,7 +134,7 @@ def _is_auto_named(operation: Any) -> bool:
 
 
 def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
-    _check_name(side, name)
+    check_name(side, name)
     if getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False):
         raise TrainingError(
             f"Expected the {side} {name!r} to be dense. Received: a sparse or ragged tensor. Take "
@@ -159,7 +159,12 @@ def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
     return TensorSpec(name, dtype, shape)
 
 
-def _check_name(side: str, name: str) -> None:
+def check_name(side: str, name: str) -> None:
+    """Check that an input or an output can be served under its name.
+
+    Raises:
+        TrainingError: TensorFlow or Triton would refuse or change it.
+    """
     pattern = _INPUT_NAME if side == "input" else _OUTPUT_NAME
     if pattern.fullmatch(name) and not (side == "input" and keyword.iskeyword(name)):
         return

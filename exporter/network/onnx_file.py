@@ -50,10 +50,14 @@ class OnnxFile:
 
     def _read(self, path: Path) -> onnx.ModelProto:
         try:
-            return onnx.load(path, load_external_data=False)
+            model = onnx.load(path, load_external_data=False)
         except Exception as error:  # protobuf raises errors of any type for other files
             received = in_a_line(error) if path.is_file() else "no such file"
             raise ExportError(f"Expected an ONNX model in {path}. Received: {received}") from error
+        # Of an empty file, and of many that are none.
+        if not model.graph.output:
+            raise ExportError(f"Expected an ONNX model in {path}. Received: no graph with outputs.")
+        return model
 
     def _expect_weights(self, given: onnx.ModelProto) -> None:
         """Check that there are the files with weights that the model names."""

@@ -16,7 +16,8 @@ from exporter.network.named_inputs import expect_distinct, expect_known, name_in
 from exporter.network.network import Columns
 from exporter.network.onnx_file import OnnxFile
 from exporter.network.onnx_session import call_session
-from training.signature import ModelSignature, TensorSpec
+from training.errors import TrainingError
+from training.signature import ModelSignature, TensorSpec, check_name
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.request_rules import NNZS
@@ -230,6 +231,10 @@ def _expect_output(info: onnx.ValueInfoProto) -> None:
             "ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
             "onnxmltools.convert_lightgbm(..., zipmap=False)."
         )
+    try:
+        check_name("output", info.name)
+    except TrainingError as error:
+        raise ExportError(str(error)) from error
 
 
 def _dtype_name(number: int) -> str:

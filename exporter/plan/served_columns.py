@@ -111,6 +111,26 @@ def select_features(
     )
 
 
+def expect_no_lists(produced: Schema, columns: Mapping[str, str | Sequence[str]]) -> None:
+    """Check that matrices of a network are packed from single values.
+
+    Args:
+        produced: the workflow's columns.
+        columns: input -> its column, or the columns of a matrix.
+
+    Raises:
+        ExportError: names the matrix and the list.
+    """
+    for matrix, names in columns.items():
+        lists = [n for n in names if n in produced and produced[n].is_list]
+        if not isinstance(names, str) and lists:
+            raise ExportError(
+                f"Expected single values for the input {matrix!r} of the network, a column each. "
+                f"Received: the list {', '.join(map(repr, lists))}. Let the workflow make numbers of "
+                "it (ops.ListSlice, ops.LambdaOp, ops.ValueCount), or give the network an input for it."
+            )
+
+
 def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
     if label_columns is None:
         return tuple(workflow.output_schema.tagged(Tags.TARGET))
@@ -154,7 +174,7 @@ def _wanted_columns(
                 f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
                 "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width. "
                 "The matrix of an ONNX network is packed from columns, in the order of the training: "
-                f'ServingOptions(columns={{{name!r}: ["<column>", ...]}}). '
+                "ServingOptions(columns={input: [column, ...]}). "
                 f"The workflow makes {', '.join(produced)}."
             )
     if missing:

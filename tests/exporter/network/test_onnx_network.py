@@ -9,8 +9,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import LINEAR, matrix, model_of, named
 from small_export import configs
+from typer.testing import CliRunner
 
 from exporter import ExportError, ServingOptions, export_ensemble
+from exporter.command_line.app import make_app
+from exporter.write.onnx import model as onnx_model
 from serving import EnsembleClient, TritonServer, check_parity
 from workflow import Workflow, ops
 
@@ -69,7 +72,12 @@ def test_every_kind_is_served_as_it_answers(workflow, export, tmp_path):
     for name, (network, options) in cases.items():
         export(network, name=name, **options)
     raw = ROWS.drop("clicked")
+    workflow.save(tmp_path / "workflow")
+    ROWS.write_parquet(tmp_path / "rows.parquet")
     with TritonServer(tmp_path / "models") as server:
+        given = ["--workflow", tmp_path / "workflow", "--model", tmp_path / "matrix.onnx"]
+        asked = [tmp_path / "rows.parquet", "--url", server.grpc_url, *given]
+        assert "Parity passed" in ensemble("parity", "path", *asked)
         for name, (network, _) in cases.items():
             with EnsembleClient(server.grpc_url, name) as client:
                 report = check_parity(client, workflow, network, ROWS)
@@ -85,6 +93,22 @@ def test_every_kind_is_served_as_it_answers(workflow, export, tmp_path):
                 score = expected(workflow, ORDER)
             np.testing.assert_allclose(served["score"], score[:, 0], rtol=1e-6)
             np.testing.assert_array_equal(served["label"], score[:, 0] > 0)
+
+
+def test_the_command_line_takes_its_file(workflow, tmp_path):
+    workflow.save(tmp_path / "workflow")
+    onnx.save(matrix(3), tmp_path / "clicks.onnx")
+    given = ["--workflow", tmp_path / "workflow", "--model", tmp_path / "clicks.onnx"]
+    place = ["--repository", tmp_path / "models"]
+    exported = ["--label", "clicked", "--prove", "process", *place, *given]
+    text = ensemble("export", "clicks", *exported, "--option", f"columns={{'features': {ORDER}}}")
+    assert "packed as features, in this order: hour, user, price" in text
+
+
+def ensemble(*arguments):
+    result = CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def flat():
@@ -172,9 +196,10 @@ def test_what_is_added_to_encoded_columns_is_added_once(export):
     export(network, runtime="fused_onnx", columns={"ids": ["user", "again"]})
 
 
-def test_a_large_table_lies_beside_the_model(export, tmp_path):
+def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     """Also if the user's lies in a file of its own."""
-    table = np.arange(24 * 200_000, dtype=np.float32).reshape(24, -1)
+    monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 500_000)
+    table = np.arange(24 * 10_000, dtype=np.float32).reshape(24, -1)
     nodes = [
         helper.make_node("Gather", ["table", "hour"], ["rows"]),
         helper.make_node("ReduceMax", ["rows"], ["most"], axes=[2], keepdims=0),
@@ -183,7 +208,7 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path):
         nodes,
         {"hour": ["N", 1]},
         {"most": ["N", 1]},
-        [numpy_helper.from_array(np.tile(table, (1, 4)), "table")],
+        [numpy_helper.from_array(table, "table")],
         dtype=TensorProto.INT64,
         most=TensorProto.FLOAT,
         opset=13,
@@ -193,7 +218,7 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path):
     onnx.save(network, path, save_as_external_data=True, location="weights.bin")
     report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
     tables = report.paths["clicks"] / "tables.data"
-    assert tables.stat().st_size == 24 * 800_000 * 4
+    assert tables.stat().st_size == table.nbytes
     (path.parent / "weights.bin").unlink()
     with pytest.raises(ExportError, match=r"Expected the weights of .*weights\.bin"):
         export(path, runtime="fused_onnx")

@@ -1,0 +1,341 @@
+"""ONNX networks that cannot be served: each error names what was expected and what was received."""
+
+import keras
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_networks import matrix, model_of, named
+
+from exporter import ExportError, ServingOptions, export_ensemble
+from serving import ClientError, check_parity
+from workflow import Workflow, ops
+
+ROWS = pl.DataFrame(
+    {
+        "user": [f"u{number}" for number in range(300)],
+        "price": [1.0, 2.0, 3.0] * 100,
+        "genres": [["x"], [], ["y", "x"]] * 100,
+        "clicked": [0, 1, 0] * 100,
+    }
+)
+X, Y = {"price": ["N", 1]}, {"y": ["N", 1]}
+COPY = [helper.make_node("Identity", ["price"], ["y"])]
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    ids = ["user", "genres"] >> ops.Categorify()
+    return Workflow(ids + ["price", "clicked"]).fit(ROWS)
+
+
+@pytest.fixture
+def refused(workflow, tmp_path):
+    """Exports, and returns the error's text."""
+
+    def run(network, own=None, **options):
+        with pytest.raises(ExportError) as error:
+            export_ensemble(
+                network,
+                own or workflow,
+                "clicks",
+                tmp_path / "models",
+                ["clicked"],
+                serving=ServingOptions(**options),
+            )
+        assert not (tmp_path / "models").exists()
+        return str(error.value)
+
+    return run
+
+
+def of_columns(columns, **options):
+    return {"columns": {"features": columns}, **options}
+
+
+def with_if():
+    """As `torch.jit.script` leaves a branch."""
+    value = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    branch = helper.make_graph([helper.make_node("Neg", ["price"], ["z"])], "b", [], [value])
+    nodes = [
+        helper.make_node("ReduceSum", ["price"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["condition"], to=TensorProto.BOOL),
+        helper.make_node(
+            "If", ["condition"], ["y"], "/branch", then_branch=branch, else_branch=branch
+        ),
+    ]
+    return model_of(nodes, X, Y)
+
+
+def encoder(version):
+    """An encoder whose attributes have other names from version 2 on."""
+    node = helper.make_node(
+        "LabelEncoder", ["label"], ["y"], domain="ai.onnx.ml", classes_strings=["a", "b"]
+    )
+    cast = helper.make_node("Cast", ["price"], ["label"], to=TensorProto.INT64)
+    return model_of([cast, node], X, Y, ml=version, y=TensorProto.STRING)
+
+
+def outside():
+    """A model whose weights are in a file beside it."""
+    network = matrix(3)
+    onnx.external_data_helper.convert_model_to_external_data(
+        network, location="weights.bin", size_threshold=0
+    )
+    for tensor in network.graph.initializer:
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+    return network
+
+
+def sparse():
+    network = model_of([helper.make_node("MatMul", ["price", "w"], ["y"])], X, Y)
+    values = numpy_helper.from_array(np.array([2.0], np.float32), "w")
+    places = numpy_helper.from_array(np.array([0]), "places")
+    network.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [1, 1]))
+    return network
+
+
+def half(dtype):
+    cast = helper.make_node("Cast", ["price"], ["y"], to=TensorProto.FLOAT)
+    return model_of([cast], X, Y, dtype=dtype, y=TensorProto.FLOAT)
+
+
+NETWORKS = {
+    "any rank": (lambda: model_of(COPY, {"price": None}, Y), "'price' .*Received: any shape"),
+    "three dimensions": (
+        lambda: model_of(COPY, {"price": ["N", 1, 4]}, {"y": None}),
+        r"\[N, k\] or \[N\].* Received: \[N, 1, 4\]",
+    ),
+    "rows that are fixed": (
+        lambda: model_of(COPY, {"price": [8, 1]}, {"y": [8, 1]}),
+        r"any number of rows, k columns\. Received: \[8, 1\]\. .*dynamic_shapes",
+    ),
+    "rows that are fixed inside": (
+        lambda: model_of(
+            [helper.make_node("Reshape", ["price", "eight"], ["y"])],
+            X,
+            Y,
+            [numpy_helper.from_array(np.array([8, 1]), "eight")],
+        ),
+        "answers any number of rows, such as 2 of zeros. Received: .*dynamic first dimension",
+    ),
+    "an unnamed input": (
+        lambda: model_of(
+            [helper.make_node("Neg", ["onnx::Neg_0"], ["y"])], {"onnx::Neg_0": ["N", 1]}, Y
+        ),
+        r"takes 'onnx::Neg_0', which .* makes user, genres, price, clicked\. .*input_names=",
+    ),
+    "an unknown input": (
+        lambda: model_of([helper.make_node("Neg", ["age"], ["y"])], {"age": ["N", 1]}, Y),
+        r"takes 'age', which .*It makes user, genres, price.*columns=\{input: column\}",
+    ),
+    "float16": (
+        lambda: half(TensorProto.FLOAT16),
+        r"'price' .*of a dtype among bool, .*string\. Received: float16\. Export it with a float32",
+    ),
+    "control flow": (with_if, r"without control flow.* Received: If '/branch' in the ModelProto"),
+    "sparse weights": (sparse, "of dense weights. Received: the sparse 'w'"),
+    "weights elsewhere": (
+        outside,
+        "with its weights inside, .* Received: weights in 'weights.bin'",
+    ),
+    "an opset of the future": (
+        lambda: matrix(3, opset=99),
+        r"up to opset \d\d of ai\.onnx, the newest of onnxruntime \S+, .*Received: opset 99 in the",
+    ),
+    "trees of the future": (
+        lambda: encoder(99),
+        r"up to opset \d of ai\.onnx\.ml, .*Received: opset 99",
+    ),
+    "operations of others": (
+        lambda: model_of([helper.make_node("Best", ["price"], ["y"], domain="mine")], X, Y),
+        "an ONNX model that onnxruntime can load. Received: the ModelProto, and .*mine",
+    ),
+    "an output of three dimensions": (
+        lambda: model_of(
+            [helper.make_node("Unsqueeze", ["price", "last"], ["y"])],
+            X,
+            {"y": ["N", 1, 1]},
+            [numpy_helper.from_array(np.array([2]), "last")],
+        ),
+        r"output 'y' .*\(N, k\) or \(N\).* Received: float32 \(2, 1, 1\) for 2 rows and \(3, 1, 1\)",
+    ),
+    "an output for all rows": (
+        lambda: model_of(
+            [helper.make_node("ReduceSum", ["price"], ["y"], keepdims=1)], X, {"y": [1, 1]}
+        ),
+        r"Received: float32 \(1, 1\) for 2 rows and \(1, 1\) for 3 rows",
+    ),
+    "an output as wide as the batch": (
+        lambda: model_of(
+            [
+                helper.make_node("Transpose", ["price"], ["across"]),
+                helper.make_node("MatMul", ["price", "across"], ["y"]),
+            ],
+            X,
+            {"y": ["N", "M"]},
+        ),
+        r"Received: float32 \(2, 2\) for 2 rows and \(3, 3\) for 3 rows",
+    ),
+    "an output in half precision": (
+        lambda: model_of(
+            [helper.make_node("Cast", ["price"], ["y"], to=TensorProto.FLOAT16)],
+            X,
+            Y,
+            y=TensorProto.FLOAT16,
+        ),
+        r"of a dtype among .*Received: float16 \(2, 1\)",
+    ),
+    "an output that no client can name": (
+        lambda: model_of(
+            [helper.make_node("Neg", ["price"], ["/last/Neg"])], X, {"/last/Neg": X["price"]}
+        ),
+        r"name of an output of letters, digits.*Received: '/last/Neg'",
+    ),
+    "an output named as an input": (
+        lambda: model_of(
+            [helper.make_node("Neg", ["x"], ["price"])], {"x": ["N", 1]}, {"price": ["N", 1]}
+        ),
+        "Tensor 'price' is made twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_a_network_that_cannot_be_served(case, refused):
+    make, reason = NETWORKS[case]
+    columns = {"features": ["user", "price", "clicked"]} if "opset" in case else {}
+    if "named as" in case:
+        columns = {"x": "price"}
+    refused_with(refused(make(), columns=columns, runtime="fused_onnx"), reason)
+
+
+def refused_with(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        raise ValueError(text)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        (
+            ["user", "price"],
+            r"Expected 3 columns for .*'features' .*float32 \[N, 3\].*: 2, user, price",
+        ),
+        (["user", "price", "age"], "takes 'age', which the workflow does not make.* user, genres"),
+        (["user", "price", "price"], "price feeds two inputs.*ops.Rename"),
+        (
+            ["user", "price", "genres"],
+            "Expected single values .*'features'.* Received: the list 'genres'",
+        ),
+        (["user", "price", "clicked"], "takes 'clicked', which is a label"),
+        ("price", r"'price' of the network has 3 columns.*columns=\{input: \[column, \.\.\.\]\}"),
+        ([], "or a list of the columns of a matrix. Received: "),
+        ([3], "or a list of the columns of a matrix. Received: "),
+    ],
+)
+def test_a_matrix_of_other_columns(columns, reason, workflow, tmp_path):
+    with pytest.raises(ExportError, match=reason):
+        export_ensemble(
+            matrix(3),
+            workflow,
+            "clicks",
+            tmp_path / "models",
+            ["clicked"],
+            serving=ServingOptions(**of_columns(columns)),
+        )
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_matrix_without_columns_is_told_which_there_are(refused):
+    refused_with(
+        refused(matrix(3)),
+        r"'features' .* has 3 columns.*columns=\{input: \[column.*makes user, genres",
+    )
+
+
+def test_int8_does_not_hold_every_id(refused):
+    network = model_of(
+        [helper.make_node("Cast", ["user"], ["y"], to=TensorProto.FLOAT)],
+        {"user": ["N", 1]},
+        Y,
+        dtype=TensorProto.INT8,
+        y=TensorProto.FLOAT,
+    )
+    refused_with(
+        refused(network), "'user' has values from 0 to 302, .* an input of the network of int8"
+    )
+
+
+def test_a_table_smaller_than_the_vocabulary(refused):
+    nodes = [
+        helper.make_node("Gather", ["table", "user"], ["rows"]),
+        helper.make_node("Squeeze", ["rows", "last"], ["y"]),
+    ]
+    constants = {"table": np.ones((10, 1), np.float32), "last": np.array([2])}
+    network = model_of(
+        nodes,
+        {"user": ["N", 1]},
+        Y,
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        dtype=TensorProto.INT64,
+        y=TensorProto.FLOAT,
+    )
+    refused_with(
+        refused(network), "Expected an embedding of 303 rows or more for 'user'.*Received: .*302"
+    )
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_tensorflow"])
+def test_runtimes_of_tensorflow_are_refused(runtime, refused):
+    refused_with(
+        refused(named(), runtime=runtime),
+        f"Expected runtime among onnx, fused_onnx, .* Received: '{runtime}'",
+    )
+
+
+def test_an_encoder_whose_meaning_has_changed(refused):
+    """One graph has one version of its operations; two have two."""
+    refused_with(
+        refused(encoder(1), runtime="fused_onnx"),
+        r"its versions 1, the network's, and 4, .*Received: LabelEncoder\. .*runtime=\"onnx\"",
+    )
+
+
+def test_no_runtime_of_tensorflow_is_advised(refused):
+    """For what the preprocessing cannot do in ONNX."""
+    rows = {"user": ["a\0b", "c"], "clicked": [0, 1]}
+    own = Workflow((["user"] >> ops.Categorify()) + ["clicked"]).fit(rows)
+    network = model_of(
+        [helper.make_node("Neg", ["user"], ["y"])], {"user": ["N", 1]}, Y, dtype=TensorProto.INT64
+    )
+    text = refused(network, own)
+    refused_with(text, "'user' without NUL .*Remove it from the data\\.$")
+    hashed = Workflow((["user"] >> ops.HashBucket(9)) + ["clicked"]).fit(rows)
+    text = refused(network, hashed)
+    assert "tensorflow" not in text
+    assert "hash" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "received"),
+    [(None, "no such file"), (b"no model", "Received: "), (b"", "Received: ")],
+)
+def test_a_file_that_is_no_model(content, received, refused, workflow, tmp_path):
+    path = tmp_path / "model.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    refused_with(refused(path), f"Expected an ONNX model in .*model.onnx.*{received}")
+    with pytest.raises(ClientError, match="Expected an ONNX model in"):
+        check_parity(None, workflow, path, None)
+
+
+def test_a_keras_matrix_is_joined_in_the_network(refused):
+    inputs = keras.Input((2,), name="features")
+    network = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs))
+    refused_with(
+        refused(network, **of_columns(["user", "price"])),
+        "one column for the input 'features' .*Received: user, price.*Concatenate",
+    )
