@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from loader.jax_loader import JaxLoader
     from loader.keras_loader import KerasSequenceLoader
     from loader.tensorflow_memory import configure_tensorflow
+    from loader.tfrecords.convert import convert_tfrecords_to_parquet
     from loader.torch_loader import TorchLoader
     from loader.validater import KerasSequenceValidater
 
@@ -31,6 +32,7 @@ __all__ = [
     "LoaderError",
     "TorchLoader",
     "configure_tensorflow",
+    "convert_tfrecords_to_parquet",
 ]
 # Each is imported at its first use: a program needs one framework, and may have no other.
 _MODULES = {
@@ -41,6 +43,7 @@ _MODULES = {
     "LoaderCheckpoint": "checkpoint",
     "TorchLoader": "torch_loader",
     "configure_tensorflow": "tensorflow_memory",
+    "convert_tfrecords_to_parquet": "tfrecords.convert",
 }
 
 

@@ -1,0 +1,287 @@
+"""`convert_tfrecords_to_parquet`: shards of records, one after another, as one data set."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import tensorflow as tf
+
+from loader.errors import LoaderError
+from loader.options import check_counts
+from loader.tfrecords.examples import Feature, FeatureError, Parser, described, inferred
+from workflow.errors import WorkflowError
+from workflow.expressions.program.safetensors_file import FormatError
+from workflow.files.durable import exclusive, make_folder, replace_file, sync
+from workflow.files.sealed import sealed, unsealed
+from workflow.schema.schema import ColumnSchema, Schema
+from workflow.transform.dataset_run import run_into
+from workflow.transform.parquet_sink import ParquetSink, cut
+from workflow.transform.pieces_in_order import in_order
+
+# Readers pass over it. It stays after an interruption, for the next call to go on from.
+_CONVERTED = ".converted"
+_DONE = "done.json"
+_BATCH = 8192  # records that are parsed at once
+# Records from which features are inferred: of all shards, and of each at least.
+_SAMPLE, _SAMPLE_OF_SHARD = 1000, 20
+_READ_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b\x08"
+
+
+def convert_tfrecords_to_parquet(
+    filenames: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output_dir: str | os.PathLike[str],
+    features: Mapping[str, Any] | None = None,
+    *,
+    compression_type: str | None = None,
+    rows_per_file: int = 1_000_000,
+) -> list[Path]:
+    """Convert TFRecord files of `tf.train.Example` to a parquet data set.
+
+    Records are read, parsed and written a part at a time, so files may be larger than memory. The
+    data set appears as a whole, with `_schema.json`, or not at all. A call that was interrupted can
+    be repeated: it goes on with the file that it was at.
+
+    Without `features` they follow from the first records, 1,000 of all files and at least 20 of each: int64, float32 or
+    string by the type of the values; a list where a record has more than one value, else one value,
+    and null where a record lacks it. A later record that does not fit, or has a feature more, is an
+    error, so that nothing is left out in silence.
+
+    Args:
+        filenames: a file, a pattern such as "data/*.tfrecord", or a list of these. Rows keep their
+            order: files as given, those of a pattern sorted.
+        output_dir: folder to write to; made if missing, and it must not contain parquet.
+        features: names and `tf.io.FixedLenFeature` (one value, or lists of one length),
+            `tf.io.VarLenFeature` or `tf.io.RaggedFeature` (lists), as for `tf.io.parse_example`.
+            Features that are not named are left out.
+        compression_type: "GZIP", "ZLIB" or "" for none. Default: GZIP where a file begins as one.
+        rows_per_file: rows of a parquet file; the last one of each TFRecord file may have fewer.
+
+    Returns:
+        The parquet files, in the order of the rows.
+
+    Raises:
+        LoaderError: no files, files that are damaged, truncated or of other records, features that
+            do not fit, or a folder that holds parquet or is being written to.
+
+    Example:
+        >>> convert_tfrecords_to_parquet("clicks/*.tfrecord.gz", "clicks_parquet")  # doctest: +SKIP
+        [PosixPath('clicks_parquet/part-00000.parquet'), ...]
+    """
+    check_counts(rows_per_file=rows_per_file)
+    if compression_type not in (None, "", "GZIP", "ZLIB"):
+        raise LoaderError(
+            'Expected compression_type as "GZIP", "ZLIB", "" or None. '
+            f"Received: {compression_type!r}."
+        )
+    shards = [_Shard(path, compression_type) for path in _files(filenames)]
+    is_complete = features is None
+    found = described(features) if features is not None else _inferred(shards)
+    parser = Parser(found, is_complete)
+    folder = Path(output_dir)
+    sink = ParquetSink(folder, rows_per_file, "snappy")
+    scratch = folder / _CONVERTED
+    try:
+        # Held to the end, so that of two calls the second finds a finished data set.
+        with exclusive(scratch), run_into(folder) as run:
+            converted = [
+                part
+                for number, shard in enumerate(shards)
+                for part in shard.convert(parser, sink, scratch / f"{number:05}")
+            ]
+            parts = [run.scratch / f"part-{number:05}.parquet" for number in range(len(converted))]
+            for part, path in zip(converted, parts, strict=True):
+                os.link(part, path)
+            written = run.publish(parts, _schema(found))
+            shutil.rmtree(scratch)
+            sync(folder)
+            return written
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from error
+
+
+class _Shard:
+    """A TFRecord file.
+
+    Args:
+        path: the file.
+        compression: as TensorFlow names it; None to find out.
+    """
+
+    def __init__(self, path: Path, compression: str | None) -> None:
+        self._path = path
+        if compression is None:
+            with path.open("rb") as file:
+                compression = "GZIP" if file.read(3) == _GZIP else ""
+        self._compression = compression
+
+    def first(self, count: int) -> Iterator[bytes]:
+        """The first records."""
+        for batch in self._batches():
+            yield from batch.numpy()[:count].tolist()
+            return
+
+    def convert(self, parser: Parser, sink: ParquetSink, folder: Path) -> list[Path]:
+        """Write the file's rows as parquet, unless an earlier call has.
+
+        Args:
+            parser: parses its records.
+            sink: writes the files.
+            folder: for them alone; complete once it has its list of them.
+        """
+        facts = self._facts(parser, sink)
+        if (done := _done(folder, facts)) is not None:
+            return done
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        frames = cut(self._frames(parser), sink.rows_per_file)
+        write = partial(_write, sink, folder)
+        paths = list(in_order(write, enumerate(frames), 1))
+        for path in paths:
+            sync(path)
+        sync(folder)
+        names = [path.name for path in paths]
+        replace_file(folder / _DONE, sealed({"facts": facts, "files": names}))
+        return paths
+
+    def _facts(self, parser: Parser, sink: ParquetSink) -> list[Any]:
+        """Facts that its parquet follows from."""
+        state = self._path.stat()
+        features = {name: repr(feature) for name, feature in parser.features.items()}
+        identity = [str(self._path.resolve()), state.st_size, state.st_mtime_ns]
+        return [*identity, self._compression, sink.rows_per_file, features, parser.is_complete]
+
+    def _frames(self, parser: Parser) -> Iterator[pl.DataFrame]:
+        record = 0
+        yield parser.parse(tf.zeros([0], tf.string))  # So that a file without records has columns.
+        for batch in self._batches():
+            try:
+                yield parser.parse(batch)
+            except FeatureError:
+                number, error = _first_misfit(parser, batch)
+                raise LoaderError(f"{self._path}, record {record + number}: {error}") from None
+            record += len(batch)
+
+    def _batches(self) -> Iterator[tf.Tensor]:
+        records = tf.data.TFRecordDataset(str(self._path), self._compression)
+        nbytes = 0
+        try:
+            for batch in records.batch(_BATCH).prefetch(1):
+                # Each record has its length and two checksums beside it.
+                nbytes += int(tf.reduce_sum(tf.strings.length(batch))) + 16 * len(batch)
+                yield batch
+            _expect_end(self._path, self._compression, nbytes)
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError, EOFError, zlib.error) as error:
+            received = str(getattr(error, "message", error)).splitlines()[0].strip()
+            raise LoaderError(
+                f"Expected {self._path} as whole TFRecords, "
+                f"{self._compression or 'not compressed'}. Received: {received}. Copy the file "
+                "again, or pass its compression_type."
+            ) from None
+
+
+def _first_misfit(parser: Parser, records: tf.Tensor) -> tuple[int, FeatureError]:
+    """The first of some records that does not fit, and its error; found by bisection."""
+    low, high = 0, len(records)
+    while True:
+        middle = (low + high + 1) // 2
+        try:
+            parser.parse(records[low:middle])
+            low = middle
+        except FeatureError as error:
+            high = middle
+            if high - low == 1:
+                return low, error
+
+
+def _expect_end(path: Path, compression: str, nbytes: int) -> None:
+    """Check that a compressed stream ends as it should, which TensorFlow does not.
+
+    Args:
+        path: the file.
+        compression: as TensorFlow names it.
+        nbytes: bytes that were read from it.
+
+    Raises:
+        EOFError: it is truncated.
+        zlib.error: it is damaged.
+    """
+    if not compression:
+        return
+    with path.open("rb") as file:
+        if compression == "GZIP":
+            file.seek(-4, os.SEEK_END)
+            if int.from_bytes(file.read(), "little") == nbytes % 2**32:
+                return  # As it does unless it has several parts.
+            file.seek(0)
+            with gzip.open(file) as stream:
+                while stream.read(_READ_BYTES):
+                    pass
+            return
+        inflate = zlib.decompressobj()
+        while content := file.read(_READ_BYTES):
+            inflate.decompress(content)
+        if not inflate.eof:
+            raise EOFError("Compressed file ended before the end of its stream")
+
+
+def _write(sink: ParquetSink, folder: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
+    number, frame = numbered
+    return sink.write_file(frame, folder, number)
+
+
+def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
+    """The files of a shard that an earlier call has converted in the same way."""
+    try:
+        done = unsealed((folder / _DONE).read_bytes(), str(folder / _DONE))
+    except (OSError, FormatError):
+        return None
+    return [folder / name for name in done["files"]] if done["facts"] == facts else None
+
+
+def _inferred(shards: Sequence[_Shard]) -> dict[str, Feature]:
+    count = max(_SAMPLE // len(shards), _SAMPLE_OF_SHARD)
+    records: Iterable[bytes] = (record for shard in shards for record in shard.first(count))
+    return inferred(records)
+
+
+def _schema(features: Mapping[str, Feature]) -> Schema:
+    return Schema(
+        [
+            ColumnSchema(
+                name,
+                feature.name_of_dtype,
+                is_list=feature.is_list,
+                nullable=feature.width == 1 and feature.default is None,
+            )
+            for name, feature in features.items()
+        ]
+    )
+
+
+def _files(filenames: Any) -> list[Path]:
+    given = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames)
+    found: list[Path] = []
+    for path in given:
+        name = os.fspath(path)
+        # Path.glob takes no absolute patterns.
+        matches = [name] if Path(name).is_file() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
+        paths = [match for match in matches if Path(match).is_file()]
+        if not paths:
+            raise LoaderError(
+                f"Expected TFRecord files at {name!r}. Received: none. Give a file, or a pattern "
+                'such as "data/*.tfrecord".'
+            )
+        found += map(Path, paths)
+    if not found:
+        raise LoaderError("Expected TFRecord files. Received: an empty list.")
+    return found

@@ -1,0 +1,233 @@
+"""Serialised `tf.train.Example`s as tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import tensorflow as tf
+
+from loader.errors import LoaderError
+
+# TensorFlow's dtype of a feature, by the protobuf's name of its values, and a column's.
+_DTYPES = {"int64_list": tf.int64, "float_list": tf.float32, "bytes_list": tf.string}
+_NAMES = {tf.int64: "int64", tf.float32: "float32", tf.string: "string"}
+_ARROW = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.string()}
+_REMEDY = "Describe the columns in `features`, as tf.io.parse_example takes it."
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of the records as a column.
+
+    Attributes:
+        dtype: tf.int64, tf.float32 or tf.string.
+        width: values of a record: 1 for a scalar, None for a list of any length, else its length.
+        default: the values of a record that lacks the feature; None for null, in lists for none.
+    """
+
+    dtype: tf.DType
+    width: int | None = None
+    default: tuple[Any, ...] | None = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the column holds lists."""
+        return self.width != 1
+
+    @property
+    def name_of_dtype(self) -> str:
+        """The dtype's name in a schema."""
+        return _NAMES[self.dtype]
+
+
+class FeatureError(LoaderError):
+    """Records that do not fit the features."""
+
+
+def described(features: Mapping[str, Any]) -> dict[str, Feature]:
+    """Features from a description as `tf.io.parse_example` takes it.
+
+    Raises:
+        LoaderError: none, or one that no column can hold.
+    """
+    if not isinstance(features, Mapping) or not features:
+        raise LoaderError(
+            "Expected features as a dict of names and tf.io.FixedLenFeature, VarLenFeature or "
+            f"RaggedFeature. Received: {features!r}."
+        )
+    return {name: _described(name, spec) for name, spec in features.items()}
+
+
+def _described(name: str, spec: Any) -> Feature:
+    dtype: Any = tf.as_dtype(spec.dtype) if hasattr(spec, "dtype") else None
+    shape = getattr(spec, "shape", ())
+    is_ragged = isinstance(spec, tf.io.RaggedFeature) and not spec.partitions
+    is_ragged = is_ragged and spec.value_key in (None, name)
+    is_fixed = isinstance(spec, tf.io.FixedLenFeature) and len(tf.TensorShape(shape)) < 2
+    if dtype not in _NAMES or not (is_ragged or is_fixed or isinstance(spec, tf.io.VarLenFeature)):
+        raise LoaderError(
+            "Expected a feature as tf.io.FixedLenFeature of at most one dimension, VarLenFeature or "
+            "RaggedFeature without partitions, of int64, float32 or string. "
+            f"Received: {name!r} as {spec!r}."
+        )
+    if not is_fixed:
+        return Feature(dtype)
+    width = int(np.prod(shape, dtype=np.int64))
+    default = spec.default_value
+    if default is None:
+        return Feature(dtype, width)
+    values = np.broadcast_to(np.asarray(default, dtype.as_numpy_dtype), (width,))
+    return Feature(dtype, width, tuple(values.tolist()))
+
+
+def inferred(records: Iterable[bytes]) -> dict[str, Feature]:
+    """Features as found in some records: a scalar where each record has at most one value.
+
+    Raises:
+        FeatureError: no features, a feature of two types, or records of another message.
+    """
+    kinds: dict[str, set[str]] = defaultdict(set)
+    widest: dict[str, int] = defaultdict(int)
+    for record in records:
+        if tf.train.SequenceExample.FromString(record).feature_lists.feature_list:
+            raise FeatureError(
+                "Expected records of tf.train.Example. Received: a tf.train.SequenceExample. "
+                "Write its lists as features of an Example first."
+            )
+        for name, feature in tf.train.Example.FromString(record).features.feature.items():
+            if count := _count(feature):
+                kinds[name].add(feature.WhichOneof("kind"))
+                widest[name] = max(widest[name], count)
+    mixed = [name for name, found in kinds.items() if len(found) > 1]
+    if mixed:
+        found = " and ".join(sorted(kinds[mixed[0]]))
+        raise FeatureError(f"Expected one type a feature. Received: {mixed[0]!r} as {found}.")
+    if not kinds:
+        raise FeatureError("Expected records with features. Received: none that has any.")
+    return {
+        name: Feature(_DTYPES[min(kinds[name])], None if widest[name] > 1 else 1)
+        for name in sorted(kinds)
+    }
+
+
+def _count(feature: Any) -> int:
+    """The number of values of a feature of a record."""
+    kind = feature.WhichOneof("kind")
+    return len(getattr(feature, kind).value) if kind else 0
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Parses records into tables.
+
+    Attributes:
+        features: the columns.
+        is_complete: whether a feature that is not among them is an error.
+    """
+
+    features: Mapping[str, Feature]
+    is_complete: bool
+
+    def parse(self, records: tf.Tensor) -> pl.DataFrame:
+        """A table of serialised records.
+
+        Args:
+            records: strings of shape (N,).
+
+        Raises:
+            FeatureError: they do not fit the features.
+        """
+        spec = {name: tf.io.RaggedFeature(f.dtype) for name, f in self.features.items()}
+        try:
+            parsed = tf.io.parse_example(records, spec)
+        except tf.errors.InvalidArgumentError as error:
+            raise FeatureError(
+                f"Expected records of tf.train.Example with {_listed(self.features)}. Received: "
+                f"{error.message.splitlines()[0]}. {_REMEDY}"
+            ) from None
+        offsets = {name: ragged.row_splits.numpy() for name, ragged in parsed.items()}
+        if self.is_complete and len(records):
+            self._expect_no_others(records, offsets)
+        columns = {
+            name: _column(name, feature, parsed[name].flat_values.numpy(), offsets[name])
+            for name, feature in self.features.items()
+        }
+        return pl.DataFrame(pl.from_arrow(pa.table(columns)))
+
+    def _expect_no_others(self, records: tf.Tensor, offsets: Mapping[str, Any]) -> None:
+        """Compare the number of features of each record with that of those that were parsed."""
+        present = np.sum([found[1:] > found[:-1] for found in offsets.values()], axis=0)
+        # A feature without values is in no column: those records are looked into.
+        for record in np.flatnonzero(_counts(records) > present):
+            found = tf.train.Example.FromString(records[int(record)].numpy()).features.feature
+            others = sorted(
+                name for name in found.keys() - self.features.keys() if _count(found[name])
+            )
+            if others:
+                raise FeatureError(
+                    f"Expected records with {_listed(self.features)}, as the first ones have. "
+                    f"Received: {others[0]!r} as well. {_REMEDY}"
+                )
+
+
+def _counts(records: tf.Tensor) -> Any:
+    """The number of features of each record."""
+    _, (features,) = tf.io.decode_proto(records, "tensorflow.Example", ["features"], [tf.string])
+    merged = tf.strings.reduce_join(features, axis=1)
+    sizes, _ = tf.io.decode_proto(merged, "tensorflow.Features", ["feature"], [tf.string])
+    return sizes.numpy()[:, 0]
+
+
+def _listed(features: Mapping[str, Feature]) -> str:
+    names = list(features)
+    return f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
+
+
+def _column(name: str, feature: Feature, flat: Any, offsets: Any) -> pa.Array:
+    values = _values(name, feature, flat)
+    lengths = np.diff(offsets)
+    if feature.width is not None:
+        is_wrong = lengths != feature.width
+        if feature.width == 1 or feature.default is not None:
+            is_wrong &= lengths > 0
+        if is_wrong.any():
+            wrong = np.flatnonzero(is_wrong)
+            width = "one value" if feature.width == 1 else f"{feature.width} values"
+            raise FeatureError(
+                f"Expected {width} of {name!r} a record. Received: {lengths[wrong[0]]}. {_REMEDY}"
+            )
+    if feature.default is not None and not lengths.all():
+        return _with_defaults(feature, values, lengths)
+    if feature.is_list:
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
+    return values if lengths.all() else values.take(pa.array(offsets[:-1], mask=lengths == 0))
+
+
+def _values(name: str, feature: Feature, values: Sequence[Any]) -> pa.Array:
+    if feature.dtype != tf.string:
+        return pa.array(values)
+    try:
+        return pa.array(values, pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        raise FeatureError(
+            f"Expected UTF-8 in {name!r}. Received: other bytes. Decode them before they are written, "
+            "or leave the feature out of `features`."
+        ) from None
+
+
+def _with_defaults(feature: Feature, values: pa.Array, lengths: Any) -> pa.Array:
+    """Records without values have the default ones."""
+    width = feature.width or 0
+    default = pa.array(list(feature.default or ()), values.type)
+    both = pa.concat_arrays([values, default])
+    starts = np.where(lengths > 0, np.cumsum(lengths) - lengths, len(values))
+    taken = both.take(pa.array((starts[:, None] + np.arange(width)).ravel()))
+    if not feature.is_list:
+        return taken
+    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(lengths) + 1) * width), taken)

@@ -1,0 +1,298 @@
+"""TFRecord files become the parquet that a plain loop over their records gives."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+from polars.testing import assert_frame_equal
+
+from loader import ArrayLoader, LoaderError, convert_tfrecords_to_parquet
+from workflow import Workflow, ops
+
+KINDS = {
+    int: lambda v: tf.train.Feature(int64_list=tf.train.Int64List(value=v)),
+    float: lambda v: tf.train.Feature(float_list=tf.train.FloatList(value=v)),
+    bytes: lambda v: tf.train.Feature(bytes_list=tf.train.BytesList(value=v)),
+}
+
+
+def example(**values):
+    """A record; lists as they are, other values as the only one, None as a feature without type."""
+    features = {}
+    for name, value in values.items():
+        many = value if isinstance(value, list) else [value]
+        features[name] = tf.train.Feature() if value is None else KINDS[type(many[0])](many)
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def write(path, records, compression=""):
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return path
+
+
+def rows(start, stop):
+    """As a loop would make them; each value follows from the row's number."""
+    return [
+        {
+            "user": n,
+            "price": n / 4 if n % 5 else None,
+            "name": f"é{n}",
+            "genres": [*range(n % 4)],
+            "words": ["a", "ü"][: n % 3],
+        }
+        for n in range(start, stop)
+    ]
+
+
+def record(row):
+    values = {"user": row["user"], "name": row["name"].encode()}
+    if row["price"] is not None:
+        values["price"] = row["price"]
+    if row["genres"]:
+        values["genres"] = row["genres"]
+    if row["words"]:
+        values["words"] = [word.encode() for word in row["words"]]
+    return example(**values)
+
+
+PARTS = {"a": (0, 50), "b": (50, 80)}
+
+
+def frame(found):
+    kinds = {"user": pl.Int64, "price": pl.Float32, "name": pl.String}
+    kinds |= {"genres": pl.List(pl.Int64), "words": pl.List(pl.String)}
+    return pl.DataFrame(found, kinds).select(sorted(kinds))
+
+
+def read(files):
+    return pl.concat([pl.read_parquet(file) for file in files])
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three files of 700, 0 and 9,500 records: the last is more than one batch."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    for number, (start, stop) in enumerate([(0, 700), (700, 700), (700, 10_200)]):
+        write(folder / f"{number}.tfrecord", map(record, rows(start, stop)))
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "parquet"
+
+
+def test_rows_are_those_of_a_plain_loop(shards, target):
+    files = convert_tfrecords_to_parquet(f"{shards}/*.tfrecord", target, rows_per_file=4000)
+    assert_frame_equal(read(files), frame(rows(0, 10_200)))
+    assert [pl.read_parquet(file).height for file in files] == [700, 0, 4000, 4000, 1500]
+    assert sorted(path.name for path in target.iterdir()) == [
+        "_schema.json",
+        *(f"part-{n:05}.parquet" for n in range(5)),
+    ]
+
+
+def test_loader_and_workflow_read_it(shards, target):
+    convert_tfrecords_to_parquet(f"{shards}/*", target)
+    workflow = Workflow(["genres"] >> ops.Categorify()).fit(target)
+    assert workflow.transform(target).collect().height == 10_200
+    with ArrayLoader(target, 1000, [], ["user", "genres"], shuffle=False) as loader:
+        users = np.concatenate([x["user"][:, 0] for x in loader])
+    np.testing.assert_array_equal(users, np.arange(10_200))
+
+
+@pytest.mark.parametrize("given", [None, "GZIP"])
+def test_gzip_is_found(tmp_path, target, given):
+    path = write(tmp_path / "a.tfrecord.gz", map(record, rows(0, 50)), "GZIP")
+    files = convert_tfrecords_to_parquet(path, target, compression_type=given)
+    assert_frame_equal(read(files), frame(rows(0, 50)))
+
+
+def test_zlib_is_named(tmp_path, target):
+    path = write(tmp_path / "a.tfrecord", map(record, rows(0, 50)), "ZLIB")
+    files = convert_tfrecords_to_parquet([path], target, compression_type="ZLIB")
+    assert_frame_equal(read(files), frame(rows(0, 50)))
+    with pytest.raises(LoaderError, match="whole TFRecords, not compressed"):
+        convert_tfrecords_to_parquet(path, target.with_name("other"))
+
+
+def test_described_features(tmp_path, target):
+    records = [
+        example(one=1, three=[1.0, 2.0, 3.0], many=[b"x", b"y"], more=9),
+        example(three=[4.0, 5.0, 6.0]),
+    ]
+    features = {
+        "one": tf.io.FixedLenFeature([], tf.int64, default_value=-1),
+        "three": tf.io.FixedLenFeature([3], tf.float32),
+        "many": tf.io.VarLenFeature(tf.string),
+        "absent": tf.io.FixedLenFeature([2], tf.int64, default_value=[7, 8]),
+        "ragged": tf.io.RaggedFeature(tf.int64),
+    }
+    files = convert_tfrecords_to_parquet(write(tmp_path / "a", records), target, features)
+    assert read(files).to_dict(as_series=False) == {
+        "one": [1, -1],
+        "three": [[1, 2, 3], [4, 5, 6]],
+        "many": [["x", "y"], []],
+        "absent": [[7, 8], [7, 8]],
+        "ragged": [[], []],
+    }
+
+
+def test_defaults_are_those_of_tensorflow(tmp_path, target):
+    records = [example(a=n, b=[n, n + 1]) if n % 3 else example() for n in range(10)]
+    features = {
+        "a": tf.io.FixedLenFeature([], tf.int64, default_value=5),
+        "b": tf.io.FixedLenFeature([2], tf.int64, default_value=[6, 7]),
+    }
+    files = convert_tfrecords_to_parquet(write(tmp_path / "a", records), target, features)
+    expected = tf.io.parse_example(records, features)
+    found = read(files)
+    assert found["a"].to_list() == expected["a"].numpy().tolist()
+    assert found["b"].to_list() == expected["b"].numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("late", "text"),
+    [
+        (example(user=1, extra=2), "record 9000: .*'extra' as well.*features"),
+        (example(user=[1, 2]), "record 9000: .*one value of 'user' a record. Received: 2"),
+        (example(user=1.5), "Data types don't match"),
+        (example(user=1, name=b"\xff"), "UTF-8 in 'name'"),
+        (b"\x07not an example", "tf.train.Example"),
+    ],
+    ids=["more", "two values", "other type", "not text", "not an example"],
+)
+def test_a_late_record_that_does_not_fit_is_named(tmp_path, target, late, text):
+    """None of them is in the sample from which features are inferred."""
+    path = write(tmp_path / "a", [*([example(user=1, name=b"a")] * 9000), late])
+    with pytest.raises(LoaderError, match=text):
+        convert_tfrecords_to_parquet(path, target)
+    assert not [*target.glob("*.parquet")]
+
+
+def test_a_feature_without_values_is_no_column(tmp_path, target):
+    path = write(tmp_path / "a", [example(user=1, nothing=None), example(user=2)])
+    assert read(convert_tfrecords_to_parquet(path, target)).to_dict(as_series=False) == {
+        "user": [1, 2]
+    }
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+@pytest.mark.parametrize("cut", [1, 10, 1000])
+def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
+    """TensorFlow reads a compressed file that lacks its last ten bytes as if it were whole."""
+    path = write(tmp_path / "a", map(record, rows(0, 2000)), compression)
+    os.truncate(path, path.stat().st_size - cut)
+    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
+        convert_tfrecords_to_parquet(path, target, compression_type=compression)
+
+
+def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
+    parts = [write(tmp_path / n, map(record, rows(*r)), "GZIP") for n, r in PARTS.items()]
+    both = tmp_path / "both"
+    both.write_bytes(b"".join(part.read_bytes() for part in parts))
+    assert_frame_equal(read(convert_tfrecords_to_parquet(both, target)), frame(rows(0, 80)))
+
+
+def test_a_changed_byte_is_refused(tmp_path, target):
+    path = write(tmp_path / "a", map(record, rows(0, 2000)))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(LoaderError, match="corrupted record"):
+        convert_tfrecords_to_parquet(path, target)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda _: {"filenames": "nothing/*.tfrecord"}, "nothing/.*Received: none"),
+        (lambda _: {"filenames": []}, "empty list"),
+        (lambda _: {"compression_type": "zip"}, "compression_type.*'zip'"),
+        (lambda _: {"rows_per_file": 0}, "rows_per_file"),
+        (lambda _: {"features": {}}, "features as a dict"),
+        (lambda _: {"features": {"a": tf.io.FixedLenFeature([2, 2], tf.int64)}}, "one dimension"),
+        (
+            lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
+            "'a' as Sparse",
+        ),
+        (lambda f: {"filenames": write(f / "b", [example()])}, "none that has any"),
+        (
+            lambda f: {"filenames": write(f / "b", [example(a=1), example(a=1.0)])},
+            "'a' as float_list and",
+        ),
+        (
+            lambda f: {
+                "filenames": write(
+                    f / "b",
+                    [
+                        tf.train.SequenceExample(
+                            feature_lists=tf.train.FeatureLists(
+                                feature_list={
+                                    "a": tf.train.FeatureList(feature=[tf.train.Feature()])
+                                }
+                            )
+                        ).SerializeToString()
+                    ],
+                )
+            },
+            "SequenceExample",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(tmp_path, target, make, text):
+    arguments = {"filenames": write(tmp_path / "a", [example(a=1)]), "output_dir": target}
+    with pytest.raises(LoaderError, match=text):
+        convert_tfrecords_to_parquet(**arguments | make(tmp_path))
+
+
+def test_other_data_is_not_overwritten(tmp_path, target):
+    path = write(tmp_path / "a", [example(a=1)])
+    convert_tfrecords_to_parquet(path, target)
+    before = {file.name: file.read_bytes() for file in target.iterdir()}
+    with pytest.raises(LoaderError, match="holds parquet files already"):
+        convert_tfrecords_to_parquet(path, target)
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == before
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from loader import convert_tfrecords_to_parquet
+from workflow.files import durable
+from loader.tfrecords import convert
+replace = convert.replace_file
+def replace_and_die(path, content):
+    replace(path, content)
+    if path.parent.name == "00001":
+        os.kill(os.getpid(), 9)
+convert.replace_file = replace_and_die
+convert_tfrecords_to_parquet(sys.argv[1] + "/*", sys.argv[2])
+"""
+
+
+def test_a_killed_call_goes_on(shards, target):
+    """Two of three files were converted, and nothing was to be seen."""
+    died = subprocess.run([sys.executable, "-c", KILLED, shards, target], timeout=100, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not [*target.glob("*.parquet")]
+    converted = target / ".converted" / "00000" / "part-00000.parquet"
+    age = converted.stat().st_ino
+    files = convert_tfrecords_to_parquet(f"{shards}/*", target)
+    assert_frame_equal(read(files), frame(rows(0, 10_200)))
+    assert files[0].stat().st_ino == age  # It is the file of the killed call.
+
+
+def test_a_file_that_changed_is_converted_anew(shards, target):
+    subprocess.run([sys.executable, "-c", KILLED, shards, target], timeout=100, check=False)
+    write(shards / "0.tfrecord", map(record, rows(5, 10)))
+    files = convert_tfrecords_to_parquet(f"{shards}/*", target)
+    assert_frame_equal(read(files), frame([*rows(5, 10), *rows(700, 10_200)]))
