@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exporter.errors import ExportError
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -54,8 +56,9 @@ def _with_end(array: Any) -> Any:
     """Strings as bytes of one width, each followed by the NUL at which onnxruntime stops."""
     if array.dtype != DTYPES["string"].numpy:
         return array
-    width = max(map(len, array.reshape(-1)), default=0) + 1
-    return array.astype(f"S{width}")
+    texts = [each.encode() if isinstance(each, str) else each for each in array.flat]
+    width = max(map(len, texts), default=0) + 1
+    return np.array(texts, f"S{width}").reshape(array.shape)
 
 
 def _in_bytes(array: Any) -> Any:

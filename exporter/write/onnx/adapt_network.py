@@ -59,7 +59,9 @@ def adapt_network(network: OnnxNetwork) -> OnnxModel:
             kept,
         )
     )
-    proto.ir_version = max(proto.ir_version, IR_VERSION)
+    # Converters write the newest version, which an older server refuses whatever the operations are.
+    least = helper.find_min_ir_version_for(proto.opset_import, ignore_unknown=True)
+    proto.ir_version = max(least, IR_VERSION)
     return OnnxModel(proto, {renamed(name): table for name, table in tables.items()})
 
 

@@ -135,6 +135,14 @@ def test_the_packed_tensor_is_the_matrix(export):
     assert {"Split", "Concat"}.isdisjoint(node.op_type for node in graph.node)
 
 
+def test_the_files_version_is_that_of_its_operations(export):
+    """An older server refuses a newer one."""
+    network = matrix(3)
+    network.ir_version = 12
+    report = export(network, columns={"features": ORDER})
+    assert onnx.load(report.paths["clicks_onnx"] / "model.onnx").ir_version == 9
+
+
 def test_an_equal_export_changes_nothing(export):
     first, again = (export(matrix(3), columns={"features": ORDER}) for _ in range(2))
     assert (first.published, again.published) == (True, False)
