@@ -17,6 +17,7 @@ from serving.errors import (
 from serving.perf_analyzer import write_perf_analyzer_input
 from serving.prove.parity import check_parity
 from serving.prove.report import ParityReport
+from serving.scoring import predict_to_parquet
 from serving.watch.skew_monitor import SkewMonitor
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "TritonServer",
     "UnknownModelError",
     "check_parity",
+    "predict_to_parquet",
     "write_perf_analyzer_input",
 ]

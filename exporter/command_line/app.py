@@ -13,6 +13,7 @@ from exporter.command_line.export import export
 from exporter.command_line.fit import fit
 from exporter.command_line.guard import guarded
 from exporter.command_line.parity import parity
+from exporter.command_line.predict import predict
 from exporter.command_line.publish import publish
 from exporter.command_line.serve import serve
 from exporter.command_line.show import show
@@ -22,7 +23,7 @@ from exporter.command_line.versions import recover, rollback, verify
 from exporter.command_line.watch import watch
 
 COMMANDS = (
-    *(demo, fit, transform, train, export, serve, parity, show, bench, watch),
+    *(demo, fit, transform, train, export, serve, predict, parity, show, bench, watch),
     *(verify, publish, rollback, recover),
 )
 
@@ -32,7 +33,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        14
+        15
     """
     app = typer.Typer(
         name="ensemble",
@@ -56,8 +57,8 @@ def options(
 ) -> None:
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
-    The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `parity`,
-    `bench`, `show` and `watch`. `demo` runs all of them in a new folder. `verify`, `publish`,
+    The commands in order of use: `fit`, `transform`, `train`, `export`, `serve`, then `predict`,
+    `parity`, `bench`, `show` and `watch`. `demo` runs all of them in a new folder. `verify`, `publish`,
     `rollback` and `recover` maintain a model repository and the server that reads it.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """

@@ -102,6 +102,22 @@ def served(folder):
         assert "Traceback" not in process.stderr.read()
 
 
+def test_predictions_are_written(folder, served):
+    text = done(
+        "predict", "shop", "rows.parquet", "--output", "scores", "--keep", "user", "--url", served
+    )
+    assert text == "scores: 2,000 rows of user, output\n"
+    found = pl.read_parquet(folder / "scores" / "*.parquet")
+    with EnsembleClient(served, "shop") as client:
+        rows = pl.read_parquet("rows.parquet")
+        answered = client.predict(rows)["output"]
+    assert found["user"].equals(rows["user"])
+    assert found["output"].to_list() == answered.to_list()
+    assert "holds parquet files already" in failed(
+        "predict", "shop", "rows.parquet", "--output", "scores", "--url", served
+    )
+
+
 def test_parity_is_proven(folder, served):
     text = done("parity", "shop", "rows.parquet", "--url", served, "--html", "parity.html")
     assert text.startswith("Parity passed: shop, 2,000 rows")

@@ -1,0 +1,42 @@
+"""Predictions for files, written as parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.connect import Repository, Url, connected
+
+
+def predict(
+    name: Annotated[str, typer.Argument(help="The model's name.")],
+    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    output: Annotated[Path, typer.Option(help="A folder for the predictions.")],
+    url: Url = None,
+    repository: Repository = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the data to write beside them; may be repeated."),
+    ] = None,
+    rows_per_file: Annotated[int, typer.Option(min=1, help="Rows of a file.")] = 1_000_000,
+) -> None:
+    """Predict for every row of some files, and write the answers as parquet.
+
+    Rows keep their order. The files appear together, or not at all.
+
+    Example: `ensemble predict movielens "raw/*.parquet" --output scores --keep userId --url
+    127.0.0.1:8001`
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - so that help is shown at once
+
+    from serving.scoring import predict_to_parquet  # noqa: PLC0415
+
+    with connected(name, url, repository) as client:
+        files = predict_to_parquet(
+            client, data, output, keep=keep or (), rows_per_file=rows_per_file
+        )
+    rows = sum(pq.read_metadata(file).num_rows for file in files)
+    columns = ", ".join(pq.read_schema(files[0]).names)
+    typer.echo(f"{output}: {rows:,} rows of {columns}")

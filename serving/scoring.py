@@ -1,0 +1,106 @@
+"""Predictions for data of any size, as parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from serving.client import EnsembleClient
+from serving.errors import ClientError, ColumnError
+from workflow.data.sources import Source, as_path
+from workflow.errors import WorkflowError
+from workflow.expressions.polars.series import schema_of
+from workflow.transform.parquet_sink import ParquetSink
+from workflow.transform.pieces_in_order import in_order
+
+# Rows that are asked for at a time; the client divides them into requests.
+_ROWS = 65_536
+# One piece is answered while the next one is encoded.
+_AT_ONCE = 2
+
+
+def predict_to_parquet(
+    client: EnsembleClient,
+    data: Any,
+    folder: str | os.PathLike[str],
+    *,
+    keep: Sequence[str] = (),
+    rows_per_file: int = 1_000_000,
+) -> list[Path]:
+    """Predict for every row of a data set, and write the answers as parquet.
+
+    Rows are read, sent and written a part at a time and keep their order. The files appear together
+    with `_schema.json`, or not at all.
+
+    Args:
+        client: connected to the model.
+        data: parquet paths, a folder, a pattern, or a frame as `Workflow.fit` takes it. Columns that
+            the model does not take are not read.
+        folder: folder to write to; made if missing, and it must not contain parquet.
+        keep: columns of the data to write before the model's outputs, such as a row's key.
+        rows_per_file: rows of a file; the last one may have fewer.
+
+    Returns:
+        The files, in the order of the rows.
+
+    Raises:
+        ColumnError: the data lacks a column, or `keep` names an output of the model.
+        ClientError: the data cannot be read, the folder holds parquet, or the server refused.
+
+    Example:
+        >>> with EnsembleClient("127.0.0.1:8001", "movielens") as client:  # doctest: +SKIP
+        ...     predict_to_parquet(client, "raw/*.parquet", "scores", keep=["userId", "movieId"])
+        [PosixPath('scores/part-00000.parquet')]
+    """
+    contract = client.contract
+    keep = [keep] if isinstance(keep, str) else list(dict.fromkeys(keep))
+    outputs = [column.name for column in contract.outputs]
+    if both := [name for name in keep if name in outputs]:
+        raise ColumnError(
+            "INVALID_INPUT",
+            f"Expected keep= to name columns of the data. Received: {both[0]!r}, which the model "
+            "answers with. Rename the column before.",
+        )
+    try:
+        sink = ParquetSink(as_path(folder), rows_per_file, "snappy")
+        sink.expect_outside(data)
+        inputs = [column.name for column in contract.inputs]
+        source = _selected(Source.of(data), list(dict.fromkeys([*keep, *inputs])))
+        with source.errors("The rows cannot be read"):
+            frames = _answers(client, source, keep)
+            first = next(frames)
+            return sink.write(chain([first], frames), schema_of(first.lazy()))
+    except WorkflowError as error:
+        raise ClientError("INVALID_INPUT", str(error)) from error
+
+
+def _selected(source: Source, names: list[str]) -> Source:
+    have = frozenset(source.names)
+    if missing := [name for name in names if name not in have]:
+        raise ColumnError(
+            "INVALID_INPUT",
+            f"Expected the columns {', '.join(names)}. Received: data without {', '.join(missing)}.",
+        )
+    return source.select(names).sound()
+
+
+def _answers(client: EnsembleClient, source: Source, keep: list[str]) -> Iterator[pl.DataFrame]:
+    def answer(piece: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+        rows = piece.collect()
+        for part in rows.iter_slices(_ROWS) if rows.height else [rows]:
+            answered = client.predict(part)
+            arrays = [
+                pl.col(name).arr.to_list()
+                for name, dtype in answered.schema.items()
+                if isinstance(dtype, pl.Array)
+            ]
+            answered = answered.with_columns(arrays)
+            yield pl.DataFrame(part.select(keep).to_dict() | answered.to_dict())
+
+    whole = in_order(lambda piece: list(answer(piece)), source.pieces(_ROWS), _AT_ONCE)
+    return chain.from_iterable(whole)
