@@ -1,12 +1,18 @@
 """From columns to a trained network and its SavedModel."""
 
-from training import layers, models, optimizers
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from training.errors import TrainingError
-from training.report import TrainingReport
-from training.saved_model import save_model
-from training.signature import ModelSignature, TensorSpec, model_signature
-from training.split import compile_model
-from training.train import train
+
+if TYPE_CHECKING:
+    from training import layers, models, optimizers
+    from training.keras_signature import model_signature
+    from training.report import TrainingReport
+    from training.saved_model import save_model
+    from training.signature import ModelSignature, TensorSpec
+    from training.split import compile_model
+    from training.training_run import train
 
 __all__ = [
     "ModelSignature",
@@ -21,3 +27,27 @@ __all__ = [
     "save_model",
     "train",
 ]
+
+# No function has the name of a module, which would take its place once it is imported. Most modules
+# import TensorFlow, which the export of another library's network does without.
+_MODULES = {
+    "ModelSignature": "signature",
+    "TensorSpec": "signature",
+    "TrainingReport": "report",
+    "compile_model": "split",
+    "model_signature": "keras_signature",
+    "save_model": "saved_model",
+    "train": "training_run",
+}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f"training.{_MODULES[name]}"), name)
+    if name in __all__:
+        return import_module(f"training.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,10 +15,11 @@ import tensorflow as tf
 
 from training.canonical import make_canonical
 from training.errors import TrainingError
+from training.keras_signature import model_signature
 from training.layers.bags import for_few_rows
 from training.private import named_by_position
 from training.quiet import quiet
-from training.signature import ModelSignature, model_signature
+from training.signature import ModelSignature
 from workflow.files.durable import make_folder, sync, sync_tree
 
 

@@ -23,7 +23,6 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
 from exporter.repository.config_pbtxt import config_text, parse_config
 from exporter.write.python_step import RUNTIME_PACKAGE
-from exporter.write.saved_model import FOLDER, GRAPH_TAG
 from serving.contract import Contract, read_contract
 from training.quiet import quiet
 from triton_models.backends import joint_calls
@@ -147,7 +146,10 @@ def _copied_package(folder: Path) -> Iterator[Callable[[str], ModuleType]]:
 
 
 def _saved_model(spec: ModelSpec, folder: Path) -> Call:
-    import tensorflow as tf  # noqa: PLC0415 - one backend of three
+    # One backend of three.
+    import tensorflow as tf  # noqa: PLC0415
+
+    from exporter.write.saved_model import FOLDER, GRAPH_TAG  # noqa: PLC0415
 
     # On a GPU an id beyond a table is not an error, and products differ from those on a CPU.
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})

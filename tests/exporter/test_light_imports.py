@@ -3,7 +3,9 @@
 import subprocess
 import sys
 
+import onnx
 import pytest
+from onnx_networks import matrix
 
 import exporter
 
@@ -19,6 +21,14 @@ try:
     main()
 except SystemExit as end:
     assert end.code == 0
+"""
+EXPORT = """
+from exporter import ServingOptions, export_ensemble
+from workflow import Workflow
+
+workflow = Workflow(["age", "price"]).fit({{"age": [1.0], "price": [2.0]}})
+options = ServingOptions(columns={{"features": ["age", "price"]}})
+export_ensemble("{folder}/clicks.onnx", workflow, "clicks", "{folder}/models", serving=options)
 """
 
 
@@ -41,6 +51,13 @@ def test_nothing_heavy_is_imported(code):
 
 def test_the_repository_is_verified_without_tensorflow():
     found = imported("from exporter import ServingOptions, rollback, verify")
+    assert {"tensorflow", "keras"} & found == set()
+
+
+def test_an_onnx_network_is_exported_without_tensorflow(tmp_path):
+    onnx.save(matrix(2), tmp_path / "clicks.onnx")
+    found = imported(EXPORT.format(folder=str(tmp_path)))
+    assert "onnxruntime" in found
     assert {"tensorflow", "keras"} & found == set()
 
 

@@ -13,7 +13,12 @@ from training import models, optimizers
 from workflow import Workflow, ops
 
 # Their examples are outlines: they train for a while, or write where the reader wants to.
-OUTLINES = {"training.saved_model", "training.signature", "training.train", "training.report"}
+OUTLINES = {
+    "training.saved_model",
+    "training.keras_signature",
+    "training.training_run",
+    "training.report",
+}
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(training.__path__, "training.")

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from exporter.errors import ExportError
+from exporter.errors import ExportError, in_a_line
 from exporter.network.onnx_network import OnnxNetwork
 from exporter.write.onnx.model import OnnxModel, Table, rename
 from exporter.write.onnx.opsets import opsets_of, with_opsets
@@ -118,23 +118,41 @@ def _info(spec: TensorSpec) -> onnx.ValueInfoProto:
 
 
 def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table]:
-    """Remove large weights, and those in other files, from a graph."""
+    """Remove large weights from a graph; small ones in other files get inside, as shapes have to be."""
     tables, small = {}, []
     for tensor in graph.initializer:
-        outside = tensor.data_location == TensorProto.EXTERNAL
-        if outside or (len(tensor.raw_data) > LARGE):
+        if _size(tensor) > LARGE:
             tables[tensor.name] = Table(tuple(tensor.dims), partial(_array, tensor, folder))
         else:
-            small.append(tensor)
+            small.append(_inside(tensor, folder))
     del graph.initializer[:]
     graph.initializer.extend(small)
     return tables
 
 
-def _array(tensor: TensorProto, folder: Path | None) -> Any:
-    if tensor.data_location == TensorProto.EXTERNAL:
-        own = TensorProto()
-        own.CopyFrom(tensor)
+def _size(tensor: TensorProto) -> int:
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return len(tensor.raw_data)
+    width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(np.prod(tensor.dims)) * width
+
+
+def _inside(tensor: TensorProto, folder: Path | None) -> TensorProto:
+    """The tensor with its values."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor
+    own = TensorProto()
+    own.CopyFrom(tensor)
+    try:
         onnx.external_data_helper.load_external_data_for_tensor(own, str(folder))
-        tensor = own
-    return numpy_helper.to_array(tensor)
+    except Exception as error:  # onnx raises errors of several types
+        raise ExportError(
+            f"Expected the weights {tensor.name!r} in {folder}. Received: {in_a_line(error)}"
+        ) from error
+    own.ClearField("external_data")
+    own.data_location = TensorProto.DEFAULT
+    return own
+
+
+def _array(tensor: TensorProto, folder: Path | None) -> Any:
+    return numpy_helper.to_array(_inside(tensor, folder))

@@ -227,6 +227,27 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
     tables = report.paths["clicks"] / "tables.data"
     assert tables.stat().st_size == table.nbytes
-    (path.parent / "weights.bin").unlink()
-    with pytest.raises(ExportError, match=r"Expected the weights of .*weights\.bin"):
-        export(path, runtime="fused_onnx")
+
+
+def test_weights_in_a_file_of_their_own(export, tmp_path):
+    """Small ones get inside; a file that is missing, damaged or in another folder is an error."""
+    (tmp_path / "saved").mkdir()
+    path, weights = tmp_path / "saved" / "clicks.onnx", tmp_path / "saved" / "weights.bin"
+    # The bytes of the weights, and not of the shapes, with those of a Python object.
+    outside = {"save_as_external_data": True, "location": weights.name, "size_threshold": 44}
+    onnx.save(matrix(3), path, **outside)
+    columns = {"features": ORDER}
+    report = export(path, columns=columns)
+    assert weights.stat().st_size >= 12
+    assert not [*report.repository.rglob("*.data")]
+    content = weights.read_bytes()
+    weights.write_bytes(content[:3])
+    with pytest.raises(ExportError, match="an ONNX model that onnxruntime can load"):
+        export(path, columns=columns)
+    weights.unlink()
+    with pytest.raises(ExportError, match=r"Expected the weights of .*weights\.bin.*no such file"):
+        export(path, columns=columns)
+    (tmp_path / "weights.bin").write_bytes(content)
+    weights.symlink_to(tmp_path / "weights.bin")
+    with pytest.raises(ExportError, match="escapes model directory"):
+        export(path, columns=columns)
