@@ -40,6 +40,8 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         loader: the data of `fit`: a loader as it is, mapped, repeated or distributed.
         folder: where to write; created if missing.
         save_freq: "epoch", or a number of batches after which to save as well.
+        writes: whether to save at all. Of several workers with equal weights, one does; all of them
+            restore what it saved, since they take the position of any one.
 
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's, or
@@ -59,6 +61,8 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         loader: KerasSequenceLoader,
         folder: str | os.PathLike[str],
         save_freq: int | Literal["epoch"] = "epoch",
+        *,
+        writes: bool = True,
     ) -> None:
         super().__init__()
         if save_freq != "epoch":
@@ -66,6 +70,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._loader = loader
         self._folder = Path(folder)
         self._every = None if save_freq == "epoch" else save_freq
+        self._writes = writes
         self._since_saved = 0
         self._ended_early = False
         self._restored: dict[str, Any] | None = None
@@ -173,6 +178,8 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
     def _save(self) -> None:
         self._since_saved = 0
+        if not self._writes:
+            return
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
         kept = {_POINTER, weights.name}
         try:

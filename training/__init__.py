@@ -8,6 +8,7 @@ from training.errors import TrainingError
 if TYPE_CHECKING:
     from training import layers, models, optimizers
     from training.keras_signature import model_signature
+    from training.parallel import Workers, join_workers
     from training.report import TrainingReport
     from training.saved_model import save_model
     from training.signature import ModelSignature, TensorSpec
@@ -19,7 +20,9 @@ __all__ = [
     "TensorSpec",
     "TrainingError",
     "TrainingReport",
+    "Workers",
     "compile_model",
+    "join_workers",
     "layers",
     "model_signature",
     "models",
@@ -34,7 +37,9 @@ _MODULES = {
     "ModelSignature": "signature",
     "TensorSpec": "signature",
     "TrainingReport": "report",
+    "Workers": "parallel",
     "compile_model": "split",
+    "join_workers": "parallel",
     "model_signature": "keras_signature",
     "save_model": "saved_model",
     "train": "training_run",

@@ -13,6 +13,8 @@ import tensorflow as tf
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.parallel import Workers
+from training.parallel.agreement import agree
 from training.report import TrainingReport
 from training.run.class_weight import check_class_weight, weighted
 from training.run.data_check import check_data
@@ -46,6 +48,7 @@ def train(
     stop_on_nan: bool = True,
     validate_ids: bool = False,
     verbose: bool = False,
+    workers: Workers | None = None,
 ) -> TrainingReport:
     """Compiles and fits a model; `compile_model` and `model.fit` can be used directly instead.
 
@@ -89,6 +92,10 @@ def train(
         validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
         verbose: prints a line for each epoch, and in a terminal a progress bar until then.
+        workers: all workers, from `join_workers`, if several processes call `train` together, each
+            with its share of the rows. Metrics of training are those of all rows. Each worker
+            validates on its own: give all of them the same validation data. The first one writes
+            checkpoints, in a folder that all can read. Only the first should save the model.
 
     Returns:
         Speed, loss curve and metrics.
@@ -96,7 +103,8 @@ def train(
     Raises:
         TrainingError: no data, data that does not fit the model, invalid arguments, an id out of
             range, no memory, or a loss or a weight that is not a number; the model then keeps its
-            weights at that moment, and the checkpoint the earlier ones.
+            weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
+            other settings, data of another length or another model.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
@@ -125,7 +133,8 @@ def train(
             f"Received: {outputs}. Use split=False, or compile_model and model.fit without metrics."
         )
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
-    saver = _saver(checkpoint, train_data)
+    workers = workers or Workers()
+    saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
     followers = [
         watch,
@@ -136,11 +145,14 @@ def train(
         *([] if tensorboard is None else [EventLog(tensorboard, watch)]),
     ]
     with explained(model), checked_ids(model) if validate_ids else nullcontext():
-        compile_model(model, optimizer, loss, metrics, split=split, precision=precision)
+        compile_model(
+            model, optimizer, loss, metrics, split=split, precision=precision, workers=workers
+        )
         if model.built and not model.optimizer.built:
             # Before a step is traced, which would keep the initial loss scale.
             model.optimizer.build(model.trainable_variables)
         first = 0 if saver is None else saver.restore(model)
+        agree(workers, _common(train_data, epochs, first, precision, steps))
         if first >= epochs:
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight)
@@ -164,15 +176,27 @@ def _early_stopping(
     return [keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True)]
 
 
+def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> dict[str, Any]:
+    """Settings of a run that all workers have in common."""
+    return {
+        "number of epochs": epochs,
+        "first epoch, from the checkpoint": first,
+        "precision": precision,
+        "steps_per_execution": steps,
+        "batch_size": data.batch_size if isinstance(data, KerasSequenceLoader) else None,
+        "number of steps in an epoch": len(data) if isinstance(data, KerasSequenceLoader) else None,
+    }
+
+
 def _saver(
-    checkpoint: str | Path | LoaderCheckpoint | None, train_data: Any
+    checkpoint: str | Path | LoaderCheckpoint | None, train_data: Any, *, writes: bool
 ) -> LoaderCheckpoint | None:
     if checkpoint is None or isinstance(checkpoint, LoaderCheckpoint):
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
         raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
-        return LoaderCheckpoint(train_data, checkpoint)
+        return LoaderCheckpoint(train_data, checkpoint, writes=writes)
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
         f"Received: {type(train_data).__name__}. For a mapped loader give "

@@ -9,6 +9,8 @@ import keras
 from training import optimizers
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.parallel import Workers
+from training.parallel.exchange import Exchange
 from training.split import loop, replicas
 from training.split.precision import policy_of
 from training.split.step import SplitStep, cut_for_training
@@ -34,6 +36,7 @@ def compile_model(
     split: bool = True,
     precision: str = "float32",
     xla: bool | None = None,
+    workers: Workers | None = None,
     **options: Any,
 ) -> None:
     """Compiles a Keras model so that `model.fit` trains it with the split step.
@@ -55,6 +58,9 @@ def compile_model(
             "float16", for which the loss is scaled. Variables, the last layers and the tables stay
             float32.
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
+        workers: all workers, from `join_workers`, if several processes train the model, each on its
+            own batches of equal size. They start with the weights of the first one, and losses and
+            metrics of training are those of all rows; `evaluate` is each worker's own.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
             the number of steps between two calls of callbacks, at which Keras waits for the GPU:
             with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,
@@ -62,7 +68,9 @@ def compile_model(
             `train` uses 32 on a GPU, in training only.
 
     Raises:
-        TrainingError: the model cannot be split, unknown precision, or `precision` without `split`.
+        TrainingError: the model cannot be split, unknown precision, or `precision` or several
+            `workers` without `split`. In `fit`: a worker is lost, or has another model, optimizer,
+            batch size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -74,6 +82,13 @@ def compile_model(
             "Expected split=True for a precision of the training step alone. "
             f"Received: precision={precision!r}, split=False."
         )
+    workers = workers or Workers()
+    if workers.size > 1 and not split:
+        raise TrainingError(
+            "Expected split=True for several workers. Received: split=False, with "
+            f"{workers.size} workers. Keras' own step trains on the GPUs of one process: "
+            "tf.distribute.MirroredStrategy."
+        )
     if isinstance(optimizer, str):
         optimizer = _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -84,5 +99,6 @@ def compile_model(
     loop.uninstall(model)
     replicas.install(model)
     if split:
-        model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla)
-        loop.install(model)
+        exchange = Exchange(workers, model) if workers.size > 1 else None
+        model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla, exchange)
+        loop.install(model, exchange)

@@ -9,19 +9,27 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.parallel.exchange import Exchange
+from training.parallel.failures import named
 
-def install(model: keras.Model) -> None:
+
+def install(model: keras.Model, exchange: Exchange | None = None) -> None:
     """Gives a compiled model a training function that lets the host run ahead of the GPU.
 
     Keras' own function joins several steps by conditions in the graph: whether steps are left, and
     whether there is a batch. TensorFlow copies these conditions to the GPU, behind all queued work,
     and sends dependent operations only afterwards. So the GPU waits for the host after each step.
     Here the host decides, in Python.
+
+    Args:
+        model: a compiled model.
+        exchange: with the other workers, if there are any.
     """
 
     def make_train_function(force: bool = False) -> None:
         if model.train_function is None or force:
-            model.train_function = _TrainFunction(model)
+            one = _TrainFunction(model)
+            model.train_function = one if exchange is None else _Together(one, exchange)
 
     model.make_train_function = make_train_function
 
@@ -70,6 +78,28 @@ class _TrainFunction:
         except tf.errors.OutOfRangeError:
             pass  # there were batches for these steps only
         return logs
+
+
+class _Together:
+    """A training function of which each step takes place on all workers."""
+
+    def __init__(self, function: _TrainFunction, exchange: Exchange) -> None:
+        self._function = function
+        self._exchange = exchange
+
+    def __call__(self, iterator: Iterator[Any]) -> Mapping[str, tf.Tensor]:
+        """As `_TrainFunction`.
+
+        Raises:
+            TrainingError: the workers differ, or one is lost.
+        """
+        with named(self._exchange.workers):
+            self._exchange.begin(iterator)
+            try:
+                return self._function(iterator)
+            except tf.errors.InvalidArgumentError as error:
+                self._exchange.check(error)
+                raise
 
 
 def _present(batch: Any) -> Any:

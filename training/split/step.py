@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.parallel.exchange import Exchange
 from training.split import replicas
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
@@ -46,13 +47,17 @@ class SplitStep:
         model: a compiled functional or sequential model.
         policy: the dtype policy of the dense layers in training; None for their own.
         xla: whether to compile the dense part.
+        exchange: with the other workers, if there are any.
 
     Raises:
         TrainingError: the model cannot be split.
     """
 
-    def __init__(self, model: keras.Model, policy: str | None, xla: bool) -> None:
+    def __init__(
+        self, model: keras.Model, policy: str | None, xla: bool, exchange: Exchange | None = None
+    ) -> None:
         self.model = model
+        self._exchange = exchange
         self.parts = cut_for_training(model)
         tower = self.parts.tower
         self._target = faster(tower, policy, xla)
@@ -91,10 +96,19 @@ class SplitStep:
         # A step that finds no batch fails; before that it must neither count nor draw random
         # numbers. An identity, since TensorFlow does not wait for the results of a function that is
         # inlined.
-        with tf.control_dependencies([tf.identity(keras.tree.flatten(result.outputs)[0])]):
+        counted = []
+        if self._exchange is not None:
+            counted = self._exchange.counted(y, result.outputs, weight)
+        predicted = tf.identity(keras.tree.flatten(result.outputs)[0])
+        with tf.control_dependencies([predicted]):
             self._assign(result.updates)
-            self.model.optimizer.apply([gradients.get(id(v)) for v in variables], variables)
-        return self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
+        logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
+        ordered = [gradients.get(id(variable)) for variable in variables]
+        if self._exchange is not None:
+            ordered, logs = self._exchange(ordered, variables, _rows(x, y), counted)
+        with tf.control_dependencies([predicted]):
+            self.model.optimizer.apply(ordered, variables)
+        return logs
 
     def _look_up(self, x: Any) -> list[tf.Tensor]:
         """Inputs of the tower."""
@@ -200,7 +214,8 @@ def cut_for_training(model: keras.Model) -> SplitModel:
         raise TrainingError(
             "Expected no tf.distribute strategy to split the step. Received: "
             f"{type(model.distribute_strategy).__name__} of "
-            f"{replicas.count(model)} replicas. Use split=False."
+            f"{replicas.count(model)} replicas. Use split=False, or a process for each GPU: "
+            "training.join_workers."
         )
     return parts
 

@@ -1,0 +1,68 @@
+"""Settings that all workers must have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from training.errors import TrainingError
+from training.parallel.workers import Workers
+
+
+def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
+    """Compares settings with those of the other workers, which call this function too.
+
+    Args:
+        workers: all workers.
+        settings: values that JSON can hold, by the names that an error shows.
+
+    Raises:
+        TrainingError: another worker has others; raised on all workers.
+    """
+    if workers.collectives is None:
+        return
+    texts = workers.collectives.texts(json.dumps(settings, default=str))
+    first, *others = [json.loads(text) for text in texts]
+    for rank, other in enumerate(others, start=1):
+        for name in first.keys() | other.keys():
+            if first.get(name) != other.get(name):
+                one, two = _different(first.get(name), other.get(name))
+                raise TrainingError(
+                    f"Expected all workers to have the same {name}. Received: {one} on "
+                    f"{workers.name(0)}, {two} on {workers.name(rank)}. Start all workers with the "
+                    "same program, arguments and data."
+                )
+
+
+def fingerprint(model: keras.Model) -> dict[str, Any]:
+    """Settings of a compiled model for `agree`.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.compile("sgd")
+        >>> fingerprint(model)["weights"]
+        [[[2, 1], 'float32'], [[1], 'float32']]
+    """
+    return {
+        "weights": [[list(v.shape), v.dtype] for v in model.variables],
+        "metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
+        "optimizer": keras.saving.serialize_keras_object(model.optimizer),
+    }
+
+
+def _different(one: Any, two: Any) -> tuple[Any, Any]:
+    """The first parts of two values that differ."""
+    if isinstance(one, Sequence) and isinstance(two, Sequence) and not isinstance(one, str):
+        for a, b in zip(one, two, strict=False):
+            if a != b:
+                return a, b
+        return f"{len(one):,} of them", f"{len(two):,}"
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        for name in one.keys() | two.keys():
+            if one.get(name) != two.get(name):
+                a, b = _different(one.get(name), two.get(name))
+                return f"{name}={a}", f"{name}={b}"
+    return one, two

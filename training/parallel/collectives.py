@@ -1,0 +1,116 @@
+"""Tensors exchanged between the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+# Groups of devices, and their operations, have numbers that are the same on all workers. TensorFlow
+# counts groups from 1, and operations from 100.
+_HOSTS, _DEVICES = 7001, 7002
+_FIRST, _MOST = 1 << 20, 1 << 30
+
+
+class Collectives:
+    """Operations in which all workers take part, in the same order.
+
+    Each of them has a number of its own, since TensorFlow ties a number to a shape. The number is
+    drawn when the operation runs, not when it is traced: workers may trace at different times.
+
+    Args:
+        size: number of workers.
+        rank: number of this worker.
+        device: the device on which this worker trains.
+        timeout: seconds to wait for other workers.
+    """
+
+    def __init__(self, size: int, rank: int, device: str, timeout: float) -> None:
+        self.size = size
+        self.rank = rank
+        self.device = device
+        self.host = (
+            tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
+        )
+        self._timeout = timeout
+        self._tokens = {}
+        for place in (self.host, device):
+            with tf.device(place):
+                self._tokens[place] = tf.Variable(0.0, trainable=False)
+        with tf.device(self.host):
+            self._next = tf.Variable(_FIRST, trainable=False, dtype=tf.int32)
+
+    def numbers(self, count: int) -> list[tf.Tensor]:
+        """Numbers of the next operations; the same on all workers."""
+        with tf.device(self.host):
+            first = self._next.read_value()
+            self._next.assign(_FIRST + (first - _FIRST + count) % _MOST)
+            return [first + place for place in range(count)]
+
+    def total(self, tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """The sum over the workers of a tensor, which has the same shape on all of them."""
+        return tf.raw_ops.CollectiveReduceV2(
+            input=tensor, merge_op="Add", final_op="Id", **self._common(self.device, number)
+        )
+
+    def gathered(self, tensor: tf.Tensor, number: tf.Tensor, place: str = "") -> tf.Tensor:
+        """The rows of all workers, by rank, of a tensor with the same shape on all of them."""
+        return tf.raw_ops.CollectiveGatherV2(
+            input=tensor, **self._common(place or self.device, number)
+        )
+
+    def texts(self, text: str) -> list[str]:
+        """The text that each worker gives."""
+        own = text.encode()
+        with tf.device(self.host):
+            (number,) = self.numbers(1)
+            lengths = self.gathered(tf.constant([len(own)]), number, self.host)
+            longest = int(tf.reduce_max(lengths))
+            (number,) = self.numbers(1)
+            codes = tf.constant(list(own.ljust(longest)), tf.int32)
+            together = self.gathered(codes[tf.newaxis], number, self.host).numpy()
+        return [
+            bytes(codes[:length].tolist()).decode()
+            for codes, length in zip(together, lengths.numpy(), strict=True)
+        ]
+
+    def copy_from_first(self, variables: Sequence[tf.Variable]) -> None:
+        """Sets variables to their values on the first worker, a few million values at a time."""
+        for variable in variables:
+            for part in _parts(variable):
+                self._copy(variable, part)
+
+    def _copy(self, variable: tf.Variable, part: Any) -> None:
+        value = variable if part is None else variable[part]
+        # Integers of GPUs are on the host; unsigned ones cannot be sent.
+        kind = value.dtype if value.dtype.is_floating else tf.int64
+        (number,) = self.numbers(1)
+        common = self._common(self.device, number)
+        del common["ordering_token"]
+        with tf.device(self.device):
+            if self.rank == 0:
+                tf.raw_ops.CollectiveBcastSendV2(input=tf.cast(value, kind), **common)
+                return
+            received = tf.raw_ops.CollectiveBcastRecvV2(T=kind, shape=tf.shape(value), **common)
+            value.assign(tf.cast(received, value.dtype))
+
+    def _common(self, place: str, number: tf.Tensor) -> dict[str, Any]:
+        on_gpu = tf.DeviceSpec.from_string(place).device_type == "GPU"
+        return {
+            "group_size": self.size,
+            "group_key": _HOSTS if place == self.host else _DEVICES,
+            "instance_key": number,
+            "ordering_token": [self._tokens[place].handle],
+            "communication_hint": "nccl" if on_gpu else "ring",
+            "timeout_seconds": self._timeout,
+        }
+
+
+def _parts(variable: tf.Variable, values: int = 1 << 24) -> list[Any]:
+    """Slices of at most so many values; None for a variable that is small enough as a whole."""
+    size = variable.shape.num_elements()
+    if size <= values:
+        return [None]
+    rows = max(values * variable.shape[0] // size, 1)
+    return [slice(start, start + rows) for start in range(0, variable.shape[0], rows)]

@@ -1,0 +1,138 @@
+"""The processes that train one model together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from loader.workers import current_worker
+from training.errors import TrainingError
+from training.parallel.collectives import Collectives
+
+
+@dataclass(frozen=True, eq=False)
+class Workers:
+    """The processes that train one model together, one for each GPU; made by `join_workers`.
+
+    Attributes:
+        size: number of workers.
+        rank: number of this worker, from 0.
+        addresses: `host:port` of each worker.
+        chiefs: how many of them, the first ones, TF_CONFIG calls "chief".
+        collectives: exchanges tensors between them; None for one worker alone.
+    """
+
+    size: int = 1
+    rank: int = 0
+    addresses: tuple[str, ...] = ()
+    chiefs: int = 0
+    collectives: Collectives | None = field(default=None, repr=False)
+
+    def name(self, rank: int) -> str:
+        """A worker's number and address, for messages.
+
+        Example:
+            >>> Workers(2, 0, ("a:1234", "b:1234")).name(1)
+            'worker 1 (b:1234)'
+        """
+        return f"worker {rank} ({self.addresses[rank]})"
+
+
+def join_workers(timeout: float = 600.0) -> Workers:
+    """Connects this process with the others that the variable TF_CONFIG of its environment names.
+
+    Call it before anything else uses TensorFlow. It returns as soon as all workers have called it.
+    Give the result to `train` or `compile_model`, and its numbers to the loader.
+
+    Args:
+        timeout: seconds to wait for other workers in a step, after which they count as hanging.
+            XLA compiles, and the first worker saves, within this time. A worker that dies ends the
+            others sooner, within half a minute.
+
+    Returns:
+        The workers; without TF_CONFIG this process alone.
+
+    Raises:
+        TrainingError: TF_CONFIG is not valid, TensorFlow is in use already, the port is taken, or
+            the process has more than one GPU.
+
+    Example:
+        >>> workers = join_workers()
+        >>> workers.size, workers.rank
+        (1, 0)
+    """
+    if not _is_above_0(timeout):
+        raise TrainingError(f"Expected timeout as seconds above 0. Received: {timeout!r}.")
+    chiefs, others = _addresses(os.environ.get("TF_CONFIG"))
+    addresses = (*chiefs, *others)
+    if len(addresses) <= 1:
+        return Workers()
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) > 1:
+        raise TrainingError(
+            f"Expected one GPU for each worker. Received: {len(gpus)}. Start each process with "
+            "CUDA_VISIBLE_DEVICES=<number of its GPU>."
+        )
+    strategy = _connected(timeout)
+    with strategy.scope():
+        size, rank = current_worker() or (1, 0)
+    device = strategy.extended.worker_devices[0]
+    return Workers(size, rank, addresses, len(chiefs), Collectives(size, rank, device, timeout))
+
+
+def _connected(timeout: float) -> tf.distribute.Strategy:
+    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
+    try:
+        # It starts the server and the collectives; the model is made outside of its scope.
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except RuntimeError as error:
+        raise TrainingError(
+            "Expected join_workers() before TensorFlow is used. Received: a program that has used "
+            "it, to make a model or tensors. Make the call the first one of the program."
+        ) from error
+    except tf.errors.OpError as error:
+        reason = str(error.message).splitlines()[0]
+        raise TrainingError(
+            "Expected a free port at this worker's address in TF_CONFIG, and the other workers "
+            f"within reach. Received: {reason}"
+        ) from error
+
+
+def _addresses(text: str | None) -> tuple[list[str], list[str]]:
+    """The addresses of the chief and of the workers in TF_CONFIG.
+
+    Raises:
+        TrainingError: not as TensorFlow defines it.
+    """
+    try:
+        config = json.loads(text or "{}")
+        cluster, task = config.get("cluster") or {}, config.get("task")
+        if not cluster or _is_task(task, cluster):
+            return cluster.get("chief", []), cluster.get("worker", [])
+    except (ValueError, AttributeError, TypeError, KeyError):
+        pass
+    raise TrainingError(
+        'Expected TF_CONFIG as {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
+        f'"worker", "index": 0}}}}, with an index below the number of workers. Received: {text}'
+    )
+
+
+def _is_task(task: Any, cluster: Mapping[str, Any]) -> bool:
+    known = cluster.keys() <= {"chief", "worker"} and all(
+        isinstance(tasks, list) and all(isinstance(address, str) for address in tasks)
+        for tasks in cluster.values()
+    )
+    return (
+        known
+        and isinstance(task["index"], int)
+        and (0 <= task["index"] < len(cluster.get(task["type"], [])))
+    )
+
+
+def _is_above_0(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
