@@ -43,6 +43,9 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         writes: whether to save at all. Of several workers with equal weights, one does; all of them
             restore what it saved, since they take the position of any one.
 
+    Attributes:
+        writes: whether it saves at all.
+
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's, or
             `steps_per_epoch` without `repeat()`, where Keras would end an epoch with the data.
@@ -70,7 +73,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._loader = loader
         self._folder = Path(folder)
         self._every = None if save_freq == "epoch" else save_freq
-        self._writes = writes
+        self.writes = writes
         self._since_saved = 0
         self._ended_early = False
         self._restored: dict[str, Any] | None = None
@@ -178,7 +181,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
     def _save(self) -> None:
         self._since_saved = 0
-        if not self._writes:
+        if not self.writes:
             return
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
         kept = {_POINTER, weights.name}

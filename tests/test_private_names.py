@@ -38,6 +38,8 @@ NAMES = [
     ("tensorflow", "TypeSpec._component_specs", None, LOADER),
     ("tensorflow", "TypeSpec._from_components", ["self", "components"], LOADER),
     ("tensorflow", "TypeSpec._to_legacy_output_shapes", ["self"], LOADER),
+    ("tensorflow.python.eager.context", "Context.abort_collective_ops", ["self", "code", "message"], TRAINING),
+    ("tensorflow.python.eager.context", "context", [], TRAINING),
     ("tensorflow", "Operation._set_attr", ["self", "attr_name", "attr_value"], TRAINING),
     ("keras", "Layer._flatten_layers", ["self", "include_self", "recursive"], TRAINING),
     ("keras", "Model._maybe_symbolic_build", ["self", "iterator", "data_batch"], TRAINING),

@@ -1,7 +1,8 @@
 """All private names of Keras and TensorFlow that training uses.
 
 Keras has no public way from a tensor of a functional model to its operation, to nested layers, and
-to an optimizer's moments of a variable. The exporter uses these functions too.
+to an optimizer's moments of a variable; TensorFlow has none to end operations between processes. The
+exporter uses these functions too.
 
 `tests/test_private_names.py` fails and names any of them that changes.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
@@ -80,3 +82,8 @@ def named_by_position(variables: Sequence[tf.Variable]) -> Iterator[None]:
 def as_one_operation(choice: tf.Operation) -> None:
     """Keep TensorFlow from making a switch for each tensor of a `tf.cond`."""
     choice._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))  # noqa: SLF001
+
+
+def abort_collectives(message: str) -> None:
+    """End all operations between processes with an error, now and from now on."""
+    context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)

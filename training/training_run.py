@@ -15,6 +15,8 @@ from training.errors import TrainingError
 from training.gpu import has_gpu
 from training.parallel import Workers
 from training.parallel.agreement import agree
+from training.parallel.validation import FirstValidation
+from training.parallel.workers import expect_workers
 from training.report import TrainingReport
 from training.run.class_weight import check_class_weight, weighted
 from training.run.data_check import check_data
@@ -63,7 +65,6 @@ def train(
         epochs: how many passes over the data.
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
             of `keras.optimizers.schedules`.
-            one of `keras.optimizers.schedules`.
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
         metrics: Keras metrics or their names, such as "auc" and "accuracy"; None for the area under
             the ROC curve. Each of several outputs has all of them.
@@ -93,9 +94,10 @@ def train(
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
         verbose: prints a line for each epoch, and in a terminal a progress bar until then.
         workers: all workers, from `join_workers`, if several processes call `train` together, each
-            with its share of the rows. Metrics of training are those of all rows. Each worker
-            validates on its own: give all of them the same validation data. The first one writes
-            checkpoints, in a folder that all can read. Only the first should save the model.
+            with its share of the rows. Metrics of training are those of all rows, metrics of
+            validation those of the first worker, so that callbacks end all of them after the same
+            epoch. The first one writes checkpoints, in a folder that all can read. Only the first
+            should save the model, and have `tensorboard`. The report counts a worker's own rows.
 
     Returns:
         Speed, loss curve and metrics.
@@ -104,7 +106,7 @@ def train(
         TrainingError: no data, data that does not fit the model, invalid arguments, an id out of
             range, no memory, or a loss or a weight that is not a number; the model then keeps its
             weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
-            other settings, data of another length or another model.
+            other settings, data of another length, no rows, or another model.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
@@ -133,10 +135,11 @@ def train(
             f"Received: {outputs}. Use split=False, or compile_model and model.fit without metrics."
         )
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
-    workers = workers or Workers()
+    workers = expect_workers(workers)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
     followers = [
+        *([] if workers.size == 1 else [FirstValidation(workers)]),
         watch,
         *([] if saver is None else [saver]),
         *_early_stopping(patience, validation_data),
@@ -191,6 +194,11 @@ def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> d
 def _saver(
     checkpoint: str | Path | LoaderCheckpoint | None, train_data: Any, *, writes: bool
 ) -> LoaderCheckpoint | None:
+    if isinstance(checkpoint, LoaderCheckpoint) and checkpoint.writes and not writes:
+        raise TrainingError(
+            "Expected the first of several workers alone to write checkpoints. Received: a "
+            "LoaderCheckpoint on another. Give it writes=workers.rank == 0."
+        )
     if checkpoint is None or isinstance(checkpoint, LoaderCheckpoint):
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():

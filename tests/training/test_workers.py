@@ -1,59 +1,62 @@
 """Several processes that train one model, each a worker of TF_CONFIG, on this machine's CPU."""
 
-import importlib.util
 import json
-import os
+import multiprocessing
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
+import train_together as program
 
-from training import TrainingError, join_workers
+from training import TrainingError, Workers, compile_model, join_workers
+from training.parallel.failures import _lost
 
-PROGRAM = Path(__file__).with_name("train_together.py")
 ROWS = 180
+# Forks of one process that has imported TensorFlow, which takes 5 s, but not used it.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tensorflow", "keras"])
 
-_spec = importlib.util.spec_from_file_location("train_together", PROGRAM)
-program = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(program)
 
-
-def start(size, arguments, program=PROGRAM):
-    """Processes with TF_CONFIG, and their output."""
+def start(size, folder, name, *arguments, chief=False):
+    """Processes with TF_CONFIG that write their results to the folder."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(size)]
         for one in sockets:
             one.bind(("localhost", 0))
-        ports = [one.getsockname()[1] for one in sockets]
-    cluster = {"worker": [f"localhost:{port}" for port in ports]}
-    return [
-        subprocess.Popen(
-            [sys.executable, program, *map(str, arguments(rank))],
-            env={
-                **os.environ,
-                "TF_CONFIG": json.dumps(
-                    {"cluster": cluster, "task": {"type": "worker", "index": rank}}
-                ),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
+        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    cluster = {"worker": addresses[chief:]} | ({"chief": addresses[:1]} if chief else {})
+    tasks = [
+        {"type": kind, "index": i} for kind in sorted(cluster) for i in range(len(cluster[kind]))
     ]
+    processes = []
+    for rank, task in enumerate(tasks):
+        given = ({"cluster": cluster, "task": task}, name, f"{folder}/{rank}", *map(str, arguments))
+        processes.append(_processes.Process(target=program.work, args=given))
+        processes[-1].start()
+    return processes
+
+
+def found_by(processes, folder, timeout=200):
+    """The results of all processes, by rank."""
+    for process in processes:
+        process.join(timeout)
+    late = [process for process in processes if process.exitcode is None]
+    for process in late:
+        process.kill()
+    assert not late
+    results = [json.loads((folder / str(rank)).read_text()) for rank in range(len(processes))]
+    for result in results:
+        assert "found" in result, result["failed"]
+    return [result["found"] for result in results]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def rows(tmp_path_factory):
     """Few users, so that workers look up the same ids; tags of rows whose lists have 0 to 5."""
-    folder = tmp_path_factory.mktemp("together")
     random = np.random.default_rng(0)
     frame = pl.DataFrame(
         {
@@ -64,24 +67,21 @@ def folder(tmp_path_factory):
         },
         schema_overrides={"tags": pl.List(pl.Int32)},
     )
-    frame.write_parquet(folder / "rows.parquet", row_group_size=32)
-    return folder
+    file = tmp_path_factory.mktemp("together") / "rows.parquet"
+    frame.write_parquet(file, row_group_size=32)
+    return file
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.long)])
-def found(folder, tmp_path_factory, request):
-    results = tmp_path_factory.mktemp("results")
-    workers = start(
-        request.param, lambda rank: ["main", folder / "rows.parquet", results / f"{rank}.json"]
-    )
-    output = [worker.communicate(timeout=250)[0] for worker in workers]
-    assert {worker.returncode for worker in workers} == {0}, "\n".join(output)[-4000:]
-    return [json.loads((results / f"{rank}.json").read_text()) for rank in range(request.param)]
+def found(rows, tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("results")
+    size = request.param
+    return found_by(start(size, folder, "joined_and_different", rows, chief=size == 3), folder)
 
 
-def joined(folder, lists, size):
+def joined(rows, case, size):
     """For each epoch the batches of all workers, each step's as one."""
-    loaders = [program.load(folder / "rows.parquet", lists, rank, size) for rank in range(size)]
+    loaders = [program.load(rows, case, rank, size) for rank in range(size)]
     for _ in range(program.EPOCHS):
         epoch = [
             tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *batches)
@@ -96,15 +96,15 @@ def joined(folder, lists, size):
 
 
 @pytest.mark.parametrize("case", program.CASES)
-def test_workers_train_as_one_with_their_batches_joined(found, folder, case):
-    optimizer, lists = program.CASES[case]
-    epochs = joined(folder, lists, len(found))
-    model = program.make(lists)
+def test_workers_train_as_one_with_their_batches_joined(found, rows, case):
+    epochs = joined(rows, case, len(found))
+    model = program.make(case)
     model.set_weights([np.array(weight) for weight in found[0][case]["initial"]])
-    program.compile_model(model, optimizer(), metrics=["auc"], xla=not lists)
+    measures = ["auc"] if case == "lists" else []
+    compile_model(model, program.CASES[case](), metrics=measures)
     one = [model.fit(epoch, verbose=0, shuffle=False).history for epoch in epochs]
     for worker in found:
-        for name in ("loss", "auc"):
+        for name in ("loss", *measures):
             expected = [epoch[name][0] for epoch in one]
             np.testing.assert_allclose(worker[case]["history"][name], expected, rtol=0, atol=1e-6)
         for own, expected in zip(worker[case]["weights"], model.get_weights(), strict=True):
@@ -113,6 +113,7 @@ def test_workers_train_as_one_with_their_batches_joined(found, folder, case):
     for other in others:
         assert first["initial"] != other["initial"]  # others take the first one's
         assert first["weights"] == other["weights"]  # bit for bit
+        assert first["history"] == other["history"]  # validation too
 
 
 def test_every_row_is_read_once(found):
@@ -120,44 +121,98 @@ def test_every_row_is_read_once(found):
     assert sorted(rows) == list(range(ROWS))
 
 
+def test_moving_averages_are_the_mean_of_those_of_the_workers(found):
+    batches = np.stack([program.numbers(rank) for rank in range(len(found))])
+    mean, variance = 0.0, 1.0
+    for _ in range(2):
+        for step in range(2):
+            mean = 0.5 * mean + 0.5 * batches[:, step].mean(axis=1).mean()
+            variance = 0.5 * variance + 0.5 * batches[:, step].var(axis=1).mean()
+    for worker in found:
+        assert worker["moving"]["weights"] == found[0]["moving"]["weights"]
+        assert worker["moving"]["mean"][4] == pytest.approx(mean, abs=1e-5)
+        assert worker["moving"]["variance"][4] == pytest.approx(variance, abs=1e-5)
+
+
+def test_only_what_changes_is_exchanged(found):
+    normalization, dense, loss = 4 * 5, 5 + 1, 2
+    for worker in found:
+        assert sum(worker["moving"]["sent"]) == normalization + dense + loss  # and no table
+
+
 @pytest.mark.parametrize(
     ("what", "messages"),
     [
-        ("model", ["the same weights", "worker 0 (localhost:", "worker 1 (localhost:"]),
+        ("weights", ["the same weights", "worker 0 (localhost:", "worker 1 (localhost:"]),
+        ("layers", ["the same layers", "Dropout"]),
         ("optimizer", ["the same optimizer", "learning_rate=0.1", "learning_rate=1.1"]),
         ("batch_size", ["the same batch_size. Received: 20 on worker 0", "21 on worker 1"]),
-        ("steps", ["the same number of steps in an epoch", "5 on worker 0", "9 on worker 1"]),
+        ("steps", ["the same number of steps in an epoch. Received: 5 on worker 0", "9 on worker"]),
         ("epochs", ["the same number of epochs. Received: 1 on worker 0", "2 on worker 1"]),
         ("split", ["Expected split=True for several workers"]),
-        ("rows", ["batches of as many rows on all workers. Received: 4 rows on", "5 on worker 1"]),
+        ("loss", ["the mean over rows", 'Received: BinaryCrossentropy(reduction="sum")']),
+        ("writes", ["the first"]),
+        ("workers", ["Expected workers as join_workers() returns it. Received: "]),
+        ("no rows", ["in epoch 1 4 rows on worker 0 (localhost:", "0 on worker 1", "global_rank"]),
     ],
 )
 def test_workers_that_differ_are_an_error_on_all(found, what, messages):
     for worker in found:
         for message in messages:
-            assert message in worker[what]
+            assert message in worker["refused"][what]
 
 
 @pytest.mark.long
-def test_a_worker_that_dies_ends_all_and_fewer_resume(folder, tmp_path):
-    def arguments(rank):  # noqa: ARG001
-        return ["main_until_one_dies", folder / "rows.parquet", tmp_path / "run"]
+def test_batches_of_unequal_rows_are_an_error_on_all(tmp_path):
+    for error in found_by(start(2, tmp_path, "unequal_rows"), tmp_path):
+        assert "as many rows on all workers. Received: 4 rows on worker 0 (localhost" in error
+        assert "5 on worker 1" in error
 
-    workers = start(3, arguments)
-    workers[2].communicate(timeout=200)
-    assert workers[2].returncode == -signal.SIGKILL
-    for worker in workers[:2]:
-        worker.communicate(timeout=30)
-    for rank in (0, 1):
-        error = (tmp_path / f"run-3-{rank}").read_text()
+
+@pytest.mark.long
+def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
+    first, second = found_by(start(2, tmp_path, "reduced_precision"), tmp_path)
+    assert first == second  # bit for bit
+    assert first["float16"]["changed"] == [False, True, True]
+    before, *after = first["float16"]["scales"]
+    assert {*after} == {before}
+    assert np.isfinite([v for w in first["bfloat16"]["weights"] for v in np.ravel(w)]).all()
+
+
+@pytest.mark.long
+def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
+    run = tmp_path / "run"
+    workers = start(3, tmp_path, "until_one_dies", rows, run, chief=True)
+    workers[2].join(200)
+    assert workers[2].exitcode == -signal.SIGKILL
+    for error in found_by(workers[:2], tmp_path, timeout=30):
         assert (
             "Expected all 3 workers to train until the end. Received: worker 2 (localhost" in error
         )
-    for worker in start(2, arguments):
-        worker.communicate(timeout=200)
-    assert {(tmp_path / f"run-2-{rank}").read_text() for rank in (0, 1)} == {"nothing"}
-    saved = json.loads((tmp_path / "run-checkpoint" / "checkpoint.json").read_text())
-    assert saved["epoch"] == 3
+    first, second = found_by(start(2, tmp_path, "resumed", rows, run), tmp_path)
+    assert first == second
+    assert first["error"] == "nothing"
+    assert "Build the model that was saved" in first["other model"]
+    assert "the same first epoch, from the checkpoint. Received: 3 on wor" in first["elsewhere"]
+    assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 3
+
+
+@pytest.mark.long
+def test_a_worker_that_hangs_ends_the_others(rows, tmp_path):
+    workers = start(2, tmp_path, "until_one_hangs", rows, tmp_path / "0")
+    workers[0].join(200)
+    error = json.loads((tmp_path / "0").read_text())["found"]
+    assert error.startswith("Expected an answer of all 2 workers within 20 seconds")
+    workers[1].join(60)
+    assert workers[1].exitcode is not None
+
+
+def test_an_error_names_the_workers_at_fault_with_a_chief():
+    workers = Workers(3, 0, ("a:1", "b:1", "c:1"), chiefs=1)
+    message = (
+        "Collective ops is aborted by: from /job:worker/replica:0/task:1 and /job:chief/task:0"
+    )
+    assert _lost(workers, message) == "worker 2 (c:1)"
 
 
 @pytest.mark.parametrize(

@@ -1,59 +1,201 @@
-"""The program of each worker in test_workers.py: trains, and writes what it found as JSON."""
+"""What each worker of test_workers.py does: trains, and returns what it found for JSON."""
 
 import json
 import os
 import signal
-import sys
+import time
+import traceback
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from loader import KerasSequenceLoader
+from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
 
-# Lists of ids, or single ids, whose lookups XLA compiles with the dense part.
-CASES = {
-    "sgd": (lambda: optimizers.SGD(0.5), True),
-    "adagrad": (lambda: optimizers.Adagrad(0.1), True),
-    "adam": (lambda: optimizers.Adam(0.05), True),
-    "adam, single ids": (lambda: optimizers.Adam(0.05), False),
-}
+# Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
+CASES = {"lists": lambda: optimizers.Adam(0.05), "single ids": lambda: optimizers.Adagrad(0.1)}
 BATCH = 20
 EPOCHS = 2
 
 
-def make(lists, hidden=(8,)):
-    ids = {"tags": ("int32", "int32")} if lists else {}
-    sizes = ({"user": (9, 4)}, {"tags": (50, 4)}) if lists else ({"user": (9, 4)}, {})
-    return models.mlp(sizes, ["age"], hidden=hidden, id_dtypes=ids)
+def work(config, program, result, *arguments):
+    """Run one of the functions below as a worker of TF_CONFIG."""
+    os.environ["TF_CONFIG"] = json.dumps(config)
+    try:
+        found = {"found": globals()[program](*arguments)}
+    except Exception:  # noqa: BLE001 - the test shows it
+        found = {"failed": traceback.format_exc()}
+    Path(result).write_text(json.dumps(found))
 
 
-def load(folder, lists, rank, size=2, batch=BATCH):
-    names = ["user", "tags"] if lists else ["user"]
+def make(case, hidden=(8,), **options):
+    ids = {"tags": ("int32", "int32")} if case == "lists" else {}
+    sizes = ({"user": (9, 4)}, {"tags": (50, 4)} if case == "lists" else {})
+    return models.mlp(sizes, ["age"], hidden=hidden, id_dtypes=ids, **options)
+
+
+def load(rows, case, rank, size, batch=BATCH):
+    names = ["user", "tags"] if case == "lists" else ["user"]
     return KerasSequenceLoader(
-        str(folder), batch, ["label"], cat_names=names, cont_names=["age"], seed=3,
+        str(rows), batch, ["label"], cat_names=names, cont_names=["age"], seed=3,
         global_size=size, global_rank=rank,
     )  # fmt: skip
 
 
-def trained(model, data, optimizer, lists, workers):
-    initial = [weight.tolist() for weight in model.get_weights()]
-    if lists and isinstance(optimizer, optimizers.Adam):
-        history = train(model, data, epochs=EPOCHS, optimizer=optimizer, workers=workers).history
-    else:
-        compile_model(model, optimizer, metrics=["auc"], xla=not lists, workers=workers)
-        history = model.fit(data, epochs=EPOCHS, verbose=0, shuffle=False).history
-    weights = [weight.tolist() for weight in model.get_weights()]
-    return {"history": dict(history), "initial": initial, "weights": weights}
+def weights_of(model):
+    return [weight.tolist() for weight in model.get_weights()]
 
 
 def refused(call):
     try:
         call()
-    except TrainingError as error:
+    except (TrainingError, LoaderError) as error:
         return str(error)
     return "nothing"
+
+
+def trained(case, rows, workers):
+    keras.utils.set_random_seed(workers.rank)  # the first worker's weights count
+    data, model, optimizer = load(rows, case, workers.rank, workers.size), make(case), CASES[case]()
+    initial = weights_of(model)
+    if case == "lists":
+        own = load(rows, case, workers.rank, workers.size)  # of which the first worker's counts
+        report = train(
+            model, data, own, epochs=EPOCHS, optimizer=optimizer, metrics=["auc"], workers=workers
+        )
+        history = report.history
+    else:
+        compile_model(
+            model,
+            optimizer,
+            workers=workers,
+            steps_per_execution=3,
+            xla=workers.size > 2,  # compiling takes seconds
+        )
+        history = model.fit(data, epochs=EPOCHS, verbose=0, shuffle=False).history
+    return {"history": dict(history), "initial": initial, "weights": weights_of(model)}
+
+
+def joined_and_different(rows):
+    """Train as one; then with settings that differ, and last with a worker that has no rows."""
+    workers = join_workers()
+    found = {case: trained(case, rows, workers) for case in CASES}
+    data = load(rows, "lists", workers.rank, workers.size)
+    found["ages"] = [float(v) for x, _ in data for v in x["age"].numpy()[:, 0]]
+    found["moving"] = moving(workers)
+    found["refused"] = different(rows, workers)
+    # Last, since TensorFlow cannot exchange anything after a step that failed.
+    found["refused"]["no rows"] = refused(lambda: fit_rows(workers, 0 if workers.rank else 4))
+    return found
+
+
+def numbers(rank):
+    """Two batches of a worker."""
+    return np.random.default_rng(rank).normal(rank, 1 + rank, (2, 5)).astype("float32")
+
+
+def moving(workers):
+    """Moving averages, beside a table that is not trained; batches that nobody counted."""
+    inputs = {
+        "user": keras.Input((1,), name="user", dtype="int64"),
+        "age": keras.Input((1,), name="age"),
+    }
+    table = keras.layers.Embedding(1000, 4, trainable=False)
+    both = keras.layers.Concatenate()(
+        [keras.layers.Flatten()(table(inputs["user"])), inputs["age"]]
+    )
+    normalization = keras.layers.BatchNormalization(momentum=0.5)
+    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(normalization(both)))
+    compile_model(model, "sgd", workers=workers)
+
+    def batches():
+        for ages in numbers(workers.rank):
+            users = np.arange(5)[:, np.newaxis]
+            yield {"user": users, "age": ages[:, np.newaxis]}, np.ones([5, 1], "float32")
+
+    data = tf.data.Dataset.from_generator(
+        batches,
+        output_signature=(
+            {"user": tf.TensorSpec((None, 1), "int64"), "age": tf.TensorSpec((None, 1))},
+            tf.TensorSpec((None, 1)),
+        ),
+    )
+    sent = []
+    total = workers.collectives.total
+    vars(workers.collectives)["total"] = lambda tensor, number: (
+        sent.append(tensor.shape.num_elements()),
+        total(tensor, number),
+    )[1]
+    model.fit(data, epochs=2, verbose=0)
+    del vars(workers.collectives)["total"]
+    layer = [weight.tolist() for weight in normalization.get_weights()]
+    return {"sent": sent, "mean": layer[2], "variance": layer[3], "weights": weights_of(model)}
+
+
+def different(rows, workers):
+    """What each worker is told where they differ."""
+    rank = workers.rank
+    data = load(rows, "lists", rank, workers.size)
+    odd = load(rows, "lists", rank, workers.size, BATCH + rank)
+    alone = load(rows, "lists", 0, 1 if rank else 2)
+    other_layer = make("lists", dropout=0.5 if rank else 0.0)
+
+    def run(model=None, data=data, **options):
+        return refused(lambda: train(model or make("lists"), data, workers=workers, **options))
+
+    return {
+        "weights": run(make("lists", hidden=(8 + rank,))),
+        "layers": run(other_layer),
+        "optimizer": run(optimizer=optimizers.SGD(0.1 + rank)),
+        "batch_size": run(data=odd),
+        "steps": run(data=alone),
+        "epochs": run(epochs=1 + rank),
+        "split": run(split=False),
+        "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),
+        "writes": run(checkpoint=LoaderCheckpoint(data, "unused")) if rank else "the first writes",
+        "workers": refused(lambda: train(make("lists"), data, workers=workers.size)),
+    }
+
+
+def fit_rows(workers, rows):
+    """One batch of so many rows, or no batch."""
+    model = make("single ids")
+    compile_model(model, "sgd", workers=workers)
+    data = tf.data.Dataset.from_tensors(
+        (
+            {"user": tf.zeros([rows, 1], tf.int32), "age": tf.zeros([rows, 1])},
+            tf.zeros([rows, 1]),
+        )
+    )
+    model.fit(data.take(min(rows, 1)), verbose=0, shuffle=False)
+
+
+def unequal_rows():
+    workers = join_workers()
+    return refused(lambda: fit_rows(workers, 4 + workers.rank))
+
+
+def reduced_precision():
+    """Few steps in 16 bits. In the first one only the second worker's gradients overflow."""
+    workers = join_workers()
+    found = {}
+    for precision in ("bfloat16", "float16"):
+        keras.utils.set_random_seed(0)
+        model = make("single ids")
+        compile_model(model, "sgd", precision=precision, workers=workers)
+        before = weights_of(model)
+        changed, scales = [], []
+        for step in range(3):
+            overflows = precision == "float16" and step == 0 and workers.rank == 1
+            x = {"user": tf.constant([[1]]), "age": tf.constant([[1e30 if overflows else 0.5]])}
+            data = tf.data.Dataset.from_tensors((x, tf.ones([1, 1])))
+            model.fit(data, verbose=0, shuffle=False)
+            changed.append(weights_of(model) != before)
+            scales.append(float(getattr(model.optimizer, "dynamic_scale", 1.0)))
+        found[precision] = {"changed": changed, "scales": scales, "weights": weights_of(model)}
+    return found
 
 
 class Death(keras.callbacks.Callback):
@@ -64,59 +206,55 @@ class Death(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main_until_one_dies(folder, result):
-    """The last worker is killed. With fewer workers the checkpoint is resumed."""
+class Hanging(keras.callbacks.Callback):
+    """Waits in its second epoch, until a file is there."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.file = Path(file)
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
+        while epoch == 1 and not self.file.exists():
+            time.sleep(0.1)
+
+
+def until_one_dies(rows, checkpoint):
+    """The last worker is killed in the second of three epochs."""
     workers = join_workers()
-    data = load(folder, True, workers.rank, workers.size)
+    data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Death()] if workers.rank == 2 else []
-    keras.utils.set_random_seed(0)
-    model = make(True)
-
-    def run():
-        train(
-            model, data, epochs=3, checkpoint=f"{result}-checkpoint", callbacks=callbacks,
+    return refused(
+        lambda: train(
+            make("lists"), data, epochs=3, checkpoint=checkpoint, callbacks=callbacks,
             workers=workers,
-        )  # fmt: skip
-
-    error = refused(run)
-    Path(f"{result}-{workers.size}-{workers.rank}").write_text(error)
-
-
-def main(folder, result):
-    workers = join_workers()
-    rank = workers.rank
-    found = {}
-    for name, (optimizer, lists) in CASES.items():
-        keras.utils.set_random_seed(rank)  # the first worker's weights count
-        data = load(folder, lists, rank, workers.size)
-        found[name] = trained(make(lists), data, optimizer(), lists, workers)
-    found["ages"] = [float(v) for x, _ in data for v in x["age"].numpy()[:, 0]]
-
-    other = make(True, hidden=(8 + rank,))
-    data = load(folder, True, rank, workers.size)
-    found["model"] = refused(lambda: train(other, data, workers=workers))
-    found["optimizer"] = refused(
-        lambda: train(make(True), data, optimizer=optimizers.SGD(0.1 + rank), workers=workers)
-    )
-    shorter = load(folder, True, rank, workers.size, BATCH + rank)
-    found["batch_size"] = refused(lambda: train(make(True), shorter, workers=workers))
-    alone = load(folder, True, 0, 1 if rank else 2)
-    found["steps"] = refused(lambda: train(make(True), alone, workers=workers))
-    found["epochs"] = refused(lambda: train(make(True), data, epochs=1 + rank, workers=workers))
-    found["split"] = refused(lambda: train(make(True), data, split=False, workers=workers))
-
-    # Last, since TensorFlow cannot exchange anything after a step that failed.
-    model = make(False)
-    compile_model(model, optimizers.SGD(0.1), workers=workers)
-    uneven = tf.data.Dataset.from_tensors(
-        (
-            {"user": tf.zeros([4 + rank, 1], tf.int32), "age": tf.zeros([4 + rank, 1])},
-            tf.zeros([4 + rank, 1]),
         )
+    )  # fmt: skip
+
+
+def resumed(rows, checkpoint):
+    """Train on; then with another model, and where only the first worker finds the checkpoint."""
+    workers = join_workers()
+
+    def run(hidden=(8,), folder=checkpoint):
+        data, model = load(rows, "lists", workers.rank, workers.size), make("lists", hidden)
+        return refused(
+            lambda: train(model, data, epochs=3, checkpoint=folder, workers=workers)
+        ), weights_of(model)
+
+    error, weights = run()
+    elsewhere = f"{checkpoint}-{workers.rank}" if workers.rank else checkpoint
+    return {
+        "error": error,
+        "weights": weights,
+        "other model": run(hidden=(9,))[0],
+        "elsewhere": run(folder=elsewhere)[0],
+    }
+
+
+def until_one_hangs(rows, result_of_first):
+    workers = join_workers(timeout=20)
+    data = load(rows, "lists", workers.rank, workers.size)
+    callbacks = [Hanging(result_of_first)] if workers.rank else []
+    return refused(
+        lambda: train(make("lists"), data, epochs=2, callbacks=callbacks, workers=workers)
     )
-    found["rows"] = refused(lambda: model.fit(uneven, verbose=0, shuffle=False))
-    Path(result).write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    globals()[sys.argv[1]](*sys.argv[2:])

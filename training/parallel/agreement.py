@@ -9,7 +9,9 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.parallel.failures import together
 from training.parallel.workers import Workers
+from training.private import layers_of
 
 
 def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
@@ -20,14 +22,17 @@ def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
         settings: values that JSON can hold, by the names that an error shows.
 
     Raises:
-        TrainingError: another worker has others; raised on all workers.
+        TrainingError: another worker has others, which is raised on all workers, or is lost.
     """
     if workers.collectives is None:
         return
-    texts = workers.collectives.texts(json.dumps(settings, default=str))
+    # By their types: a text of another object may hold its address.
+    own = json.dumps(settings, default=lambda value: type(value).__name__)
+    with together(workers):
+        texts = workers.collectives.texts(own)
     first, *others = [json.loads(text) for text in texts]
     for rank, other in enumerate(others, start=1):
-        for name in first.keys() | other.keys():
+        for name in [*first, *other]:
             if first.get(name) != other.get(name):
                 one, two = _different(first.get(name), other.get(name))
                 raise TrainingError(
@@ -47,10 +52,26 @@ def fingerprint(model: keras.Model) -> dict[str, Any]:
         [[[2, 1], 'float32'], [[1], 'float32']]
     """
     return {
+        "layers": [type(layer).__name__ for layer in layers_of(model)],
         "weights": [[list(v.shape), v.dtype] for v in model.variables],
         "metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
-        "optimizer": keras.saving.serialize_keras_object(model.optimizer),
+        "optimizer": _optimizer(model.optimizer),
     }
+
+
+def _optimizer(optimizer: keras.Optimizer) -> Any:
+    """Settings without names, in which Keras counts the optimizers of a process."""
+    try:
+        config = keras.saving.serialize_keras_object(optimizer)
+    except NotImplementedError:  # by a user's class, such as one of the learning rate
+        return type(optimizer).__name__
+    return _unnamed(config)
+
+
+def _unnamed(config: Any) -> Any:
+    if not isinstance(config, Mapping):
+        return config
+    return {key: _unnamed(value) for key, value in config.items() if key != "name"}
 
 
 def _different(one: Any, two: Any) -> tuple[Any, Any]:
@@ -61,7 +82,7 @@ def _different(one: Any, two: Any) -> tuple[Any, Any]:
                 return a, b
         return f"{len(one):,} of them", f"{len(two):,}"
     if isinstance(one, Mapping) and isinstance(two, Mapping):
-        for name in one.keys() | two.keys():
+        for name in [*one, *two]:
             if one.get(name) != two.get(name):
                 a, b = _different(one.get(name), two.get(name))
                 return f"{name}={a}", f"{name}={b}"

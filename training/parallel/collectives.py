@@ -10,14 +10,18 @@ import tensorflow as tf
 # Groups of devices, and their operations, have numbers that are the same on all workers. TensorFlow
 # counts groups from 1, and operations from 100.
 _HOSTS, _DEVICES = 7001, 7002
-_FIRST, _MOST = 1 << 20, 1 << 30
+_FIRST = 1 << 20
 
 
 class Collectives:
     """Operations in which all workers take part, in the same order.
 
-    Each of them has a number of its own, since TensorFlow ties a number to a shape. The number is
-    drawn when the operation runs, not when it is traced: workers may trace at different times.
+    Each has a number, to which TensorFlow ties the shape of its tensor, for as long as the process
+    lives. So an operation of a training step has the same number in each step, or if its shape
+    changes one for each shape: a new number every time would take 0.8 KB of memory every time.
+
+    None of them has TensorFlow's own time limit, for which it starts two threads that sleep as long
+    as that limit: a process with some thousand operations could start no more. See `failures`.
 
     Args:
         size: number of workers.
@@ -33,28 +37,25 @@ class Collectives:
         self.host = (
             tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
         )
-        self._timeout = timeout
+        self.timeout = timeout
         self._tokens = {}
         for place in (self.host, device):
             with tf.device(place):
                 self._tokens[place] = tf.Variable(0.0, trainable=False)
-        with tf.device(self.host):
-            self._next = tf.Variable(_FIRST, trainable=False, dtype=tf.int32)
+        self._next = _FIRST
 
-    def numbers(self, count: int) -> list[tf.Tensor]:
-        """Numbers of the next operations; the same on all workers."""
-        with tf.device(self.host):
-            first = self._next.read_value()
-            self._next.assign(_FIRST + (first - _FIRST + count) % _MOST)
-            return [first + place for place in range(count)]
+    def reserve(self, count: int) -> int:
+        """The first of `count` numbers for operations; called on all workers in the same order."""
+        first, self._next = self._next, self._next + count
+        return first
 
-    def total(self, tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    def total(self, tensor: tf.Tensor, number: int) -> tf.Tensor:
         """The sum over the workers of a tensor, which has the same shape on all of them."""
         return tf.raw_ops.CollectiveReduceV2(
             input=tensor, merge_op="Add", final_op="Id", **self._common(self.device, number)
         )
 
-    def gathered(self, tensor: tf.Tensor, number: tf.Tensor, place: str = "") -> tf.Tensor:
+    def gathered(self, tensor: tf.Tensor, number: int | tf.Tensor, place: str = "") -> tf.Tensor:
         """The rows of all workers, by rank, of a tensor with the same shape on all of them."""
         return tf.raw_ops.CollectiveGatherV2(
             input=tensor, **self._common(place or self.device, number)
@@ -64,12 +65,10 @@ class Collectives:
         """The text that each worker gives."""
         own = text.encode()
         with tf.device(self.host):
-            (number,) = self.numbers(1)
-            lengths = self.gathered(tf.constant([len(own)]), number, self.host)
+            lengths = self.gathered(tf.constant([len(own)]), self.reserve(1), self.host)
             longest = int(tf.reduce_max(lengths))
-            (number,) = self.numbers(1)
             codes = tf.constant(list(own.ljust(longest)), tf.int32)
-            together = self.gathered(codes[tf.newaxis], number, self.host).numpy()
+            together = self.gathered(codes[tf.newaxis], self.reserve(1), self.host).numpy()
         return [
             bytes(codes[:length].tolist()).decode()
             for codes, length in zip(together, lengths.numpy(), strict=True)
@@ -85,8 +84,7 @@ class Collectives:
         value = variable if part is None else variable[part]
         # Integers of GPUs are on the host; unsigned ones cannot be sent.
         kind = value.dtype if value.dtype.is_floating else tf.int64
-        (number,) = self.numbers(1)
-        common = self._common(self.device, number)
+        common = self._common(self.device, self.reserve(1))
         del common["ordering_token"]
         with tf.device(self.device):
             if self.rank == 0:
@@ -95,7 +93,7 @@ class Collectives:
             received = tf.raw_ops.CollectiveBcastRecvV2(T=kind, shape=tf.shape(value), **common)
             value.assign(tf.cast(received, value.dtype))
 
-    def _common(self, place: str, number: tf.Tensor) -> dict[str, Any]:
+    def _common(self, place: str, number: int | tf.Tensor) -> dict[str, Any]:
         on_gpu = tf.DeviceSpec.from_string(place).device_type == "GPU"
         return {
             "group_size": self.size,
@@ -103,7 +101,6 @@ class Collectives:
             "instance_key": number,
             "ordering_token": [self._tokens[place].handle],
             "communication_hint": "nccl" if on_gpu else "ring",
-            "timeout_seconds": self._timeout,
         }
 
 

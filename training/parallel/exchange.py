@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from training.errors import TrainingError
+from training.layers.shared_table import SharedTable
 from training.parallel.agreement import agree, fingerprint
+from training.parallel.equal_steps import EqualSteps
 from training.parallel.workers import Workers
+from training.private import layers_of
 
 # Bytes of a piece: large ones use the network well; of several, the first travels while the
 # optimizer's other work goes on.
 _PIECE = 32 << 20
-_UNEQUAL = "workers differ in this step"
+# Lengths between a power of two and the next, to which rows are padded: few, since each has a number
+# for its operations, and so many that at most 3 % are padding.
+_LENGTHS = 32
+_NUMBERS = 32 * _LENGTHS
 
 
 class Exchange:
@@ -25,12 +29,16 @@ class Exchange:
 
     Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
     their values, of which each worker then has those of all. What a step adds to the metrics'
-    state is added up, so each worker has the metrics of all rows. Other state, such as moving
-    averages, is averaged.
+    state is added up, so each worker has the metrics of all rows. Other state that steps change,
+    such as moving averages, is averaged.
 
     Args:
         workers: the workers.
         model: the compiled model.
+
+    Attributes:
+        workers: the workers.
+        steps: compares the steps that they take.
     """
 
     def __init__(self, workers: Workers, model: keras.Model) -> None:
@@ -39,176 +47,176 @@ class Exchange:
         self.workers = workers
         self._model = model
         self._collectives = workers.collectives
-        self._started = False
-        self._measures = False
-        self._iterator: Any = lambda: None
-        with tf.device(self._collectives.host):
-            # For each worker the number of the epoch, and that of the batch's rows.
-            zeros = tf.zeros([workers.size, 2], tf.int64)
-            self._states = tf.Variable(zeros, trainable=False)
-            self._epoch = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self.steps = EqualSteps(workers)
+        self._is_ready = self._measures = False
+        self._numbers_of_pieces = self._numbers_of_tables = 0
 
-    def begin(self, iterator: Any) -> None:
-        """Before a step: compare and copy the model once, and count epochs.
+    def prepare(self) -> None:
+        """Before the first step: give all workers the first one's model.
 
         Raises:
             TrainingError: the model or the optimizer differs between workers.
         """
-        if not self._started:
-            self._started = True
-            self._copy_model()
-        if isinstance(iterator, tf.data.Iterator) and self._iterator() is not iterator:
-            self._iterator = weakref.ref(iterator)
-            self._epoch.assign_add(1)
-
-    def _copy_model(self) -> None:
+        if self._is_ready:
+            return
         model = self._model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         agree(self.workers, fingerprint(model))
         variables = [*model.variables, *model.optimizer.variables]
         self._collectives.copy_from_first([variable.value for variable in variables])
+        reserve = self._collectives.reserve
+        self._numbers_of_pieces = reserve(len(variables) + len(model.metrics_variables))
+        self._numbers_of_tables = reserve(2 * _NUMBERS * len(model.trainable_variables))
+        self._is_ready = True
 
-    def check(self, error: tf.errors.InvalidArgumentError) -> None:
-        """Raise TrainingError if a step failed because workers differ."""
-        if _UNEQUAL not in str(error):
-            return
-        (epoch, rows), *others = self._states.numpy().tolist()
-        rank, (epoch_there, rows_there) = next(
-            (rank, state) for rank, state in enumerate(others, 1) if state != [epoch, rows]
-        )
-        one, two = self.workers.name(0), self.workers.name(rank)
-        if epoch != epoch_there:
-            raise TrainingError(
-                "Expected epochs of as many steps on all workers. Received: "
-                f"{one} is in epoch {epoch}, {two} still or already in epoch {epoch_there}. Give "
-                "loaders global_size and global_rank; other data needs equal shares."
-            ) from error
-        raise TrainingError(
-            f"Expected batches of as many rows on all workers. Received: {rows} rows on {one}, "
-            f"{rows_there} on {two}. Give all loaders the same batch_size and data."
-        ) from error
-
-    def counted(self, y: Any, outputs: Any, weight: Any) -> list[tf.Tensor]:
-        """The state of the metrics, to be called before a step changes it.
+    def before(self, y: Any, weight: Any) -> list[tf.Tensor]:
+        """The state of metrics and layers, to be called before a step changes it.
 
         Args:
             y: labels, whose shapes decide which metrics Keras makes.
-            outputs: predictions.
             weight: sample weights, or None.
         """
         if not self._measures:
             self._measures = True
             # Keras makes most of the state in its first use, which would be after this.
             with tf.init_scope():
-                y, outputs, weight = keras.tree.map_structure(_one_row, (y, outputs, weight))
+                y, outputs, weight = keras.tree.map_structure(
+                    _one_row, (y, self._model.output, weight)
+                )
                 self._model.compute_metrics(None, y, outputs, sample_weight=weight)
                 self._model.reset_metrics()
-        return [tf.identity(variable.value) for variable in self._model.metrics_variables]
+        return [tf.identity(variable.value) for variable in self._changing()]
+
+    def _changing(self) -> list[keras.Variable]:
+        """Variables besides weights that a step changes: of metrics, then of layers."""
+        return [*self._model.metrics_variables, *_moving(self._model)]
 
     def __call__(
         self,
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
-        rows: tf.Tensor,
-        counted: Sequence[tf.Tensor],
+        batch: tf.Tensor,
+        before: Sequence[tf.Tensor],
     ) -> tuple[list[Any], Mapping[str, Any]]:
         """Gradients of all workers, and metrics of all rows so far.
 
         Args:
             gradients: for each variable a tensor, rows of it, or None.
             variables: the model's.
-            rows: number of rows of the batch, on the host.
-            counted: state of the metrics before the step: see `counted`.
+            batch: a tensor of the batch with one entry for each row.
+            before: state before the step: see `before`.
         """
-        state = [v for v in self._model.non_trainable_variables if "float" in v.dtype]
-        metrics = self._model.metrics_variables
+        changing = self._changing()
         tables = [grad for grad in gradients if isinstance(grad, tf.IndexedSlices)]
         dense = [
             (grad, v)
             for grad, v in zip(gradients, variables, strict=True)
             if isinstance(grad, tf.Tensor)
         ]
-        added = [(v.value - before, v) for v, before in zip(metrics, counted, strict=True)]
-        local = [*dense, *((v.value, v) for v in state), *added]
-        counts = self._counts(rows, tables)
-        pieces = _pieces([v for _, v in local])
+        changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
+        counts = self.steps.compare(batch, tables)
         with tf.control_dependencies([counts]):
-            numbers = self._collectives.numbers(len(pieces) + 2 * len(tables))
-        totals = self._totals([grad for grad, _ in local], pieces, numbers)
-        means = [total / self.workers.size for total in totals[: len(dense) + len(state)]]
-        for variable, mean in zip(state, means[len(dense) :], strict=True):
-            variable.assign(mean)
-        for variable, before, total in zip(metrics, counted, totals[len(means) :], strict=True):
-            variable.assign(before + total)
-        found = iter(means)
+            totals = self._totals([*dense, *changes])
+        means = iter([total / self.workers.size for total in totals[: len(dense)]])
+        self._change(changing, before, totals[len(dense) :])
         slices = iter(
-            self._gathered(table, counts[:, place], numbers[len(pieces) + 2 * place :])
-            for place, table in enumerate(tables)
+            self._gathered(table, counts[:, place], place) for place, table in enumerate(tables)
         )
         averaged = [
-            grad if grad is None else next(slices if isinstance(grad, tf.IndexedSlices) else found)
+            grad if grad is None else next(slices if isinstance(grad, tf.IndexedSlices) else means)
             for grad in gradients
         ]
         return averaged, self._model.get_metrics_result()
 
-    def _counts(self, rows: tf.Tensor, tables: Sequence[tf.IndexedSlices]) -> tf.Tensor:
-        """For each worker the number of looked-up rows in each table: (workers, tables).
+    def _change(
+        self,
+        changing: Sequence[keras.Variable],
+        before: Sequence[tf.Tensor],
+        totals: Sequence[tf.Tensor],
+    ) -> None:
+        """Adds to the state of metrics what all workers added, to that of layers the mean."""
+        metrics = len(self._model.metrics_variables)
+        for place, (variable, old, total) in enumerate(zip(changing, before, totals, strict=True)):
+            # The mean of changes: that of equal values might differ from them in the last bit.
+            variable.assign(old + (total if place < metrics else total / self.workers.size))
 
-        All on the host, which knows shapes without waiting for a GPU. Fails if the workers' batches
-        or epochs differ, so that the gradients of unlike steps are never mixed.
+    def _totals(self, local: Sequence[tuple[tf.Tensor, keras.Variable]]) -> list[tf.Tensor]:
+        """The sums over the workers of all tensors, each with the variable that it is about."""
+        totals: dict[int, tf.Tensor] = {}
+        for number, places in enumerate(_pieces([variable for _, variable in local])):
+            parts = [local[place][0] for place in places]
+            joined = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+            total = self._collectives.total(joined, self._numbers_of_pieces + number)
+            shapes = [local[place][1].shape for place in places]
+            flats = tf.split(total, [math.prod(shape) for shape in shapes])
+            for place, flat, shape in zip(places, flats, shapes, strict=True):
+                totals[place] = tf.reshape(flat, shape)
+        return [totals[place] for place in range(len(local))]
+
+    def _gathered(self, table: tf.IndexedSlices, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
+        """The rows of all workers, with values divided by the number of workers.
+
+        Args:
+            table: this worker's rows.
+            counts: number of rows of each worker, on the host.
+            place: of the table among the gradients.
         """
         collectives = self._collectives
-        # Not on the host's device, to which the rows themselves would be copied.
-        found = [tf.shape(table.indices)[0] for table in tables]
         with tf.device(collectives.host):
-            found = [tf.cast(count, tf.int64) for count in (rows, *found)]
-            own = tf.stack([self._epoch.read_value(), *found])
-            with tf.control_dependencies([own]):
-                (number,) = collectives.numbers(1)
-            counts = collectives.gathered(own[tf.newaxis], number, collectives.host)
-            kept = self._states.assign(counts[:, :2])
-            equal = tf.reduce_all(tf.equal(kept, kept[0]))
-            with tf.control_dependencies([tf.debugging.Assert(equal, [_UNEQUAL])]):
-                return tf.cast(counts[:, 2:], tf.int32)
-
-    def _totals(
-        self,
-        tensors: Sequence[tf.Tensor],
-        pieces: Sequence[Sequence[int]],
-        numbers: Sequence[tf.Tensor],
-    ) -> list[tf.Tensor]:
-        """The sums over the workers of all tensors."""
-        totals: dict[int, tf.Tensor] = {}
-        for places, number in zip(pieces, numbers, strict=False):
-            parts = [tensors[place] for place in places]
-            joined = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
-            total = self._collectives.total(joined, number)
-            sizes = [part.shape.num_elements() for part in parts]
-            for place, flat in zip(places, tf.split(total, sizes), strict=True):
-                totals[place] = tf.reshape(flat, tensors[place].shape)
-        return [totals[place] for place in range(len(tensors))]
-
-    def _gathered(
-        self, table: tf.IndexedSlices, counts: tf.Tensor, numbers: Sequence[tf.Tensor]
-    ) -> tf.IndexedSlices:
-        """The rows of all workers, with values divided by the number of workers."""
-        collectives = self._collectives
-        with tf.device(collectives.host):
-            most = tf.reduce_max(counts)
+            length, kind = _length(tf.reduce_max(counts))
             spans = [
-                (most * rank, most * rank + count)
+                (length * rank, length * rank + count)
                 for rank, count in enumerate(tf.unstack(counts, collectives.size))
             ]
+            number = self._numbers_of_tables + 2 * _NUMBERS * place + kind
 
         def together(tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-            every = collectives.gathered(_lengthened(tensor, most), number)
+            every = collectives.gathered(_lengthened(tensor, length), number)
             return tf.concat([every[first:last] for first, last in spans], axis=0)
 
         # On a GPU integers of 32 bits are on the host.
-        rows = together(tf.cast(table.indices, tf.int64), numbers[0])
-        values = together(table.values / collectives.size, numbers[1])
+        rows = together(tf.cast(table.indices, tf.int64), number)
+        values = together(table.values / collectives.size, number + _NUMBERS)
         return tf.IndexedSlices(values, rows, table.dense_shape)
+
+
+def _moving(model: keras.Model) -> list[keras.Variable]:
+    """The state of a model's layers that steps change, such as moving averages.
+
+    Not tables that are not trained, nor layers that are frozen, which may be large.
+    """
+    fixed = {
+        id(variable)
+        for layer in layers_of(model)
+        if not layer.trainable or isinstance(layer, (SharedTable, keras.layers.Embedding))
+        for variable in layer.variables
+    }
+    return [v for v in model.non_trainable_variables if "float" in v.dtype and id(v) not in fixed]
+
+
+def _length(count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A length of at least `count`, and its number among all of them.
+
+    Args:
+        count: int32, a scalar.
+
+    Example:
+        >>> for count in (0, 5, 1024, 1025, 26 * 65_536):
+        ...     print(*map(int, _length(tf.constant(count))))
+        32 160
+        32 160
+        1024 320
+        1056 321
+        1703936 660
+    """
+    count = tf.maximum(count, _LENGTHS)
+    # A rounding error of the logarithm selects the neighbouring power, and the same length.
+    power = tf.cast(tf.math.log(tf.cast(count, tf.float64)) / math.log(2), tf.int32)
+    least = tf.bitwise.left_shift(1, power)
+    step = least // _LENGTHS
+    steps = (count - least + step - 1) // step
+    return least + steps * step, power * _LENGTHS + steps
 
 
 def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,39 +11,65 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.parallel.workers import Workers
+from training.private import abort_collectives
 
 _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"
+_ABORTED = "Collective ops is aborted by"
+_LATE = "no answer of all workers in time"
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 
 
 @contextmanager
-def named(workers: Workers) -> Iterator[None]:
-    """Raises errors of operations between workers as TrainingError.
+def together(workers: Workers) -> Iterator[None]:
+    """Limits the time of operations between workers, and raises their errors as TrainingError.
 
     TensorFlow's coordination service notices a worker that ends, by its heartbeat, and then ends
-    the operations of all others.
+    the operations of all others. A worker that hangs still has its heartbeat.
 
     Raises:
         TrainingError: a worker died, ended early or does not answer.
     """
+    if workers.collectives is None:
+        yield
+        return
+    timeout = workers.collectives.timeout
+    limit = threading.Timer(timeout, abort_collectives, [_LATE])
+    limit.daemon = True
+    limit.start()
     try:
         yield
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
-        lost = _lost(workers, str(error))
-        if lost is None:
+    except tf.errors.OpError as error:
+        reason = _reason(workers, error, timeout)
+        if reason is None:
             raise
-        raise TrainingError(
-            f"Expected all {workers.size} workers to train until the end. Received: {lost} died, "
-            "ended before the others, or cannot be reached. See its output. Then start all of them "
-            "again, as many as there are: train(checkpoint=...) resumes."
-        ) from error
-    except tf.errors.DeadlineExceededError as error:
-        raise TrainingError(
-            f"Expected an answer of all {workers.size} workers. Received: none within the timeout "
-            "of join_workers. Look for a worker that hangs, waits for data, or has taken all its "
-            "steps: steps and epochs have to be the same on all of them."
-        ) from error
+        raise TrainingError(reason) from error
+    finally:
+        limit.cancel()
+
+
+def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str | None:
+    """The message about other workers; None if the error is about something else."""
+    if _LATE in str(error):
+        return (
+            f"Expected an answer of all {workers.size} workers within {timeout:g} seconds, the "
+            "timeout of join_workers. Received: none of at least one. The worker that does not "
+            "raise this error hangs, waits for its data, or has taken all its steps: look at its "
+            "output, its files and its network (on GPUs with NCCL_DEBUG=INFO), then start all "
+            "workers again; train(checkpoint=...) resumes. If it was only slow, as when it saves a "
+            "large model, give join_workers a longer timeout."
+        )
+    is_lost = _ABORTED in str(error) or isinstance(
+        error, (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+    )
+    lost = _lost(workers, str(error)) if is_lost else None
+    if lost is None:
+        return None
+    return (
+        f"Expected all {workers.size} workers to train until the end. Received: {lost} died, "
+        "ended before the others, or cannot be reached. See its output. Then start all of them "
+        "again, as many as there are: train(checkpoint=...) resumes."
+    )
 
 
 def _lost(workers: Workers, message: str) -> str | None:

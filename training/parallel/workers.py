@@ -50,9 +50,9 @@ def join_workers(timeout: float = 600.0) -> Workers:
     Give the result to `train` or `compile_model`, and its numbers to the loader.
 
     Args:
-        timeout: seconds to wait for other workers in a step, after which they count as hanging.
-            XLA compiles, and the first worker saves, within this time. A worker that dies ends the
-            others sooner, within half a minute.
+        timeout: seconds that a call of the training step may take, after which another worker
+            counts as hanging. XLA compiles, and the first worker saves, within this time. A worker
+            that dies ends the others sooner, within half a minute.
 
     Returns:
         The workers; without TF_CONFIG this process alone.
@@ -78,18 +78,32 @@ def join_workers(timeout: float = 600.0) -> Workers:
             f"Expected one GPU for each worker. Received: {len(gpus)}. Start each process with "
             "CUDA_VISIBLE_DEVICES=<number of its GPU>."
         )
-    strategy = _connected(timeout)
+    strategy = _connected()
     with strategy.scope():
         size, rank = current_worker() or (1, 0)
     device = strategy.extended.worker_devices[0]
     return Workers(size, rank, addresses, len(chiefs), Collectives(size, rank, device, timeout))
 
 
-def _connected(timeout: float) -> tf.distribute.Strategy:
-    options = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout)
+def expect_workers(workers: Any) -> Workers:
+    """An argument `workers`, None for this process alone.
+
+    Raises:
+        TrainingError: something else.
+    """
+    if workers is None:
+        return Workers()
+    if not isinstance(workers, Workers):
+        raise TrainingError(
+            f"Expected workers as join_workers() returns it. Received: {workers!r}."
+        )
+    return workers
+
+
+def _connected() -> tf.distribute.Strategy:
     try:
         # It starts the server and the collectives; the model is made outside of its scope.
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise TrainingError(
             "Expected join_workers() before TensorFlow is used. Received: a program that has used "

@@ -11,6 +11,7 @@ from training.errors import TrainingError
 from training.gpu import has_gpu
 from training.parallel import Workers
 from training.parallel.exchange import Exchange
+from training.parallel.workers import expect_workers
 from training.split import loop, replicas
 from training.split.precision import policy_of
 from training.split.step import SplitStep, cut_for_training
@@ -60,7 +61,8 @@ def compile_model(
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         workers: all workers, from `join_workers`, if several processes train the model, each on its
             own batches of equal size. They start with the weights of the first one, and losses and
-            metrics of training are those of all rows; `evaluate` is each worker's own.
+            metrics of training are those of all rows; `evaluate` is each worker's own. The loss is
+            a mean over rows.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
             the number of steps between two calls of callbacks, at which Keras waits for the GPU:
             with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,
@@ -69,8 +71,8 @@ def compile_model(
 
     Raises:
         TrainingError: the model cannot be split, unknown precision, or `precision` or several
-            `workers` without `split`. In `fit`: a worker is lost, or has another model, optimizer,
-            batch size or number of steps.
+            `workers` without `split` or with a loss that is no mean. In `fit`: a worker is lost, or
+            has no rows, or another model, optimizer, batch size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -82,13 +84,9 @@ def compile_model(
             "Expected split=True for a precision of the training step alone. "
             f"Received: precision={precision!r}, split=False."
         )
-    workers = workers or Workers()
-    if workers.size > 1 and not split:
-        raise TrainingError(
-            "Expected split=True for several workers. Received: split=False, with "
-            f"{workers.size} workers. Keras' own step trains on the GPUs of one process: "
-            "tf.distribute.MirroredStrategy."
-        )
+    workers = expect_workers(workers)
+    if workers.size > 1:
+        _expect_divisible(workers, loss, split=split)
     if isinstance(optimizer, str):
         optimizer = _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -102,3 +100,21 @@ def compile_model(
         exchange = Exchange(workers, model) if workers.size > 1 else None
         model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla, exchange)
         loop.install(model, exchange)
+
+
+def _expect_divisible(workers: Workers, loss: Any, *, split: bool) -> None:
+    """Raise TrainingError if the rows of a step cannot be divided among workers."""
+    if not split:
+        raise TrainingError(
+            "Expected split=True for several workers. Received: split=False, with "
+            f"{workers.size} workers. Keras' own step trains on the GPUs of one process: "
+            "tf.distribute.MirroredStrategy."
+        )
+    for one in keras.tree.flatten(loss):
+        reduction = getattr(one, "reduction", "mean")
+        if reduction not in {"mean", "sum_over_batch_size"}:
+            raise TrainingError(
+                "Expected a loss that is the mean over rows, since the workers' gradients are "
+                f'averaged. Received: {type(one).__name__}(reduction="{reduction}"). Use '
+                'reduction="sum_over_batch_size".'
+            )

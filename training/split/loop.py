@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from training.parallel.exchange import Exchange
-from training.parallel.failures import named
+from training.parallel.failures import together
 
 
 def install(model: keras.Model, exchange: Exchange | None = None) -> None:
@@ -93,12 +93,16 @@ class _Together:
         Raises:
             TrainingError: the workers differ, or one is lost.
         """
-        with named(self._exchange.workers):
-            self._exchange.begin(iterator)
+        with together(self._exchange.workers):
+            self._exchange.prepare()
+            self._exchange.steps.begin(iterator)
             try:
                 return self._function(iterator)
-            except tf.errors.InvalidArgumentError as error:
-                self._exchange.check(error)
+            except tf.errors.OutOfRangeError:
+                self._exchange.steps.end()
+                raise
+            except tf.errors.OpError as error:
+                self._exchange.steps.check(error)
                 raise
 
 

@@ -75,6 +75,7 @@ class SplitStep:
     def __call__(self, data: Any) -> Mapping[str, Any]:
         """Trains on one batch; returns the metrics so far."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        before = [] if self._exchange is None else self._exchange.before(y, weight)
         tables = self.parts.lookup.trainable_variables
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
@@ -96,16 +97,13 @@ class SplitStep:
         # A step that finds no batch fails; before that it must neither count nor draw random
         # numbers. An identity, since TensorFlow does not wait for the results of a function that is
         # inlined.
-        counted = []
-        if self._exchange is not None:
-            counted = self._exchange.counted(y, result.outputs, weight)
         predicted = tf.identity(keras.tree.flatten(result.outputs)[0])
         with tf.control_dependencies([predicted]):
             self._assign(result.updates)
         logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
         if self._exchange is not None:
-            ordered, logs = self._exchange(ordered, variables, _rows(x, y), counted)
+            ordered, logs = self._exchange(ordered, variables, _by_row(x, y), before)
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs
@@ -237,7 +235,11 @@ def _widened(data: Any) -> Any:
 
 def _rows(given: Any, y: Any) -> tf.Tensor:
     """The number of rows, from the label: the tensors of a list feature have other lengths."""
-    return tf.shape(next(t for t in keras.tree.flatten((y, given)) if t is not None))[0]
+    return tf.shape(_by_row(given, y))[0]
+
+
+def _by_row(given: Any, y: Any) -> tf.Tensor:
+    return next(t for t in keras.tree.flatten((y, given)) if t is not None)
 
 
 def _backward(

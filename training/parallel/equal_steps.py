@@ -1,0 +1,106 @@
+"""A comparison of the steps that workers take, before they exchange anything."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from training.errors import TrainingError
+from training.parallel.workers import Workers
+
+
+class EqualSteps:
+    """Tells all workers the epoch and the rows of each one's batch, and fails if they differ.
+
+    Args:
+        workers: several workers.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        if workers.collectives is None:
+            raise TypeError("several workers are compared")
+        self._workers = workers
+        self._collectives = workers.collectives
+        self._number = self._tables = 0
+        self._iterator: Any = lambda: None
+        with tf.device(self._collectives.host):
+            # For each worker the number of the epoch, and that of the batch's rows.
+            zeros = tf.zeros([workers.size, 2], tf.int64)
+            self._states = tf.Variable(zeros, trainable=False)
+            self._epoch = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+    def begin(self, iterator: Any) -> None:
+        """Counts epochs, each of which has an iterator of its own."""
+        self._number = self._number or self._collectives.reserve(1)
+        if isinstance(iterator, tf.data.Iterator) and self._iterator() is not iterator:
+            self._iterator = weakref.ref(iterator)
+            self._epoch.assign_add(1)
+
+    def compare(self, batch: tf.Tensor, tables: Sequence[tf.IndexedSlices]) -> tf.Tensor:
+        """For each worker the number of looked-up rows in each table: (workers, tables).
+
+        All on the host, which knows shapes without waiting for a GPU. Fails if the workers' batches
+        or epochs differ, so that the gradients of unlike steps are never mixed.
+
+        Args:
+            batch: a tensor of the batch with one entry for each row.
+            tables: gradients of tables.
+        """
+        # Of an unknown length: one that TensorFlow knows it would tell the others even if the step
+        # then finds no batch.
+        batch = tf.compat.v1.placeholder_with_default(batch, [None] * len(batch.shape))
+        # Not on the host's device, to which the rows themselves would be copied.
+        found = [tf.shape(part)[0] for part in (batch, *(table.indices for table in tables))]
+        self._tables = len(tables)
+        with tf.device(self._collectives.host):
+            own = tf.stack([tf.cast(count, tf.int64) for count in found])
+            counts, kept = self._exchanged(own)
+            equal = tf.reduce_all(tf.equal(kept, kept[0]))
+            with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
+                return tf.cast(counts, tf.int32)
+
+    def end(self) -> None:
+        """Takes part in a step for which this worker has no batch.
+
+        Raises:
+            TrainingError: other workers have one.
+        """
+        with tf.device(self._collectives.host):
+            self._exchanged(tf.zeros([1 + self._tables], tf.int64))
+        self.check()
+
+    def check(self, cause: tf.errors.OpError | None = None) -> None:
+        """Raise TrainingError if workers differed in the last step."""
+        (epoch, rows), *others = self._states.numpy().tolist()
+        different = [(rank, *o) for rank, o in enumerate(others, 1) if o != [epoch, rows]]
+        if not different:
+            return
+        rank, epoch_there, rows_there = different[0]
+        one, two = self._workers.name(0), self._workers.name(rank)
+        if 0 in (rows, rows_there):
+            raise TrainingError(
+                f"Expected a batch on all workers in each step. Received: in epoch {epoch} "
+                f"{rows} rows on {one}, {rows_there} on {two}. Give loaders global_size and "
+                "global_rank; divide other data so that each worker has as many batches as the "
+                "others, and at least one."
+            ) from cause
+        if epoch != epoch_there:
+            raise TrainingError(
+                "Expected epochs of as many steps on all workers. Received: "
+                f"{one} is in epoch {epoch}, {two} still or already in epoch {epoch_there}. Give "
+                "loaders global_size and global_rank; other data needs equal shares."
+            ) from cause
+        raise TrainingError(
+            f"Expected batches of as many rows on all workers. Received: {rows} rows on {one}, "
+            f"{rows_there} on {two}. Give all loaders the same batch_size and data."
+        ) from cause
+
+    def _exchanged(self, own: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Counts of all workers' rows in tables, and their epochs and rows, which are kept."""
+        with tf.control_dependencies([own]):  # not without a batch
+            own = tf.concat([self._epoch.read_value()[tf.newaxis], own], axis=0)
+        every = self._collectives.gathered(own[tf.newaxis], self._number, self._collectives.host)
+        return every[:, 2:], self._states.assign(every[:, :2])

@@ -1,0 +1,39 @@
+"""Metrics of validation that are the same on all workers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import keras
+
+from training.parallel.failures import together
+from training.parallel.workers import Workers
+
+
+class FirstValidation(keras.callbacks.Callback):
+    """Gives all workers the first one's metrics of validation, before other callbacks.
+
+    These may end the run, or change the learning rate. GPUs add in no fixed order, so each worker's
+    own metrics would differ in the last digits, and one worker would train on without the others.
+
+    Args:
+        workers: several workers.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        super().__init__()
+        self._workers = workers
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
+        """Replaces this worker's metrics.
+
+        Raises:
+            TrainingError: a worker is lost.
+        """
+        collectives = self._workers.collectives
+        own = {name: float(v) for name, v in (logs or {}).items() if name.startswith("val_")}
+        if collectives is None or logs is None:
+            return
+        with together(self._workers):
+            logs.update(json.loads(collectives.texts(json.dumps(own))[0]))
