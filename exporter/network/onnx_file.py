@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, inliner
 
 from exporter.errors import ExportError, in_a_line
 from exporter.network.onnx_session import open_session
@@ -38,7 +38,7 @@ class OnnxFile:
         given = self._read(model) if isinstance(model, Path) else model
         self._expect_weights(given)
         self.session = self._session(model, given)
-        self.proto = onnx.inliner.inline_local_functions(given) if given.functions else given
+        self.proto = inliner.inline_local_functions(given) if given.functions else given
         self._expect_plain(self.proto.graph)
 
     @property

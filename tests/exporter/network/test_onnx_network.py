@@ -229,6 +229,22 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     assert tables.stat().st_size == table.nbytes
 
 
+def test_functions_of_the_network_are_written_out(export):
+    """As PyTorch writes a module that occurs more than once."""
+    network = named()
+    opsets = [helper.make_opsetid("", 18)]
+    body = helper.make_node("Mul", ["x", "x"], ["y"])
+    network.functions.append(helper.make_function("mine", "Square", ["x"], ["y"], [body], opsets))
+    network.opset_import.append(helper.make_opsetid("mine", 1))
+    square = helper.make_node("Square", ["price"], ["squared"], domain="mine")
+    network.graph.node[0].input[1] = "squared"
+    network.graph.node.insert(0, square)
+    report = export(network, runtime="fused_onnx")
+    written = onnx.load(report.paths["clicks"] / "model.onnx")
+    assert not written.functions
+    assert "mine" not in {node.domain for node in written.graph.node}
+
+
 def test_weights_in_a_file_of_their_own(export, tmp_path):
     """Small ones get inside; a file that is missing, damaged or in another folder is an error."""
     (tmp_path / "saved").mkdir()
