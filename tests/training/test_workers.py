@@ -140,6 +140,11 @@ def test_only_what_changes_is_exchanged(found):
         assert sum(worker["moving"]["sent"]) == normalization + dense + loss  # and no table
 
 
+def test_operations_leave_no_threads_behind(found):
+    for worker in found:
+        assert worker["threads"] < 20  # of some hundred operations
+
+
 @pytest.mark.parametrize(
     ("what", "messages"),
     [

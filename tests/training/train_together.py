@@ -85,6 +85,8 @@ def joined_and_different(rows):
     data = load(rows, "lists", workers.rank, workers.size)
     found["ages"] = [float(v) for x, _ in data for v in x["age"].numpy()[:, 0]]
     found["moving"] = moving(workers)
+    threads = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
+    found["threads"] = sum(name.startswith("collective") for name in threads)
     found["refused"] = different(rows, workers)
     # Last, since TensorFlow cannot exchange anything after a step that failed.
     found["refused"]["no rows"] = refused(lambda: fit_rows(workers, 0 if workers.rank else 4))
