@@ -136,9 +136,9 @@ audit: env  ## Images by digest, SBOMs in build/, known vulnerabilities (asks Py
 
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
-	  --extra cpu --extra serve --extra onnx --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
+	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
-	  --extra gpu --extra dask --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
+	  --extra gpu --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 
 clean:
 	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks $(VENV)-torch demo_output models build .mypy_cache .ruff_cache .pytest_cache

@@ -49,6 +49,7 @@ from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
+from workflow.data.object_stores import expect_local
 from workflow.files.durable import file_hash
 
 # In a staging folder, beside the models, whose names do not begin with a dot.
@@ -119,6 +120,7 @@ def export_ensemble(
         ... )  # doctest: +SKIP
     """
     _expect_types(workflow, path, labels, sparse_max, serving)
+    expect_local(path, ExportError)
     given = serving or ServingOptions()
     taken = _checked(network, given)
     options = replace(given, columns=taken.columns, runtime=_runtime(taken, given))

@@ -49,6 +49,8 @@ class ArrayLoader(LoaderMethods):
         seed: seed for the order of rows.
         on_bad_files: "raise", or "skip" to pass over data that cannot be read.
         decode_timeout: seconds that a GPU may be busy with one read.
+        storage_options: how to connect to the object stores of paths such as s3://bucket/key, as
+            `polars.scan_parquet` takes it.
 
     Raises:
         LoaderError: as `KerasSequenceLoader` does.
@@ -85,6 +87,7 @@ class ArrayLoader(LoaderMethods):
         seed: int | None = None,
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         opened = open_loader(
             paths_or_dataset,
@@ -111,6 +114,7 @@ class ArrayLoader(LoaderMethods):
             seed=seed,
             on_bad_files=on_bad_files,
             decode_timeout=decode_timeout,
+            storage_options=storage_options,
         )
         self._take(opened)
 

@@ -15,6 +15,7 @@ from loader.errors import LoaderError
 from loader.keras_loader import KerasSequenceLoader
 from loader.options import check_counts
 from loader.workers import replicas_of_worker
+from workflow.data.object_stores import expect_local
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
@@ -71,6 +72,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         if save_freq != "epoch":
             check_counts(save_freq=save_freq)
         self._loader = loader
+        expect_local(folder, LoaderError)
         self._folder = Path(folder)
         self._every = None if save_freq == "epoch" else save_freq
         self.writes = writes

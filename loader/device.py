@@ -53,6 +53,7 @@ def _suits_gpu(data: Data) -> bool:
         and bool(gpus_of_tensorflow())
         and all(map(carries, data.layout.columns))
         and data.source.is_alike()
+        and data.source.fetcher is None
     )
 
 
@@ -98,6 +99,11 @@ def _open_gpu(number: int, data: Data) -> Device:
     if not isinstance(data.data, ParquetData):
         raise LoaderError(
             'Expected parquet files for a GPU. Received: a frame in memory. Pass device="cpu".'
+        )
+    if source.fetcher is not None:
+        raise LoaderError(
+            "Expected local files for a GPU. Received: objects of a store, such as "
+            f'{source.row_groups[0].path}. Copy them to this machine, or pass device="cpu".'
         )
     if not source.is_alike():
         raise LoaderError(

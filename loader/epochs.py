@@ -17,7 +17,7 @@ from loader.batches.prefetch import Prefetcher, Wait, wait_without_limit
 from loader.batches.process import expect_process
 from loader.batches.stream import Stream
 from loader.errors import LoaderError
-from loader.files.parquet_files import Skipped
+from loader.files.skipped import Skipped
 from loader.options import call_seed_fn
 from loader.order.epoch_plan import (
     Chunk,

@@ -87,6 +87,9 @@ class KerasSequenceLoader(EpochDataset):
             default buffer) before the read counts as hanging, which is an error: a damaged page can
             keep a GPU busy forever. Waiting for files does not count. None for no limit, as when
             debugging GPU code.
+        storage_options: how to connect to the object stores of paths such as s3://bucket/key, as
+            `polars.scan_parquet` takes it. Default: the environment. Row groups of objects are
+            fetched ahead of their use, in every epoch again, and decoded on the CPU.
 
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns without a common type for
@@ -132,6 +135,7 @@ class KerasSequenceLoader(EpochDataset):
         seed: int | None = None,
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         opened = open_loader(
             paths_or_dataset,
@@ -158,5 +162,6 @@ class KerasSequenceLoader(EpochDataset):
             seed=seed,
             on_bad_files=on_bad_files,
             decode_timeout=decode_timeout,
+            storage_options=storage_options,
         )
         super().__init__(opened)

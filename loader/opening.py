@@ -36,7 +36,8 @@ from workflow.schema.schema import Schema
 
 # Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, its shuffled
 # copy, one waiting to be cut into blocks, the remainder of the previous one, a block waiting to be
-# cut into batches, and one being cut.
+# cut into batches, and one being cut. Row groups of objects that wait to be decoded are compressed,
+# and do not count: the order of rows is that of local files.
 _COPIES = 8
 
 
@@ -114,7 +115,8 @@ def open_host(data: Data, transport: Transport) -> Device:
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     reader = data.data.reader(data.layout, data.reader_kwargs, data.source)
-    return Device("cpu", HostBlocks(reader, data.layout), transport, Budget(memory, _COPIES))
+    blocks = HostBlocks(reader, data.layout, data.source.fetcher)
+    return Device("cpu", blocks, transport, Budget(memory, _COPIES))
 
 
 def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
@@ -143,6 +145,7 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     seed: int | None,
     on_bad_files: str,
     decode_timeout: float | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> Opened:
     """Check a loader's arguments, which are those of `KerasSequenceLoader`, and open its data.
 
@@ -163,7 +166,7 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     )
     unseeded = shuffle and seed is None and seed_fn is None
     share = make_share(global_size, global_rank, current_worker, unseeded=unseeded)
-    data = open_data(paths_or_dataset, schema)
+    data = open_data(paths_or_dataset, schema, storage_options)
     names = resolve_names(cat_names, cont_names, label_names, feature_columns or None, data.schema)
     source = data.describe(names, skip_bad=on_bad_files == "skip")
     widths = fixed_widths(sparse_names, sparse_max, data.schema)

@@ -10,6 +10,7 @@ from pathlib import Path
 import at_calls
 import pytest
 from goals import goals
+from object_server import Link, object_server
 
 GPU_TESTS = Path(__file__).parent / "gpu"
 
@@ -54,6 +55,20 @@ def pytest_collection_modifyitems(items):
         folder, file = item.path.parts[-2:]
         shared = "server" in getattr(item, "fixturenames", ()) and folder != "real_data"
         item.add_marker(pytest.mark.xdist_group(folder if shared else f"{folder}/{file}"))
+
+
+@pytest.fixture(scope="session")
+def object_port():
+    with object_server() as port:
+        yield port
+
+
+@pytest.fixture
+def link(object_port):
+    """A link to a server of S3, with a folder of its own there."""
+    link = Link(object_port)
+    yield link
+    link.close()
 
 
 def pytest_addoption(parser):

@@ -20,6 +20,7 @@ from training.layers.bags import for_few_rows
 from training.private import named_by_position
 from training.quiet import quiet
 from training.signature import ModelSignature
+from workflow.data.object_stores import expect_local
 from workflow.files.durable import make_folder, sync, sync_tree
 
 
@@ -52,6 +53,7 @@ def save_model(
         >>> print(save_model(model, "models/movielens_tf/1/model.savedmodel"))
         userId int32 [N, 1] -> output float32 [N, 1]
     """
+    expect_local(path, TrainingError)
     described = model_signature(model)
     with _staged(Path(path)) as folder:
         function = concrete_function(network_function(model, described), described)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ class Workflow(FittedGraph, Drawn):
         schema: Schema | None = None,
         engine: str = "auto",
         client: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Workflow:
         """Fit the operators to data. Fitting again replaces what was learnt before.
 
@@ -86,6 +87,8 @@ class Workflow(FittedGraph, Drawn):
             client: a `dask.distributed.Client`: its workers learn from groups of files, which all
                 of them have to be able to read, and merge the results. An operator that needs all
                 of the data at once, as after Groupby, learns on this machine.
+            storage_options: how to connect to the object stores of paths such as s3://bucket/key,
+                as `polars.scan_parquet` takes it. Default: the environment.
 
         Returns:
             The workflow itself.
@@ -95,7 +98,7 @@ class Workflow(FittedGraph, Drawn):
                 there is no row, or an output no longer fits the dtype that was assigned to it; the
                 workflow is unchanged then.
         """
-        source = Source.of(data, engine)
+        source = Source.of(data, engine, storage_options)
         if any(operator.learns for operator in self.operators):
             source = self._evaluated(source, schema, engine)
         self._fit(source, schema, engine, client)
@@ -189,7 +192,13 @@ class Workflow(FittedGraph, Drawn):
         ):
             _ = self.states
 
-    def transform(self, data: Any, *, engine: str = "auto") -> pl.LazyFrame:
+    def transform(
+        self,
+        data: Any,
+        *,
+        engine: str = "auto",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
 
         A workflow that learns nothing from data need not be fitted first.
@@ -199,6 +208,7 @@ class Workflow(FittedGraph, Drawn):
                 Columns of integers in `fit` may be integral floats, as pandas makes them beside a
                 missing value: NaN is then null. Columns of floats may be integers.
             engine: the engine on which the frame will be collected, as in `fit`.
+            storage_options: as in `fit`.
 
         Returns:
             A lazy frame; collect it with `engine="streaming"` if it is larger than memory. Its rows
@@ -211,7 +221,7 @@ class Workflow(FittedGraph, Drawn):
                 whole number where one is needed, a file is not parquet or its footer cannot be
                 read, or its checksums show damage; names column, row and file.
         """
-        source = Source.of(data, engine)
+        source = Source.of(data, engine, storage_options)
         self._expect_fitted(source)
         return lazy_outputs(self, source, engine)
 
@@ -222,6 +232,7 @@ class Workflow(FittedGraph, Drawn):
         schema: Schema | None = None,
         engine: str = "auto",
         client: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> pl.LazyFrame:
         """Fit, then transform the same data: the way to make training data.
 
@@ -238,6 +249,7 @@ class Workflow(FittedGraph, Drawn):
             schema: schema of the data.
             engine: engine of the passes over the data.
             client: client of a cluster to fit on.
+            storage_options: as in `fit`.
 
         Returns:
             A lazy frame, as from `transform`.
@@ -245,7 +257,7 @@ class Workflow(FittedGraph, Drawn):
         Raises:
             WorkflowError: as in `fit` and in `transform`.
         """
-        source = self._evaluated(Source.of(data, engine), schema, engine)
+        source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
         self._fit(source, schema, engine, client)
         return transform_out_of_fold(self, source, engine)
 
@@ -268,6 +280,7 @@ class Workflow(FittedGraph, Drawn):
         seed: int = 0,
         engine: str = "auto",
         client: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> list[Path]:
         """Transform data of any size into parquet files, and a `_schema.json` that the loader reads.
 
@@ -277,7 +290,7 @@ class Workflow(FittedGraph, Drawn):
 
         Args:
             data: any data that `fit` takes.
-            folder: folder of the files; made if missing, and it must not contain parquet. The files
+            folder: local folder of the files; made if missing, without parquet. The files
                 appear together with `_schema.json`, which names them, or not at all; the remains of
                 a killed run are removed.
             rows_per_file: the rows of a file; the last one may have fewer.
@@ -290,6 +303,7 @@ class Workflow(FittedGraph, Drawn):
                 requires a `folder` that all of them share. Each worker holds the rows of one file.
                 If an operator needs more than one row, as Filter does, this machine writes the
                 files.
+            storage_options: as in `fit`, of the data.
 
         Returns:
             The files, in the order of the rows.
@@ -310,7 +324,7 @@ class Workflow(FittedGraph, Drawn):
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = Source.of(data, engine)
+        source = Source.of(data, engine, storage_options)
         self._expect_fitted(source)
         return write_outputs(self, sink, source, engine, client)
 
@@ -326,11 +340,12 @@ class Workflow(FittedGraph, Drawn):
         seed: int = 0,
         engine: str = "auto",
         client: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> list[Path]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = self._evaluated(Source.of(data, engine), schema, engine)
+        source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
         self._fit(source, schema, engine, client)
         if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
             return write_outputs(self, sink, source, engine, client)

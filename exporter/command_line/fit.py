@@ -33,8 +33,10 @@ def fit(
     Example: `ensemble fit features.py "ratings/*.parquet" --transform-to train`
     """
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
+    from workflow.data.sources import as_path  # noqa: PLC0415
     from workflow.errors import WorkflowError  # noqa: PLC0415
 
+    as_path(output)  # before the work, not after it
     workflow = load_object(definition, "workflow")
     if not isinstance(workflow, Workflow):
         raise WorkflowError(

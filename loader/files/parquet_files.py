@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
 from loader.errors import LoaderError
+from loader.files.fetch import Fetcher, RemoteFile
+from loader.files.skipped import Skipped
+from workflow.data.checksums import TAIL, column_chunks
 from workflow.data.dataset import DataFile, schema_beside
 from workflow.data.frames import UNREADABLE
+from workflow.data.objects import ObjectPath, fetch_ends
 from workflow.data.parquet import ParquetTable, inner_type
 from workflow.data.parquet_file import FooterSchemas, ParquetFile
 from workflow.errors import WorkflowError
@@ -55,40 +59,6 @@ class RowGroup:
     nbytes: int
 
 
-@dataclass
-class Skipped:
-    """Record of data that could not be read and was passed over.
-
-    Attributes:
-        files: files of which nothing, or not everything, was read.
-        reasons: for each row group replaced since the last report, by file and number.
-    """
-
-    files: list[str] = field(default_factory=list)
-    reasons: dict[tuple[str, int], Exception] = field(default_factory=dict)
-
-    def add_file(self, path: str, reason: Exception) -> None:
-        """Record a file that is left out as a whole, with a warning."""
-        warnings.warn(f"Skipping a file: {reason}", stacklevel=2)
-        self.files.append(path)
-
-    def add_row_group(self, path: str, number: int, reason: Exception) -> None:
-        """Record a row group that is replaced, for the report at the end of the epoch."""
-        self.reasons[path, number] = reason
-        if path not in self.files:
-            self.files.append(path)
-
-    def report(self) -> None:
-        """Warn of the row groups that were replaced since the last report, if any."""
-        reasons, self.reasons = list(self.reasons.values()), {}
-        if reasons:
-            warnings.warn(
-                f"{len(reasons)} row groups could not be read in this epoch; rows that follow them "
-                f"came twice instead. The first: {reasons[0]}",
-                stacklevel=2,
-            )
-
-
 @dataclass(frozen=True)
 class ReadableFiles:
     """The files that can be read.
@@ -98,12 +68,14 @@ class ReadableFiles:
         row_groups: the row groups in order.
         skipped: record of data that cannot be read; None when such data is an error.
         table: the files as one table of columns of these types; without files for a frame.
+        fetcher: fetches the row groups of objects; None if all files are local.
     """
 
     types: dict[str, ColumnType]
     row_groups: list[RowGroup]
     skipped: Skipped | None = None
     table: ParquetTable = field(default_factory=lambda: ParquetTable([]))
+    fetcher: Fetcher | None = None
 
     @property
     def files(self) -> dict[str, ParquetFile]:
@@ -121,8 +93,14 @@ def read_schema(files: Sequence[DataFile]) -> Schema | None:
     Raises:
         LoaderError: `_schema.json` exists, but is invalid.
     """
-    try:
+    with _as_loader_errors():
         return schema_beside(files)
+
+
+@contextmanager
+def _as_loader_errors() -> Iterator[None]:
+    try:
+        yield
     except WorkflowError as error:
         raise LoaderError(str(error)) from error
 
@@ -148,9 +126,12 @@ def read_footers(
     schemas = FooterSchemas()
     kinds: dict[object, ParquetFile] = {}
     skipped = Skipped() if skip_bad else None
+    remote: dict[str, RemoteFile] = {}
+    with _as_loader_errors():
+        fetch_ends((file.path for file in files), TAIL)
     for listed in files:
         try:
-            file, own = _read_footer(listed, columns, schemas)
+            file, own = _read_footer(listed, columns, schemas, remote)
             kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
             if kind not in kinds:
                 _expect_table(ParquetTable([*kinds.values(), file]), columns)
@@ -176,18 +157,32 @@ def read_footers(
         for file, own in zip(found, groups, strict=True)
         for group in _as_types(own, _own_types(file, columns), types)
     ]
-    return ReadableFiles(types, row_groups, skipped, table)
+    return ReadableFiles(types, row_groups, skipped, table, Fetcher(remote) if remote else None)
 
 
 def _read_footer(
-    listed: DataFile, columns: Sequence[str], schemas: FooterSchemas
+    listed: DataFile,
+    columns: Sequence[str],
+    schemas: FooterSchemas,
+    remote: dict[str, RemoteFile],
 ) -> tuple[ParquetFile, list[RowGroup]]:
-    """A file reduced to the wanted columns, and its row groups with their own sizes."""
+    """A file reduced to the wanted columns, and its row groups with their own sizes.
+
+    Args:
+        listed: the file.
+        columns: the wanted columns.
+        schemas: known schemas.
+        remote: takes the file if it is an object.
+    """
     try:
         listed.expect_size()
         file, footer = ParquetFile.read_with_footer(listed.path, listed.keys, schemas)
         listed.expect_rows(file.rows)
         file = _with_columns(file, columns)
+        if isinstance(file.path, ObjectPath):
+            wanted = frozenset(columns)
+            chunks = [[c for c in g if c.is_of(wanted)] for g in column_chunks(footer)]
+            remote[str(file.path)] = RemoteFile(file.path, chunks)
         return file, _row_groups(str(file.path), footer, _own_types(file, columns))
     except LoaderError:
         raise

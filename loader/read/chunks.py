@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
 
 from loader.errors import DamagedError, LoaderError
+from loader.files.fetch import Copy, Fetcher
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ReadableFiles
 from loader.order.epoch_plan import Piece
+from workflow.data.checksums import Checksums
+from workflow.errors import WorkflowError
 from workflow.schema.dtypes import DTYPES
 
 _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
@@ -43,10 +47,13 @@ class ParquetReader:
         self, layout: BatchLayout, options: Mapping[str, Any], source: ReadableFiles
     ) -> None:
         self._layout = layout
-        self._table, self._files = source.table, source.files
+        self._table, self._files, self._fetcher = source.table, source.files, source.fetcher
+        self._options = {"glob": False, "hive_partitioning": False, **options}
         # A scan that is used again keeps the footer it has parsed.
-        scan = partial(pl.scan_parquet, glob=False, hive_partitioning=False, **options)
-        self._scan = lru_cache(_SCANS)(scan)
+        self._scan = lru_cache(_SCANS)(self._open)
+
+    def _open(self, path: str | Path) -> pl.LazyFrame:
+        return pl.scan_parquet(path, **self._options)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
         """Decode the pieces.
@@ -54,11 +61,14 @@ class ParquetReader:
         Raises:
             LoaderError: a file that cannot be decoded, or values that do not fit the layout.
         """
+        copies = {} if self._fetcher is None else self._fetch(self._fetcher, pieces)
         runs = _neighbours(pieces)
         try:
-            found = _collect([self._query(run) for run in runs], sum(p.rows for p in pieces))
+            found = _collect([self._query(r, copies) for r in runs], sum(p.rows for p in pieces))
         except _UNREADABLE:
-            frames = [self._read_alone(piece) for piece in pieces]  # finds the one that fails
+            frames = [
+                self._read_alone(piece, copies) for piece in pieces
+            ]  # finds the one that fails
         else:
             pairs = zip(runs, found, strict=True)
             frames = [frame for run, whole in pairs for frame in _cut(whole, run)]
@@ -66,16 +76,70 @@ class ParquetReader:
             check(frame, piece, self._layout)
         return frames
 
-    def _read_alone(self, piece: Piece) -> pl.DataFrame:
+    def _fetch(self, fetcher: Fetcher, pieces: Sequence[Piece]) -> dict[str, Copy]:
+        """Copies of the objects among the pieces' files, with the pieces' row groups.
+
+        Raises:
+            DamagedError: an object is no longer the listed one, or differs from its checksums.
+            LoaderError: its store cannot be reached.
+        """
         try:
-            return _collect([self._query([piece])], piece.rows)[0]
+            copies = fetcher.take(places_of(pieces))
+        except WorkflowError as error:
+            raise LoaderError(str(error)) from error
+        except OSError as error:
+            own = next(piece for piece in pieces if piece.path == error.filename)
+            raise unreadable(own, error.strerror) from error
+        for path, copy in copies.items():
+            by_group = {piece.row_group: piece for piece in pieces if piece.path == path}
+            check_pages(self._files[path].checksums, by_group, list(self._table.schema), copy.path)
+        return copies
+
+    def _read_alone(self, piece: Piece, copies: Mapping[str, Copy]) -> pl.DataFrame:
+        try:
+            return _collect([self._query([piece], copies)], piece.rows)[0]
         except _UNREADABLE as error:
             raise unreadable(piece, error) from error
 
-    def _query(self, run: Sequence[Piece]) -> pl.LazyFrame:
+    def _query(self, run: Sequence[Piece], copies: Mapping[str, Copy]) -> pl.LazyFrame:
+        path, start = run[0].path, run[0].start
         rows = sum(piece.rows for piece in run)
-        own = self._scan(run[0].path).slice(run[0].start, rows)
-        return self._table.columns_of(own, self._files[run[0].path])
+        # Not kept: the next copy may have the path of this one.
+        own = self._open(copies[path].path) if path in copies else self._scan(path)
+        return self._table.columns_of(own.slice(start, rows), self._files[path])
+
+
+def places_of(pieces: Sequence[Piece]) -> list[tuple[str, int]]:
+    """File and row group of each piece."""
+    return [(piece.path, piece.row_group) for piece in pieces]
+
+
+def check_pages(
+    checksums: Checksums | None,
+    pieces: Mapping[int, Piece],
+    columns: Sequence[str],
+    copy: Path | None = None,
+) -> None:
+    """Check the pages of a file that were not checked before, if it has checksums.
+
+    Args:
+        checksums: those of the file.
+        pieces: a piece of each row group.
+        columns: the columns that are read.
+        copy: the file to read if the file itself is an object.
+
+    Raises:
+        DamagedError: they differ, or the file cannot be read.
+    """
+    if checksums is None:
+        return
+    try:
+        found = checksums.damaged(pieces, columns, copy)
+    except OSError as error:
+        raise unreadable(next(iter(pieces.values())), error) from error
+    if found is not None:
+        group, column = found
+        raise unreadable(pieces[group], f"other bytes than were written in column {column!r}")
 
 
 def _neighbours(pieces: Sequence[Piece]) -> list[list[Piece]]:

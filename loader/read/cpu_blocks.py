@@ -14,10 +14,11 @@ import polars as pl
 from loader.batches.batches import Array, Block, Dense, Ragged
 from loader.batches.prefetch import Prefetcher
 from loader.errors import LoaderError
+from loader.files.fetch import AHEAD, Fetcher
 from loader.files.layout import BatchColumn, BatchLayout
-from loader.order.epoch_plan import Chunk
+from loader.order.epoch_plan import Chunk, Piece
 from loader.order.mixing import Mixed, Mixture, Run
-from loader.read.chunks import ChunkReader, elements_of, lengths_of
+from loader.read.chunks import ChunkReader, elements_of, lengths_of, places_of
 
 # The fewest rows of a block of a mixture: a column of it is copied at once.
 _BLOCK_ROWS = 131_072
@@ -33,6 +34,7 @@ class HostBlocks:
     Args:
         reader: reads pieces.
         layout: the columns of a batch.
+        fetcher: fetches the row groups of objects before they are read; None if there are none.
     """
 
     # One row group does not keep all cores busy; more than two cost memory and save no time.
@@ -41,9 +43,12 @@ class HostBlocks:
     row_groups_mixed = 8
     order_by = f"polars {pl.__version__}, mixed"
 
-    def __init__(self, reader: ChunkReader, layout: BatchLayout) -> None:
+    def __init__(
+        self, reader: ChunkReader, layout: BatchLayout, fetcher: Fetcher | None = None
+    ) -> None:
         self._reader = reader
         self._layout = layout
+        self._fetcher = fetcher
 
     def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[Block]:
         """See `BlockSource`."""
@@ -107,20 +112,24 @@ class HostBlocks:
                     yield pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=True)[order]
 
     def _reads(
-        self, groups: Iterable[Sequence[Chunk]]
+        self, groups: Sequence[Sequence[Chunk]]
     ) -> Iterator[tuple[Sequence[Chunk], list[pl.DataFrame]]]:
         """Chunks with their pieces' frames; before an error, those that can be read."""
-        for group in groups:
-            try:
-                frames = self._read(group)
-            except LoaderError:
-                yield from (([chunk], self._read([chunk])) for chunk in group)
-            else:
-                yield group, frames
-                del frames
+        with self._fetcher or contextlib.nullcontext() as fetcher:
+            for number, group in enumerate(groups):
+                if fetcher is not None:
+                    for later in groups[number : number + 1 + AHEAD]:
+                        fetcher.announce(places_of(_pieces(later)))
+                try:
+                    frames = self._read(group)
+                except LoaderError:
+                    yield from (([chunk], self._read([chunk])) for chunk in group)
+                else:
+                    yield group, frames
+                    del frames
 
     def _read(self, group: Sequence[Chunk]) -> list[pl.DataFrame]:
-        return self._reader.read([piece for chunk in group for piece in chunk.pieces])
+        return self._reader.read(_pieces(group))
 
     def _cut(
         self, parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], batch_size: int
@@ -142,6 +151,10 @@ class HostBlocks:
             del head, body
         if rows:
             yield make_block(pl.concat(carry, rechunk=True), self._layout)
+
+
+def _pieces(group: Sequence[Chunk]) -> list[Piece]:
+    return [piece for chunk in group for piece in chunk.pieces]
 
 
 def _row_orders(group: Sequence[Chunk], seed: tuple[int, int]) -> Iterator[pl.Series]:

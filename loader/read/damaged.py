@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import polars as pl
 
 from loader.errors import DamagedError, LoaderError
-from loader.files.parquet_files import ReadableFiles, RowGroup, Skipped
+from loader.files.parquet_files import ReadableFiles, RowGroup
+from loader.files.skipped import Skipped
 from loader.order.epoch_plan import Piece
-from loader.read.chunks import unreadable
+from loader.read.chunks import check_pages, unreadable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -114,7 +115,8 @@ class UnchangedReader(Generic[T]):
     def __init__(self, reader: PieceReader[T], source: ReadableFiles) -> None:
         self._reader = reader
         self._columns = list(source.types)
-        files = source.files.items()
+        # The reader compares objects with their state, and the checksums with what it has fetched.
+        files = {p: f for p, f in source.files.items() if isinstance(f.path, Path)}.items()
         self._checksums = {path: file.checksums for path, file in files}
         self._sizes = {path: file.size for path, file in files}
 
@@ -128,25 +130,16 @@ class UnchangedReader(Generic[T]):
         for piece in pieces:
             by_file.setdefault(piece.path, []).append(piece)
         for path, own in by_file.items():
+            if path not in self._sizes:
+                continue
             size, expected = _size(path), self._sizes[path]
             if size is None:
                 raise unreadable(own[0], "no such file")
             if size != expected:
                 raise unreadable(own[0], f"{size} bytes where it had {expected}")
-            self._check_pages(path, {piece.row_group: piece for piece in own})
+            by_group = {piece.row_group: piece for piece in own}
+            check_pages(self._checksums[path], by_group, self._columns)
         return self._reader.read(pieces)
-
-    def _check_pages(self, path: str, pieces: Mapping[int, Piece]) -> None:
-        checksums = self._checksums.get(path)
-        if checksums is None:
-            return
-        try:
-            found = checksums.damaged(pieces, self._columns)
-        except OSError as error:
-            raise unreadable(next(iter(pieces.values())), error) from error
-        if found is not None:
-            group, column = found
-            raise unreadable(pieces[group], f"other bytes than were written in column {column!r}")
 
 
 def _size(path: str) -> int | None:

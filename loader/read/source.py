@@ -13,15 +13,16 @@ from loader.files.layout import BatchLayout, Names
 from loader.files.parquet_files import (
     ReadableFiles,
     RowGroup,
-    Skipped,
     column_type,
     read_footers,
     read_schema,
 )
+from loader.files.skipped import Skipped
 from loader.read.chunks import ChunkReader, FrameReader, ParquetReader
 from loader.read.damaged import SkippingReader, UnchangedReader, one_frame_each
 from workflow.data.dataset import DataFile
 from workflow.data.frames import polars_errors, read_frame
+from workflow.data.object_stores import Objects
 from workflow.data.sources import parquet_files, paths_of
 from workflow.errors import WorkflowError
 from workflow.schema.schema import Schema
@@ -83,23 +84,29 @@ def _skipping(reader: ChunkReader, source: ReadableFiles) -> ChunkReader:
     return SkippingReader(reader, source.row_groups, source.skipped, one_frame_each)
 
 
-def open_data(data: Any, schema: Schema | None) -> ParquetData | FrameData:
+def open_data(
+    data: Any, schema: Schema | None, storage_options: Mapping[str, Any] | None = None
+) -> ParquetData | FrameData:
     """Open the first argument of the constructor, as a workflow does.
 
     Args:
         data: a path, folder, glob pattern, a list of those, or a frame as `read_frame` takes it.
         schema: given by the user; None for the schema file beside the data.
+        storage_options: how to connect to the object stores of paths with a scheme.
 
     Raises:
         LoaderError: no such files, data of an unknown kind, or an invalid schema file.
     """
     try:
         paths = paths_of(data)
+        objects = Objects(storage_options)
         if paths is None:
+            objects.expect_used()
             frame, conflicts = read_frame(data)
             with polars_errors("The frame cannot be read"):
                 return FrameData(frame.collect(), conflicts, schema)
-        files = parquet_files(paths)
+        files = parquet_files(paths, objects)
+        objects.expect_used()
     except WorkflowError as error:
         raise LoaderError(str(error)) from error
     return ParquetData(files, schema if schema is not None else read_schema(files))
@@ -138,7 +145,7 @@ def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
         LoaderError: an option that the loader sets itself, or that Polars does not have.
     """
     options = dict(options or {})
-    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "storage_options", "cache")
+    allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "cache")
     for name in options:
         if name not in allowed:
             raise LoaderError(

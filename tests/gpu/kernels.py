@@ -17,7 +17,8 @@ import polars as pl
 
 from loader import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
-from loader.files.parquet_files import ColumnType, RowGroup, Skipped
+from loader.files.parquet_files import ColumnType, RowGroup
+from loader.files.skipped import Skipped
 from loader.gpu.cuda import prepare_memory
 from loader.gpu.decoder import Decoder
 from loader.order.epoch_plan import split_row_groups

@@ -14,7 +14,7 @@ from damage_pages import break_pages
 
 from loader import LoaderError
 from loader.errors import DamagedError
-from loader.files.parquet_files import Skipped
+from loader.files.skipped import Skipped
 from loader.gpu.cuda import gpu_lives, is_busy, prepare_memory, tell_gpu_errors, use_device
 from loader.read.damaged import SkippingReader
 

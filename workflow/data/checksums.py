@@ -19,15 +19,18 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import accumulate, chain
 from operator import eq
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
+
+from .objects import AnyPath, ObjectPath
 
 MAGIC = b"PAR1"
 # Distinguishes our extension from others, as the format requires.
@@ -35,7 +38,7 @@ _MARK = bytes.fromhex("6f1c8e5d0b7a4e67a3d2915f4c7be208")
 # Thrift's field 32767, which holds bytes, and Thrift's end of a struct.
 _FIELD, _STOP = b"\x08\xff\xff\x01", b"\0"
 # Most footers are shorter than this, and are read at once.
-_TAIL = 65536
+TAIL = 65_536
 # Lanes of eight bytes, and the bytes that are summed while they are in a processor's cache.
 _LANES = 2048
 _TILE = 16 * 8 * _LANES
@@ -51,6 +54,10 @@ class ColumnChunk(NamedTuple):
     size: int
     checksum: int
 
+    def is_of(self, columns: frozenset[str]) -> bool:
+        """Whether it belongs to one of some columns, as `tags.list.element` does to `tags`."""
+        return not columns.isdisjoint(_above(self.column))
+
 
 class Checksums:
     """Checks column chunks of one file, each once.
@@ -60,32 +67,38 @@ class Checksums:
         chunks: column chunks of each row group.
     """
 
-    def __init__(self, path: Path, chunks: Sequence[Sequence[ColumnChunk]]) -> None:
+    def __init__(self, path: AnyPath, chunks: Sequence[Sequence[ColumnChunk]]) -> None:
         self._path = path
         self._chunks = chunks
         self._sound: set[tuple[int, int]] = set()
 
-    def damaged(self, groups: Iterable[int], columns: Iterable[str]) -> tuple[int, str] | None:
+    def damaged(
+        self, groups: Iterable[int], columns: Iterable[str], copy: Path | None = None
+    ) -> tuple[int, str] | None:
         """The first column chunk that differs from its checksum, as row group and column.
 
         Args:
             groups: numbers of row groups.
             columns: names of columns; those not checked before are read.
+            copy: a local file to read instead, as for an object.
 
         Raises:
             OSError: the file cannot be read.
         """
-        wanted = set(columns)
+        wanted = frozenset(columns)
         places = [
             (group, number)
             for group in groups
             for number, chunk in enumerate(self._chunks[group])
-            if (group, number) not in self._sound and not wanted.isdisjoint(_above(chunk.column))
+            if (group, number) not in self._sound and chunk.is_of(wanted)
         ]
         if not places:
             return None
         threads = min(_MOST_THREADS, os.cpu_count() or 1, len(places))
-        with self._path.open("rb", buffering=0) as file, ThreadPoolExecutor(threads) as pool:
+        path = copy or self._path
+        if isinstance(path, ObjectPath):
+            raise TypeError("the checksums of an object are compared with a copy of its bytes")
+        with path.open("rb", buffering=0) as file, ThreadPoolExecutor(threads) as pool:
             sums = pool.map(lambda place: _checksum(file, self._chunk(place)), places)
             for place, checksum in zip(places, sums, strict=True):
                 if checksum != self._chunk(place).checksum:
@@ -114,8 +127,8 @@ def add_checksums(path: Path) -> None:
         (0, 'a')
     """
     with path.open("r+b", buffering=0) as file:
-        raw = _read_end(file)
-        chunks = chain.from_iterable(_places(pq.read_metadata(io.BytesIO(raw))))
+        raw = _read_end(partial(_last_of, file))
+        chunks = chain.from_iterable(column_chunks(pq.read_metadata(io.BytesIO(raw))))
         sums = [_checksum(file, chunk) for chunk in chunks]
         body = struct.pack(f"<{len(sums)}I", *sums)
         footer = raw[len(MAGIC) : -8].removesuffix(_STOP) + _FIELD + _varint(len(body) + 20) + body
@@ -124,7 +137,7 @@ def add_checksums(path: Path) -> None:
         file.write(footer + struct.pack("<I", len(footer)) + MAGIC)
 
 
-def read_footer(path: Path) -> tuple[bytes, Checksums | None]:
+def read_footer(path: AnyPath) -> tuple[bytes, Checksums | None]:
     """A file's footer, read once.
 
     Returns:
@@ -135,8 +148,7 @@ def read_footer(path: Path) -> tuple[bytes, Checksums | None]:
             the footer.
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
-        raw = _read_end(file)
+    raw = _read_raw(path)
     footer = raw[len(MAGIC) : -8]
     mark = footer[-17:-1]
     # A damaged mark is still a mark.
@@ -145,27 +157,43 @@ def read_footer(path: Path) -> tuple[bytes, Checksums | None]:
     sound = zlib.crc32(footer[:-21]) == int.from_bytes(footer[-21:-17], "little")
     if not (sound and footer.endswith(_MARK + _STOP)):
         raise ValueError("its footer is not as it was written")
-    places = _places(pq.read_metadata(io.BytesIO(raw)))
+    places = column_chunks(pq.read_metadata(io.BytesIO(raw)))
     count = sum(map(len, places))
     sums = iter(struct.unpack(f"<{count}I", footer[-21 - 4 * count : -21]))
     chunks = [[chunk._replace(checksum=next(sums)) for chunk in group] for group in places]
     return raw, Checksums(path, chunks)
 
 
-def _read_end(file: BinaryIO | io.FileIO) -> bytes:
-    """The footer of a file, after the magic number with which a parquet file begins."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _TAIL))
-    tail = file.read() or b""
+def _read_raw(path: AnyPath) -> bytes:
+    if isinstance(path, ObjectPath):
+        raw = _read_end(path.last)
+        path.end = raw[len(MAGIC) :]  # of many files, the rest would take memory
+        return raw
+    with path.open("rb", buffering=0) as file:
+        return _read_end(partial(_last_of, file))
+
+
+def _read_end(last: Callable[[int], bytes]) -> bytes:
+    """The footer of a file, after the magic number with which a parquet file begins.
+
+    Args:
+        last: reads that many bytes from the end of the file, or all if it has fewer.
+    """
+    tail = last(TAIL)
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > len(tail):
-        file.seek(max(0, size - length))
-        tail = file.read() or b""
+        tail = last(length)
     return MAGIC + tail[-length:]
 
 
-def _places(metadata: Any) -> list[list[ColumnChunk]]:
-    """Places of the column chunks of each row group."""
+def _last_of(file: io.FileIO, count: int) -> bytes:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - count))
+    return file.read() or b""
+
+
+def column_chunks(metadata: Any) -> list[list[ColumnChunk]]:
+    """Places of the column chunks of each row group, from pyarrow's form of a footer."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [[_place(group.column(n)) for n in range(group.num_columns)] for group in groups]
 

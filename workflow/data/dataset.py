@@ -15,6 +15,8 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import Schema
 
+from .object_stores import Objects, expect_whole, is_url
+from .objects import AnyPath, ObjectPath, state_of
 from .partition_keys import Key, keys_in
 
 # Written last: its presence makes the files that it names a data set.
@@ -37,14 +39,14 @@ class DataFile(NamedTuple):
         keys: columns from the names of the folders above it, starting below the given folder.
     """
 
-    path: Path
+    path: AnyPath
     rows: int | None = None
     size: int | None = None
     keys: tuple[Key, ...] = ()
 
-    def below(self, root: Path) -> DataFile:
-        """The same file, with keys from the folders below `root` only."""
-        return self._replace(keys=keys_in(self.path.relative_to(root).parts[:-1]))
+    def below(self, depth: int) -> DataFile:
+        """The same file, without the keys of the first `depth` folders of its path."""
+        return self._replace(keys=keys_in(self.path.parts[depth:-1]))
 
     def expect_size(self) -> None:
         """Check that a published file exists with its published size.
@@ -55,7 +57,7 @@ class DataFile(NamedTuple):
         if self.size is None:
             return
         try:
-            found = self.path.stat().st_size
+            found = state_of(self.path)[0]
         except OSError as error:
             self._refuse(f"{self.size} bytes", (error.strerror or str(error)).lower())
         if found != self.size:
@@ -89,7 +91,7 @@ class Manifest(NamedTuple):
         return sealed({"format": FORMAT, "columns": self.schema.to_json(), "files": files})
 
 
-def published(folder: Path) -> Manifest | None:
+def published(folder: AnyPath) -> Manifest | None:
     """The data set that a run published in a folder, if there is one.
 
     Raises:
@@ -119,7 +121,7 @@ def schema_beside(files: Sequence[DataFile]) -> Schema | None:
     return None if manifest is None else manifest.schema
 
 
-def read_manifest(path: Path, folder: Path) -> Manifest:
+def read_manifest(path: AnyPath, folder: AnyPath) -> Manifest:
     """Read a manifest of files in a folder.
 
     Raises:
@@ -135,7 +137,7 @@ def read_manifest(path: Path, folder: Path) -> Manifest:
         ) from error
 
 
-def _parsed(document: dict[str, Any], folder: Path) -> Manifest:
+def _parsed(document: dict[str, Any], folder: AnyPath) -> Manifest:
     if document.keys() != {"format", "columns", "files"} or document["format"] != FORMAT:
         raise FormatError(f"no columns and files of format {FORMAT}.")
     entries = document["files"]
@@ -145,7 +147,7 @@ def _parsed(document: dict[str, Any], folder: Path) -> Manifest:
     return Manifest(Schema.from_json(document["columns"]), files)
 
 
-def _file_of(folder: Path, name: str, entry: Any) -> DataFile:
+def _file_of(folder: AnyPath, name: str, entry: Any) -> DataFile:
     plain = Path(name).name == name and name.endswith(_SUFFIX) and not name.startswith(_HIDDEN)
     if not plain or not isinstance(entry, dict) or entry.keys() != {"rows", "bytes"}:
         raise FormatError(f"{name!r:.200} is not a file of the data set with rows and bytes.")
@@ -154,13 +156,17 @@ def _file_of(folder: Path, name: str, entry: Any) -> DataFile:
     return DataFile(folder / name, entry["rows"], entry["bytes"])
 
 
-def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
+def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> list[DataFile]:
     """The parquet files that a path, a folder or a glob pattern names, sorted.
 
     Folders are searched recursively, as in pyarrow; names that begin with "." or "_" are ignored.
     In a folder with `_schema.json` the files are exactly those it names: an extra file is an error
     here, and a missing file is one where it is read, by `expect_size`. Folders named `key=value`
     below the given folder, or matched by the pattern, are columns.
+
+    Args:
+        path: the path; with a scheme such as s3:// that of objects.
+        objects: the object stores of the call.
 
     Raises:
         WorkflowError: no file matches, a transform into a folder has not ended, or a folder holds
@@ -173,14 +179,15 @@ def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
         >>> [file.path.name for file in data_files(".")]
         ['a.parquet', 'c.parquet']
     """
-    root = Path(path)
+    root: AnyPath = (objects or Objects()).path(str(path)) if is_url(path) else Path(path)
     if root.is_dir():
-        found = [file.below(root) for file in _of_folder(root)]
+        found = [file.below(len(root.parts)) for file in _of_folder(root)]
     elif root.is_file():
         found = _of_files([root])
     else:
-        found = _of_pattern(str(path))
+        found = _of_pattern(root, str(path))
     if not found:
+        expect_whole(path)
         raise WorkflowError(
             f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files "
             'or a glob pattern; names that begin with "." or "_" are ignored.'
@@ -189,7 +196,7 @@ def data_files(path: str | os.PathLike[str]) -> list[DataFile]:
     return found
 
 
-def parquet_below(folder: Path) -> Iterator[Path]:
+def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
     """The parquet files of a folder and its subfolders, sorted, whether published or not.
 
     Raises:
@@ -202,14 +209,14 @@ def parquet_below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _listed(folder: Path) -> list[Path]:
+def _listed(folder: AnyPath) -> list[AnyPath]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith(_HIDDEN))
     except OSError as error:
         raise WorkflowError(f"{folder} cannot be listed: {error.strerror or error}.") from error
 
 
-def _of_folder(folder: Path) -> Iterator[DataFile]:
+def _of_folder(folder: AnyPath) -> Iterator[DataFile]:
     below = _listed(folder)
     # After the listing: the manifest shows a run that began and ended meanwhile.
     manifest = published(folder)
@@ -224,7 +231,7 @@ def _of_folder(folder: Path) -> Iterator[DataFile]:
             yield DataFile(path)
 
 
-def _of_files(paths: Sequence[Path], pattern: str | None = None) -> list[DataFile]:
+def _of_files(paths: Sequence[AnyPath], pattern: str | None = None) -> list[DataFile]:
     """Files by their paths, and files of a published data set that match the pattern but are missing."""
     files = []
     for folder in dict.fromkeys(path.parent for path in paths):
@@ -242,22 +249,31 @@ def _matches(name: str, pattern: str | None) -> bool:
     return pattern is not None and fnmatch(name, Path(pattern).name)
 
 
-def _of_pattern(pattern: str) -> list[DataFile]:
-    parts = Path(pattern).parts
+def _of_pattern(path: AnyPath, pattern: str) -> list[DataFile]:
+    parts = path.parts
     # A name given literally may be hidden.
     literal = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    matched = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
-    visible = [p for p in matched if not any(s.startswith(_HIDDEN) for s in p.parts[literal:])]
+    visible = [
+        match
+        for match in sorted(_matches_of(path, pattern))
+        if not any(part.startswith(_HIDDEN) for part in match.parts[literal:])
+    ]
     files = _of_files([path for path in visible if not path.is_dir()], pattern)
-    for path in visible:
-        if path.is_dir():
-            files += _of_folder(path)
+    for folder in visible:
+        if folder.is_dir():
+            files += _of_folder(folder)
     # A folder and its content may both match.
     found = sorted(set(files), key=lambda file: file.path)
-    return [file.below(Path(*parts[:literal])) for file in found]
+    return [file.below(literal) for file in found]
 
 
-def _expect_named(folder: Path, manifest: Manifest, paths: Iterable[Path]) -> None:
+def _matches_of(path: AnyPath, pattern: str) -> Iterator[AnyPath]:
+    if isinstance(path, ObjectPath):
+        return path.matches()
+    return map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+
+
+def _expect_named(folder: AnyPath, manifest: Manifest, paths: Iterable[AnyPath]) -> None:
     names = {file.path for file in manifest.files}
     others = [path for path in paths if path not in names]
     if others:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, groupby
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +19,10 @@ from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import NAIVE, are_alike_times
 
+from .bucket import Bucket, store_reason
 from .frames import first_line
-from .parquet_file import ParquetFile
+from .objects import AnyPath, ObjectPath
+from .parquet_file import ParquetFile, expect_unchanged
 from .partition_keys import Key, key_literal, key_type, names_for_polars
 
 # The most recent reads that may be running when one of them fails: at least one for each thread.
@@ -35,6 +36,8 @@ _NOT_OF_FILES = (
     pl.exceptions.DuplicateError,
     pl.exceptions.InvalidOperationError,
 )
+# Polars' errors of object stores contain it.
+_OF_STORES = "object-store error"
 # Casts that one scan may do to unify types; fewer than `common_type` allows.
 _CASTS = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
@@ -110,7 +113,7 @@ class ParquetTable:
         keys = {name: self._key_types[name] for name, _ in file.keys if name not in file.schema}
         return file.schema | keys
 
-    def _add(self, name: str, kinds: Sequence[tuple[Path, dict[str, pl.DataType]]]) -> None:
+    def _add(self, name: str, kinds: Sequence[tuple[AnyPath, dict[str, pl.DataType]]]) -> None:
         have = [(path, columns[name]) for path, columns in kinds if name in columns]
         if len(have) < len(kinds):
             without = next(path for path, columns in kinds if name not in columns)
@@ -166,13 +169,14 @@ class ParquetTable:
 
     def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
         """Scan files, or some of their rows, which begin in the first and end in the last of them."""
-        for file in own:
-            file.expect_unchanged()
+        # Each question to a store takes its latency: objects are compared once, after they are read.
+        expect_unchanged([file for file in own if not isinstance(file.path, ObjectPath)])
         hive = self._hive_schema(own)
         scans, start = [], 0
-        for (schema, keys), found in groupby(own, key=lambda file: self._read_as(file, hive)):
+        for read_as, found in groupby(own, key=lambda file: self._read_as(file, hive)):
             run = list(found)
-            scan = self._scan_run(run, dict(schema), dict(keys), hive)
+            schema, keys, bucket = read_as
+            scan = self._scan_run(run, dict(schema), dict(keys), hive, bucket)
             end = start + sum(file.rows for file in run)
             # Slicing one scan of all costs Polars the square of the number of scans.
             if wanted is not None and (wanted.start > start or wanted.end < end):
@@ -187,19 +191,24 @@ class ParquetTable:
         wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
         if not self._one_scan or not wanted or any(wanted & file.schema.keys() for file in own):
             return {}
-        names = names_for_polars([file.path for file in own])
+        names = names_for_polars([file.path.parts for file in own])
         return {name: self._key_types.get(name, pl.String()) for name in names or ()}
 
     def _read_as(
         self, file: ParquetFile, hive: Mapping[str, pl.DataType]
-    ) -> tuple[list[tuple[str, pl.DataType]], list[Key]]:
-        """The types with which a scan reads a file, the table's where it can cast them; and its keys."""
+    ) -> tuple[list[tuple[str, pl.DataType]], list[Key], Bucket | None]:
+        """The types with which a scan reads a file, the table's where it can cast them; and its keys.
+
+        Then its bucket, if it is in one.
+        """
         have = file.schema
+        bucket = file.path.bucket if isinstance(file.path, ObjectPath) else None
         keys = [] if hive else [(n, v) for n, v in file.keys if n in self.schema and n not in have]
         if not self._one_scan:
-            return list(have.items()), keys
+            return list(have.items()), keys, bucket
         types = {n: t for n, t in self.schema.items() if n in have}
-        return [(n, t if _is_cast(have[n], t) else have[n]) for n, t in types.items()], keys
+        cast = [(n, t if _is_cast(have[n], t) else have[n]) for n, t in types.items()]
+        return cast, keys, bucket
 
     def _scan_run(
         self,
@@ -207,15 +216,17 @@ class ParquetTable:
         schema: dict[str, pl.DataType],
         keys: dict[str, str | None],
         hive: dict[str, pl.DataType],
+        bucket: Bucket | None,
     ) -> pl.LazyFrame:
         scan = pl.scan_parquet(
-            [file.path for file in run],
+            [str(file.path) for file in run],
             glob=False,
             schema=schema,
             hive_partitioning=bool(hive),
             hive_schema=hive or None,
             cast_options=_CASTS if self._one_scan else None,
             extra_columns="ignore" if self._one_scan else "raise",
+            **({} if bucket is None else bucket.polars),
         )
         if list(schema.items()) == list(self.schema.items()) and not hive:
             return scan
@@ -282,8 +293,7 @@ class ParquetTable:
         Raises:
             WorkflowError: names the file.
         """
-        for file in self.files:
-            file.expect_unchanged()
+        expect_unchanged(self.files)
 
     def expect_sound(self) -> None:
         """Check all pages of the table's columns that have checksums.
@@ -308,7 +318,8 @@ class ParquetTable:
     def damage(self) -> str | None:
         """The first row group that cannot be decoded: first of recent reads, then of all rows.
 
-        Decodes the table's columns, for at most `SEARCHED_BYTES` of files.
+        Decodes the table's columns, for at most `SEARCHED_BYTES` of files, and none of objects, which
+        would be transferred again.
 
         Returns:
             A text that names file and row group; None if all decoded rows are sound.
@@ -323,6 +334,8 @@ class ParquetTable:
         last = [place for place in places if any(_overlap(place[0], r) for r in self._recent)]
         budget = SEARCHED_BYTES
         for rows, file, group in [*last, *(place for place in places if place not in last)]:
+            if isinstance(file.path, ObjectPath):
+                continue
             if not self._is_sound(rows):
                 return f"{file.path} is damaged in row group {group}."
             budget -= file.size // len(file.groups)
@@ -365,7 +378,8 @@ def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
         if files is not None:
             files.expect_unchanged()
             found = None if isinstance(error, _NOT_OF_FILES) else files.damage()
-        raise WorkflowError(f"{what}: {found or first_line(error) + '.'}") from error
+        reason = store_reason(error) if _OF_STORES in str(error) else first_line(error)
+        raise WorkflowError(f"{what}: {found or reason + '.'}") from error
     if files is not None:
         files.expect_unchanged()
 

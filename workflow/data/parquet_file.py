@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -16,6 +15,7 @@ from workflow.errors import WorkflowError
 
 from .checksums import MAGIC, Checksums, read_footer
 from .frames import UNREADABLE, extension_errors, first_line
+from .objects import AnyPath, ObjectPath, for_each, state_now, state_of
 from .partition_keys import Key
 
 # Schemas that are remembered; files of that many kinds may alternate.
@@ -57,23 +57,23 @@ class ParquetFile(NamedTuple):
         unread: its columns that are not read, by name, each with an error's text.
         groups: the rows of each row group.
         size: its size in bytes.
-        changed: time of its last modification, in nanoseconds.
+        changed: time of its last modification, in nanoseconds; of an object its ETag.
         checksums: checksums of its pages, if this package wrote it.
         keys: columns from the names of its folders; columns in the file itself precede them.
     """
 
-    path: Path
+    path: AnyPath
     schema: dict[str, pl.DataType]
     unread: dict[str, str]
     groups: tuple[int, ...]
     size: int
-    changed: int
+    changed: int | str | None
     checksums: Checksums | None
     keys: tuple[Key, ...] = ()
 
     @classmethod
     def read(
-        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
+        cls, path: AnyPath, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
     ) -> ParquetFile:
         """Read a footer.
 
@@ -89,20 +89,21 @@ class ParquetFile(NamedTuple):
 
     @classmethod
     def read_with_footer(
-        cls, path: Path, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
+        cls, path: AnyPath, keys: tuple[Key, ...] = (), schemas: FooterSchemas | None = None
     ) -> tuple[ParquetFile, pq.FileMetaData]:
         """Read a footer, and keep pyarrow's form; arguments and errors as of `read`."""
         try:
-            state = path.stat()
+            size, changed = state_of(path)
             raw, checksums = read_footer(path)
             footer = pq.read_metadata(io.BytesIO(raw))
             schema, unread = (schemas or FooterSchemas()).of(footer, raw)
             groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
+        except WorkflowError:
+            raise
         except (*UNREADABLE, OSError) as error:
             raise WorkflowError(
                 f"{path} cannot be read as parquet: {_reason(path, error)}"
             ) from error
-        size, changed = state.st_size, state.st_mtime_ns
         return cls(path, schema, unread, groups, size, changed, checksums, keys), footer
 
     @property
@@ -117,11 +118,11 @@ class ParquetFile(NamedTuple):
             WorkflowError: names the file.
         """
         try:
-            state = self.path.stat()
+            now = state_now(self.path)
         except OSError as error:
             received = f"{error.strerror or error}"
         else:
-            if (state.st_size, state.st_mtime_ns) == (self.size, self.changed):
+            if now == (self.size, self.changed):
                 return
             received = "another file of this name, written since"
         raise WorkflowError(
@@ -132,6 +133,9 @@ class ParquetFile(NamedTuple):
     def expect_sound(self, groups: Iterable[int], columns: Iterable[str]) -> None:
         """Check pages that have checksums and were not checked before.
 
+        Those of an object are not: it would be transferred twice. Stores check what they hold, and
+        the loader compares each column that it has read.
+
         Args:
             groups: numbers of row groups.
             columns: names of columns.
@@ -139,7 +143,7 @@ class ParquetFile(NamedTuple):
         Raises:
             WorkflowError: names file, row group and column.
         """
-        if self.checksums is None:
+        if self.checksums is None or isinstance(self.path, ObjectPath):
             return
         try:
             found = self.checksums.damaged(groups, columns)
@@ -154,16 +158,26 @@ class ParquetFile(NamedTuple):
             )
 
 
-def _reason(file: Path, error: BaseException) -> str:
+def expect_unchanged(files: Sequence[ParquetFile]) -> None:
+    """Raise if one of some files was removed or written since it was listed.
+
+    Raises:
+        WorkflowError: names the file.
+    """
+    for file in files:
+        if not isinstance(file.path, ObjectPath):
+            file.expect_unchanged()
+    for_each(
+        ParquetFile.expect_unchanged, [file for file in files if isinstance(file.path, ObjectPath)]
+    )
+
+
+def _reason(file: AnyPath, error: BaseException) -> str:
     """The reason why a file's schema cannot be read."""
     if isinstance(error, pa.ArrowNotImplementedError):
         return f"{first_line(error)}. Cast the column before it is written."
     try:
-        with file.open("rb") as opened:
-            start = opened.read(len(MAGIC))
-            size = opened.seek(0, 2)
-            opened.seek(max(0, size - len(MAGIC)))
-            end = opened.read()
+        start, end, size = _ends(file)
     except OSError as unread:
         return f"{unread.strerror or unread}."
     if not size:
@@ -177,3 +191,16 @@ def _reason(file: Path, error: BaseException) -> str:
     if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, like a truncated copy."
     return "its footer is damaged."
+
+
+def _ends(file: AnyPath) -> tuple[bytes, bytes, int]:
+    """The first and the last bytes of a file, and its size."""
+    count = len(MAGIC)
+    if isinstance(file, ObjectPath):
+        size = file.state[0]
+        return file.read(0, min(count, size)) if size else b"", file.last(count), size
+    with file.open("rb") as opened:
+        start = opened.read(count)
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - count))
+        return start, opened.read(), size

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -73,12 +72,15 @@ def key_literal(text: str | None, dtype: pl.DataType) -> pl.Expr:
     return pl.lit(value, dtype)
 
 
-def names_for_polars(paths: Collection[Path]) -> list[str] | None:
+def names_for_polars(paths: Collection[Sequence[str]]) -> list[str] | None:
     """The names of all keys in paths, if one scan of Polars reads them as `keys_in` does.
 
     Polars requires the same keys in each path, from its beginning on.
+
+    Args:
+        paths: the parts of each path.
     """
-    found = {tuple(name for name in path.parts[:-1] if "=" in name) for path in paths}
+    found = {tuple(name for name in parts[:-1] if "=" in name) for parts in paths}
     folders = next(iter(found), ())
     names = [folder.partition("=")[0] for folder in folders]
     same = {tuple(folder.partition("=")[0] for folder in each) for each in found} == {tuple(names)}

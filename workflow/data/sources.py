@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from workflow.engine.engine import is_gpu
 from workflow.errors import WorkflowError
 from workflow.schema.schema import Schema
 
+from .checksums import TAIL
 from .dataset import DataFile, data_files, schema_beside
 from .frames import read_frame
+from .object_stores import Objects, expect_local
+from .objects import AnyPath, ObjectPath, fetch_ends
 from .parquet import ParquetTable, data_errors
 from .parquet_file import FooterSchemas, ParquetFile
 
@@ -40,26 +44,34 @@ class Source:
     schema: Schema | None = None
 
     @classmethod
-    def of(cls, data: Any, engine: str = "auto") -> Source:
+    def of(
+        cls, data: Any, engine: str = "auto", storage_options: Mapping[str, Any] | None = None
+    ) -> Source:
         """Open a user's data: list files and read their footers, or convert frames.
 
         Args:
             data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
             engine: the engine that reads the frame.
+            storage_options: how to connect to the object stores of paths with a scheme.
 
         Raises:
-            WorkflowError: no file matches, a file is not parquet, the data is of another kind, or
-                the engine is unknown.
+            WorkflowError: no file matches, a file is not parquet, the data is of another kind, the
+                engine is unknown or cannot read objects, or a store cannot be read.
 
         Example:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
             (2, 1)
         """
         paths = paths_of(data)
+        objects = Objects(storage_options)
         if paths is None:
+            objects.expect_used()
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
-        named = parquet_files(paths)
+        named = parquet_files(paths, objects)
+        objects.expect_used()
+        _expect_readable(named, engine)
+        fetch_ends((file.path for file in named), TAIL)
         schemas = FooterSchemas()
         found = [_read(file, schemas) for file in named]
         files = ParquetTable(found, one_scan=not is_gpu(engine))
@@ -150,6 +162,7 @@ def as_path(path: Any) -> Path:
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         raise WorkflowError(f"Expected the path of a folder. Received: {path!r:.200}.")
+    expect_local(path)
     return Path(path)
 
 
@@ -174,35 +187,52 @@ def paths_of(data: Any) -> list[Any] | None:
     return paths
 
 
-def parquet_files(paths: Any) -> list[DataFile]:
+def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
     """The files that a path, a folder, a glob or a list of these names, in order.
 
     For files in a list, the folders `key=value` below their common folder are columns.
 
+    Args:
+        paths: the paths; those with a scheme are of objects.
+        objects: the object stores of the call.
+
     Raises:
         WorkflowError: one of them matches no file, or is not a data set; see `data_files`.
     """
+    objects = Objects() if objects is None else objects
     if isinstance(paths, list | tuple) and paths:
-        found = [(path, parquet_files(path)) for path in paths]
-        named = [f.path for path, files in found for f in files if f.path == Path(path)]
-        shared = _shared_folder(named)
+        found = [(path, parquet_files(path, objects)) for path in paths]
+        named = [f.path for path, files in found for f in files if _is_at(f.path, path)]
+        shared = _shared_folders(named)
         return [
-            file.below(shared) if shared and file.path == Path(path) else file
+            file if shared is None or not _is_at(file.path, path) else file.below(shared)
             for path, files in found
             for file in files
         ]
     if not isinstance(paths, str | os.PathLike):
         raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
-    return data_files(paths)
+    return data_files(paths, objects)
 
 
-def _shared_folder(paths: Sequence[Path]) -> Path | None:
-    """The deepest common folder of all paths, if there is one."""
-    try:
-        shared = Path(os.path.commonpath([path.parent for path in paths]))
-    except ValueError:  # no paths, or a mix of absolute and relative ones
-        return None
-    return shared if all(path.is_relative_to(shared) for path in paths) else None
+def _is_at(path: AnyPath, given: Any) -> bool:
+    return str(path) == given if isinstance(path, ObjectPath) else path == Path(given)
+
+
+def _shared_folders(paths: Sequence[AnyPath]) -> int | None:
+    """The number of folders that all paths begin with; None if they have no common root."""
+    names = zip(*(path.parent.parts for path in paths), strict=False)
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, names))
+    return None if not shared and any(path.is_absolute() for path in paths) else shared
+
+
+def _expect_readable(files: Sequence[DataFile], engine: str) -> None:
+    """Refuse objects for a GPU."""
+    remote = next((file.path for file in files if isinstance(file.path, ObjectPath)), None)
+    if remote is not None and is_gpu(engine):
+        raise WorkflowError(
+            f'Expected local files for engine="gpu". Received: {remote}. Copy the files to this '
+            'machine, or pass engine="cpu".'
+        )
 
 
 def _read(file: DataFile, schemas: FooterSchemas) -> ParquetFile:

@@ -153,7 +153,7 @@ def _remove_unpublished(folder: Path, marker: Path) -> None:
     staged = marker / SCHEMA_FILE
     if staged.exists():
         for file in read_manifest(staged, folder).files:
-            file.path.unlink(missing_ok=True)
+            (folder / file.path.name).unlink(missing_ok=True)
         sync(folder)
         staged.unlink()
     for path in [path for path in marker.iterdir() if path.name != _LOCK]:

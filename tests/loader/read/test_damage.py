@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from loader import LoaderError
 from loader.errors import DamagedError
-from loader.files.parquet_files import RowGroup, Skipped
+from loader.files.parquet_files import RowGroup
+from loader.files.skipped import Skipped
 from loader.order.epoch_plan import split_row_groups
 from loader.read.damaged import SkippingReader
 from workflow.data.checksums import add_checksums

@@ -1,0 +1,232 @@
+"""Paths such as s3://bucket/key: read like local files, through a real server of S3."""
+
+import pickle
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from object_server import always, first_times
+from polars.testing import assert_frame_equal
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.data.bucket import Bucket
+from workflow.data.sources import Source
+
+pytestmark = pytest.mark.xdist_group("objects")
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """A folder with keys, hidden files, a file in a folder of its own, and an odd name."""
+    for number, place in enumerate(
+        ("day=2024-01-01/a.parquet", "day=2024-01-02/b c é.parquet", "day=2024-01-02/_b.parquet")
+    ):
+        path = tmp_path / "raw" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pl.DataFrame({"user": [number, 7, None], "price": [1.5, number, 3]}).write_parquet(path)
+    (tmp_path / "raw" / ".writer").mkdir()
+    (tmp_path / "raw" / ".writer" / "d.parquet").write_bytes(b"not parquet")
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def workflow():
+    return Workflow((["user"] >> ops.Categorify()) + (["price"] >> ops.Normalize()))
+
+
+def read(data, options=None):
+    """The rows of data, and an error as a workflow raises it."""
+    source = Source.of(data, storage_options=options)
+    with source.errors("The data cannot be read"):
+        return source.select().frame.collect()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", "/*", "/**/*.parquet", "/*/*.parquet", "/day=*-02", "/day=2024-01-01/*.parquet"],
+)
+def test_objects_are_found_and_read_like_files(link, raw, place):
+    url = link.put_folder(raw, "raw")
+    assert_frame_equal(read(url + place, link.options), read(f"{raw}{place}"))
+    assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
+
+
+def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(link, raw):
+    url = link.put_folder(raw, "raw")
+    names = ["day=2024-01-02/b c é.parquet", "day=2024-01-01/a.parquet"]
+    found = read([f"{url}/{name}" for name in names], link.options)
+    assert_frame_equal(found, read([raw / name for name in names]))
+    assert link.count("list-type") == 2  # their two folders
+    both = read([f"{url}/{names[0]}", str(raw / names[1])], link.options)
+    assert both["user"].to_list() == found["user"].to_list()
+
+
+def test_a_footer_is_one_request(link, raw):
+    Source.of(link.put_folder(raw, "raw"), storage_options=link.options)
+    assert link.count("a.parquet") == link.count("b%20c") == 1
+
+
+def test_a_workflow_fits_and_transforms_objects_as_files(
+    link, raw, workflow, tmp_path, monkeypatch
+):
+    url = link.put_folder(raw, "raw")
+    workflow.fit(raw)
+    expected = workflow.transform(raw).collect()
+    for key, value in link.options.items():
+        monkeypatch.setenv(key.upper() if key.startswith("aws") else f"AWS_{key.upper()}", value)
+    workflow.fit(url)
+    assert_frame_equal(workflow.transform(url).collect(), expected)
+    workflow.transform_to_parquet(url, tmp_path / "made")
+    assert_frame_equal(pl.read_parquet(tmp_path / "made" / "*.parquet"), expected)
+    copy = link.put_folder(tmp_path / "made", "made")
+    assert Source.of(copy).schema == workflow.output_schema
+
+
+def test_a_published_data_set_is_exactly_its_files(link, raw, workflow, tmp_path):
+    workflow.fit(raw).transform_to_parquet(raw, tmp_path / "made", rows_per_file=2)
+    url = link.put_folder(tmp_path / "made", "made")
+    link.put("made/extra.parquet", pl.DataFrame({"user": [1]}))
+    with pytest.raises(WorkflowError, match=r"names and no others. Received: s3://.*extra.parquet"):
+        read(url, link.options)
+    link.remove("made/extra.parquet")
+    link.remove("made/part-00001.parquet")
+    with pytest.raises(WorkflowError, match=r"Expected s3://.*part-00001.parquet with .* no such"):
+        read(url, link.options)
+
+
+def test_a_workflow_on_a_cluster_gets_files_that_its_workers_can_open(link, raw):
+    table = Source.of(link.put_folder(raw, "raw"), storage_options=link.options).files
+    sent = pickle.loads(pickle.dumps(table.absolute()))  # noqa: S301 - as Dask sends it
+    assert_frame_equal(sent.scan().collect(), read(raw))
+
+
+@pytest.mark.parametrize("fault", ["fail", "cut"])
+def test_a_request_that_fails_or_is_cut_is_sent_again(link, raw, workflow, fault):
+    url = link.put_folder(raw, "raw")
+    link.fault = first_times(fault)
+    workflow.fit(url, storage_options=link.options)
+    assert_frame_equal(
+        workflow.transform(url, storage_options=link.options).collect(),
+        workflow.fit(raw).transform(raw).collect(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("fail", "no answer, or none without"), ("cut", "ended in the middle")]
+)
+def test_a_store_that_always_fails_is_an_error_with_a_remedy(link, raw, workflow, fault, reason):
+    url = link.put_folder(raw, "raw")
+    options = {**link.options, "max_retries": 1}
+    source = Source.of(url, storage_options=options)
+    link.fault = always(fault)
+    with pytest.raises(WorkflowError, match=f"(?s){reason}.*max_retries in storage_options"):
+        workflow.fit(url, storage_options=options)
+    with (
+        pytest.raises(WorkflowError, match=f"(?s){reason}.*max_retries in storage_options"),
+        source.errors("The data cannot be read"),
+    ):
+        source.frame.collect()
+
+
+@pytest.mark.parametrize("now", ["replaced", "removed"])
+def test_an_object_that_changes_while_it_is_read_is_an_error(link, now):
+    url = link.put("a.parquet", pl.DataFrame({"user": [1, 2]}))
+    source = Source.of(url, storage_options=link.options)
+    link.remove("a.parquet")
+    if now == "replaced":  # by rows of the same size, at the same second
+        link.put("a.parquet", pl.DataFrame({"user": [3, 4]}))
+    reason = "another file" if now == "replaced" else "no such object"
+    with (
+        pytest.raises(WorkflowError, match=f"{url} as it was when the data was listed.*{reason}"),
+        source.errors("The data cannot be read"),
+    ):
+        source.frame.collect()
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("/nothing/*.parquet", {}, "No parquet file matches 's3://.*/nothing/"),
+        ("/nothing", {}, "No parquet file matches 's3://.*/nothing'"),
+        ("s3://unknown/raw", {}, "no such bucket. Compare its name"),
+        ("hdfs://host/raw", {}, "Expected a local path, or one of s3://BUCKET/KEY, gs://"),
+        ("s3://", {}, "Received: 's3://'"),
+        (Path("s3://ratings/raw"), {}, "as text, such as 's3://bucket/key'. .*pathlib removes"),
+        ("", {"allow_http": None}, "without TLS. If it is meant, add allow_http"),
+        ("", {"nonsense": "1"}, "unknown key in storage_options.*'nonsense'"),
+        ("", {"aws_endpoint_url": "http://127.0.0.1:9", "max_retries": 0}, "no answer"),
+        (
+            "",
+            {
+                "aws_access_key_id": None,
+                "aws_secret_access_key": None,
+                "aws_metadata_endpoint": "http://127.0.0.1:9",
+                "max_retries": 0,
+            },
+            "no credentials. Set them in the environment, as AWS_ACCESS_KEY_ID",
+        ),
+    ],
+)
+def test_an_error_says_how_to_connect(link, path, change, message):
+    given = path if isinstance(path, Path) or "://" in path else link.url + path
+    options = {k: v for k, v in (link.options | change).items() if v is not None}
+    with pytest.raises(WorkflowError, match=f"(?s){message}"):
+        read(given, options)
+
+
+@pytest.mark.parametrize("content", [b"", b"user,price\n" * 9, b"PAR1" * 9])
+def test_an_object_that_is_not_parquet_is_named(link, tmp_path, content):
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(WorkflowError) as expected:
+        read(tmp_path / "a.parquet")
+    url = link.put("a.parquet", content)
+    with pytest.raises(WorkflowError) as error:
+        read(url, link.options)
+    assert str(error.value) == str(expected.value).replace(str(tmp_path), link.url)
+
+
+def test_storage_options_are_for_objects_and_stay_secret():
+    with pytest.raises(
+        WorkflowError, match=r"paths such as s3://bucket/key only. Received: aws_reg"
+    ):
+        read({"user": [1]}, {"aws_region": "eu-west-1"})
+    with pytest.raises(WorkflowError, match="storage_options as a dict") as error:
+        read("s3://ratings/raw", "secret")
+    assert "secret" not in str(error.value)
+
+
+def test_without_obstore_files_are_read_and_objects_are_an_error(raw, monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    assert read(raw).height == 6
+    with pytest.raises(WorkflowError, match=r"obstore.*pip install 'parquet-to-triton\[objects\]'"):
+        read("s3://ratings/raw")
+
+
+@pytest.mark.parametrize("root", ["s3://b", "gs://b", "az://b", "abfs://b", "abfss://b"])
+def test_each_scheme_has_a_store(root):
+    account = {"azure_storage_account_name": "account"} if root.startswith("a") else {}
+    assert "b" in repr(Bucket(root, account)._store)
+
+
+def test_results_are_not_written_to_a_store(raw, workflow, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workflow.fit(raw)
+    for write in (
+        lambda: workflow.transform_to_parquet(raw, "s3://ratings/made"),
+        lambda: workflow.fit_transform_to_parquet(raw, Path("s3://ratings/made")),
+        lambda: workflow.save("gs://ratings/workflow"),
+    ):
+        with pytest.raises(
+            WorkflowError, match=r"a path of this machine. .* local folder, and copy"
+        ):
+            write()
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+def test_a_query_on_a_gpu_reads_files_only(link, raw, monkeypatch):
+    monkeypatch.setattr("workflow.data.sources.is_gpu", lambda engine: engine == "gpu")
+    with pytest.raises(
+        WorkflowError, match=r'Expected local files for engine="gpu". Received: s3:'
+    ):
+        Source.of(link.put_folder(raw, "raw"), "gpu", link.options)

@@ -1,0 +1,182 @@
+"""A bucket of S3, Google Cloud Storage or Azure, through the library obstore."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from workflow.errors import WorkflowError
+
+# Six retries wait for some 6 s in all.
+_RETRIES = 6
+_PREFIX = re.compile(r"^(aws|google|azure)_")
+# The options that are about the connection, which obstore takes apart from those about the store.
+_CLIENT = (
+    *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_headers"),
+    *("http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url"),
+    *("proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "read_timeout"),
+    *("root_certificate", "timeout", "user_agent"),
+)
+_NO_BUCKET = "no such bucket. Compare its name, and the endpoint and region of storage_options"
+# Reasons in a store's errors, and their remedies.
+_REMEDIES = {
+    r"169\.254\.169\.254|/latest/api/token|metadata\.google": (
+        "no credentials. Set them in the environment, as AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or in storage_options"
+    ),
+    "NoSuchBucket": _NO_BUCKET,
+    "builder error": ("an endpoint without TLS. If it is meant, add allow_http to storage_options"),
+    "AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|code: 40[13]": (
+        "access denied. Compare the credentials, in the environment or storage_options, and what "
+        "they allow"
+    ),
+    "after [0-9]+ retries|error sending request|code: 5": (
+        "no answer, or none without an error, after several tries. Compare the endpoint and the "
+        "network, or try more often with max_retries in storage_options"
+    ),
+    "body error": (
+        "an answer that ended in the middle, again and again. Compare the network, or try more "
+        "often with max_retries in storage_options"
+    ),
+    "Configuration key": "an unknown key in storage_options. They are those of Polars",
+}
+
+# The size of an object in bytes, and its ETag, which differs for other content.
+State = tuple[int, str | None]
+
+
+class Bucket:
+    """A bucket or container, and the options to connect to it.
+
+    Args:
+        root: its URL, such as "s3://ratings".
+        options: storage options as of Polars; those not given are those of the environment.
+    """
+
+    def __init__(self, root: str, options: Mapping[str, Any]) -> None:
+        self.root = root
+        self._options = dict(options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bucket, (self.root, self._options)  # connections stay in their process
+
+    @property
+    def polars(self) -> dict[str, Any]:
+        """Further arguments of `polars.scan_parquet`."""
+        # obstore has no credentials from elsewhere either.
+        options = {"max_retries": _RETRIES} | self._options
+        return {"storage_options": options, "credential_provider": None}
+
+    @cached_property
+    def _store(self) -> Any:
+        options = dict(self._options)
+        retries = options.pop("max_retries", _RETRIES)
+        names = {key: _PREFIX.sub("", key.lower()) for key in options}
+        client = {name: options[key] for key, name in names.items() if name in _CLIENT}
+        return _library().store.from_url(
+            self.root,
+            config={key: value for key, value in options.items() if names[key] not in client},
+            client_options=client or None,  # an empty one would replace the environment's
+            retry_config={"max_retries": retries},
+        )
+
+    def list(self, folder: str, *, deep: bool) -> tuple[dict[str, State], Sequence[str]]:
+        """The objects in a folder by key, and the folders in it if it is not listed with their content.
+
+        Args:
+            folder: its key; "" for all.
+            deep: whether to list the objects in its folders as well.
+
+        Raises:
+            WorkflowError: the bucket cannot be listed.
+        """
+        where = f"{self.root}/{folder}"
+        try:
+            with _store_errors(where):
+                if deep:
+                    objects, folders = _library().list(self._store, folder or None).collect(), ()
+                else:
+                    found = _library().list_with_delimiter(self._store, folder or None)
+                    objects, folders = found["objects"], found["common_prefixes"]
+        except OSError as error:
+            raise WorkflowError(f"{where} cannot be read: {_NO_BUCKET}.") from error
+        return {each["path"]: _state(each) for each in objects}, folders
+
+    def state(self, key: str) -> State:
+        """Size and ETag of an object; raises as `get` does."""
+        with _store_errors(f"{self.root}/{key}"):
+            return _state(_library().head(self._store, key))
+
+    def get(self, key: str, tag: str | None, **options: Any) -> bytes:
+        """The bytes of an object.
+
+        Args:
+            key: its key.
+            tag: the ETag that it must have.
+            options: the range, as obstore takes it.
+
+        Raises:
+            OSError: there is no such object, or one with another ETag.
+            WorkflowError: the store cannot be reached, or refuses the request.
+        """
+        if tag is not None:
+            options["if_match"] = tag
+        with _store_errors(f"{self.root}/{key}"):
+            return bytes(_library().get(self._store, key, options=options).bytes())
+
+
+def _state(found: Any) -> State:
+    return found["size"], found["e_tag"]
+
+
+@contextmanager
+def _store_errors(where: str) -> Iterator[None]:
+    """Turn the errors of obstore into ours.
+
+    Args:
+        where: the URL.
+
+    Raises:
+        OSError: the object is missing, or is not the listed one.
+        WorkflowError: another reason.
+    """
+    errors = _library().exceptions
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "no such object") from None
+    except errors.PreconditionError:
+        raise OSError(errno.ESTALE, "another object of this name, written since") from None
+    except (errors.BaseError, ValueError, TypeError) as error:
+        if isinstance(error, WorkflowError):
+            raise
+        raise WorkflowError(f"{where} cannot be read: {store_reason(error)}.") from error
+
+
+def store_reason(error: BaseException) -> str:
+    """A reason and a remedy, and what the store said."""
+    text = str(error)
+    remedy = next((each for part, each in _REMEDIES.items() if re.search(part, text)), None)
+    said = text.partition("\n")[0].strip().rstrip(".")
+    return said if remedy is None else f"{remedy} ({said:.300})"
+
+
+def _library() -> Any:
+    """The library obstore, which only paths with a scheme need.
+
+    Raises:
+        WorkflowError: it is not installed.
+    """
+    try:
+        import obstore.exceptions  # noqa: PLC0415 - it is optional
+        import obstore.store  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise WorkflowError(
+            "Expected the package obstore, to read paths such as s3://BUCKET/KEY. Received: no such "
+            "package. Install the extra: pip install 'parquet-to-triton[objects]'."
+        ) from None
+    return obstore

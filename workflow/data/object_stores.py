@@ -1,0 +1,150 @@
+"""The object stores of one call: S3, Google Cloud Storage and Azure, by paths with a scheme."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from glob import has_magic
+from pathlib import PurePosixPath
+from typing import Any
+
+from workflow.errors import WorkflowError
+
+from .bucket import Bucket
+from .objects import Listing, ObjectPath, last_name
+
+# Those of Polars and of obstore alike.
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/*(.*)", re.DOTALL)
+# A URL as pathlib changes it.
+_COLLAPSED = re.compile(rf"({'|'.join(SCHEMES)}):/+", re.IGNORECASE)
+
+
+def is_url(path: Any) -> bool:
+    """Whether a path begins with a scheme.
+
+    Example:
+        >>> is_url("s3://bucket/ratings"), is_url("ratings")
+        (True, False)
+    """
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def expect_local(path: Any, error: type[ValueError] = WorkflowError) -> None:
+    """Refuse the path of an object where files are written or loaded.
+
+    Args:
+        path: the path.
+        error: the error's type.
+
+    Raises:
+        ValueError: the path begins with a scheme.
+    """
+    if is_url(path) or _COLLAPSED.match(str(path)):
+        raise error(
+            f"Expected a path of this machine. Received: {str(path)!r}. An object store renames "
+            "nothing, so what is half-written would count: write to a local folder, and copy it when "
+            "it is complete, as with `aws s3 sync FOLDER s3://BUCKET/FOLDER`."
+        )
+
+
+def expect_whole(path: Any) -> None:
+    """Refuse a URL that was turned into a path of the file system.
+
+    Raises:
+        WorkflowError: it was.
+    """
+    if not is_url(path) and _COLLAPSED.match(str(path)):
+        raise WorkflowError(
+            f"Expected the path of an object as text, such as 's3://bucket/key'. Received: {path!r}. "
+            "pathlib removes a slash after the scheme: leave it out."
+        )
+
+
+class Objects:
+    """The object stores of one call, where each folder is listed once.
+
+    Args:
+        options: `storage_options` of the call.
+
+    Raises:
+        WorkflowError: they are not a dict by names.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        if options is not None and not (
+            isinstance(options, Mapping) and all(isinstance(key, str) for key in options)
+        ):
+            # Without the options themselves, which may be secret.
+            raise WorkflowError(
+                'Expected storage_options as a dict, such as {"aws_region": "eu-west-1"}. '
+                f"Received: {type(options).__name__}."
+            )
+        self._options = dict(options or {})
+        self._buckets: dict[str, Bucket] = {}
+        self._listings: dict[tuple[str, str, bool], Listing] = {}
+
+    def expect_used(self) -> None:
+        """Refuse storage options without a path that they are for.
+
+        Raises:
+            WorkflowError: there are options, and no path had a scheme.
+        """
+        if self._options and not self._buckets:
+            raise WorkflowError(
+                "Expected storage_options with paths such as s3://bucket/key only. "
+                f"Received: {', '.join(sorted(self._options))}, and no such path."
+            )
+
+    def path(self, url: str) -> ObjectPath:
+        """List the objects around a path.
+
+        Args:
+            url: path of an object or a folder, or a pattern.
+
+        Raises:
+            WorkflowError: the scheme is unknown, or the store cannot be listed.
+        """
+        scheme, bucket, key = _split(url)
+        root = f"{scheme}://{bucket}"
+        found = self._buckets.setdefault(root, Bucket(root, self._options))
+        path = PurePosixPath(key)
+        return ObjectPath(found, path, self._around(found, path.parts))
+
+    def _around(self, bucket: Bucket, parts: tuple[str, ...]) -> Listing:
+        literal = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
+        folder, rest = "/".join(parts[:literal]), parts[literal:]
+        if len(rest) > 1 or "**" in rest:
+            return self._listed(bucket, folder, deep=True)
+        if rest:
+            near = self._listed(bucket, folder, deep=False)
+            inside = near.folders.intersection(near.children.get(folder, ()))
+            deep = any(fnmatchcase(last_name(each), rest[0]) for each in inside)
+            return self._listed(bucket, folder, deep=True) if deep else near
+        # Mostly a file; and of many in a list, all are listed together.
+        parent = "/".join(parts[:-1])
+        if folder.endswith(".parquet"):
+            near = self._listed(bucket, parent, deep=False)
+            if folder in near.objects:
+                return near
+        below = self._listed(bucket, folder, deep=True)
+        return below if below.objects else self._listed(bucket, parent, deep=False)
+
+    def _listed(self, bucket: Bucket, folder: str, *, deep: bool) -> Listing:
+        place = bucket.root, folder, deep
+        if place not in self._listings:
+            self._listings[place] = Listing(*bucket.list(folder, deep=deep))
+        return self._listings[place]
+
+
+def _split(url: str) -> tuple[str, str, str]:
+    """Scheme, bucket and key of a URL."""
+    found = _URL.fullmatch(url)
+    scheme, bucket, key = found.groups() if found else ("", "", url)
+    if scheme not in SCHEMES or not bucket:
+        raise WorkflowError(
+            f"Expected a local path, or one of {', '.join(f'{s}://BUCKET/KEY' for s in SCHEMES)}. "
+            f"Received: {url!r:.200}. Copy data of another kind to one of these, or to a local folder."
+        )
+    return scheme, bucket, key
