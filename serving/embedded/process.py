@@ -22,6 +22,7 @@ from serving.errors import ServerError
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
 LAST_LINES = 30
+_PLAIN = re.compile(r"[A-Za-z0-9/._+=@%:,~-]+")
 # Log messages of the server when it begins to load a model, and when it has loaded it.
 _BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully loaded '(\S+)'")
 
@@ -63,11 +64,12 @@ class ServerProcess:
         caches = cache_directory(installation) if cache_bytes else None
         http_port, grpc_port, metrics_port = map(_port, ports)
         identity = f"tritonserver-{secrets.token_hex(6)}-"
-        work = Path(tempfile.mkdtemp(prefix="tritonserver-"))
+        work = Path(tempfile.mkdtemp(prefix="tritonserver-", dir=_plain_folder()))
         self.log_path = log_file or work / "server.log"
-        backends = work / "backends"
+        parts = work / "parts"
+        backends, link = parts / "backends", parts / "repository"
         self.flags: ServerFlags = ServerFlags(
-            model_repository=str(repository),
+            model_repository=str(repository if _is_plain(repository) else link),
             models=models,
             admin_key=admin_key,
             http_port=http_port if http else None,
@@ -82,12 +84,13 @@ class ServerProcess:
             load_threads=_load_threads(),
         )
         try:
-            backends.mkdir()
+            backends.mkdir(parents=True)
+            link.symlink_to(repository)
             job = Job(
                 command=[str(installation.binary), *server_flags(self.flags)],
                 environment=prepare(installation, python, backends),
                 directory=str(work),
-                remove=str(backends if log_file is None else work),
+                remove=str(parts if log_file is None else work),
                 shm_prefix=identity,
                 owner=os.getpid(),
                 grace=STOP_TIMEOUT,
@@ -202,6 +205,34 @@ def _load_threads() -> int:
     A model in Python loads in a process of its own, which imports its libraries on one processor.
     """
     return max(4, len(os.sched_getaffinity(0)))
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether the embedded server can use a path.
+
+    Triton divides the command line of a Python model's process at spaces, and reads paths as ASCII.
+
+    Example:
+        >>> _is_plain(Path("/srv/models")), _is_plain(Path("/srv/my models")), _is_plain(Path("/srv/é"))
+        (True, False, False)
+    """
+    return _PLAIN.fullmatch(str(path)) is not None
+
+
+def _plain_folder() -> Path:
+    """A folder for temporary files that the server can use.
+
+    Raises:
+        ServerError: there is none.
+    """
+    usual = Path(tempfile.gettempdir())
+    for folder in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - only where a folder is made
+        if _is_plain(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    raise ServerError(
+        "Expected a folder for temporary files in a path of ASCII letters, digits and ._-+=@%:, that "
+        f"can be written to. Received: {str(usual)!r}. Set TMPDIR to one."
+    )
 
 
 def _port(wanted: int | None) -> int:

@@ -25,16 +25,10 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
             of our exporter, or for every model if there are none of these.
 
     Raises:
-        ServerError: the repository has no model, or not the named ones, or its path has a space.
+        ServerError: the repository has no model, or not the named ones.
     """
     if not repository.is_dir():
         raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
-    if len(str(repository).split()) > 1:
-        # Triton divides the command line of a Python model's process at spaces.
-        raise ServerError(
-            f"Expected a model repository in a path without spaces. Received: {str(repository)!r}. "
-            "Move it, or make a symbolic link."
-        )
     # A killed publication may leave a folder that begins with a dot.
     found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
     if not found:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from polars.testing import assert_frame_equal
+from served_rows import EXPECTED, FRAME
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
@@ -343,7 +345,6 @@ def test_repositories_without_the_models_are_refused(repository, tmp_path):
         "Received: none": TritonServer(tmp_path),
         "movies, network, prepare .* Received: other": TritonServer(repository, ["other"]),
         "Received: no name": TritonServer(repository, []),
-        "a path without spaces": TritonServer(shutil.copytree(repository, tmp_path / "my models")),
     }
     for reason, server in cases.items():
         with pytest.raises(ServerError, match=reason):
@@ -352,6 +353,18 @@ def test_repositories_without_the_models_are_refused(repository, tmp_path):
     (tmp_path / "broken" / "config.pbtxt").write_text("nonsense: 1")
     with pytest.raises(ServerError, match=r'config\.pbtxt is not a model.*"nonsense"'):
         TritonServer(tmp_path).start()
+
+
+def test_any_path_can_be_served(repository, tmp_path, monkeypatch):
+    """Triton itself takes neither spaces nor letters beyond ASCII, in no folder that it uses."""
+    temporary = tmp_path / "été à la mer"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    models = shutil.copytree(repository, tmp_path / "mes modèles")
+    with TritonServer(models) as server, EnsembleClient(server.grpc_url, "movies") as client:
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+        assert server.model_repository == models
+    assert sorted(path.name for path in models.iterdir()) == ["movies", "network", "prepare"]
 
 
 def test_a_server_that_never_started_has_no_address(repository):
