@@ -49,12 +49,15 @@ class Interpreter:
         version: for example "3.11".
         numpy: numpy's version there, or None.
         libraries: folders that may contain its shared library.
+        unreadable: a .pth file beyond ASCII, with which Python cannot start inside the server, or
+            None.
     """
 
     path: Path
     version: str
     numpy: str | None
     libraries: list[str]
+    unreadable: str | None
 
 
 def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Installation:
@@ -201,6 +204,13 @@ def _check_interpreter(interpreter: Interpreter) -> None:
         raise ServerError(
             f"Expected a `python3` beside {interpreter.path}, since the embedded server runs that "
             "name. Received: none. Use the interpreter of a virtual environment."
+        )
+    if interpreter.unreadable is not None:
+        raise ServerError(
+            "Expected an environment whose .pth files are ASCII, as which the embedded server's Python "
+            f"reads them. Received: {interpreter.unreadable}. An editable install writes the path of "
+            "its checkout there: move the checkout to a path of ASCII letters, or install the package "
+            "without --editable."
         )
 
 

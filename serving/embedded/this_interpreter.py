@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import site
 import sys
 import sysconfig
+from pathlib import Path
 from typing import Any
 
 
 def describe_interpreter() -> dict[str, Any]:
-    """The version, numpy's version or None, and the folders that may contain the shared library.
+    """Its version, numpy's version, folders of its shared library, a file that the server can't read.
 
     Example:
         >>> sorted(describe_interpreter())
-        ['libraries', 'numpy', 'version']
+        ['libraries', 'numpy', 'unreadable', 'version']
     """
     try:
         numpy = importlib.metadata.version("numpy")
@@ -27,7 +29,15 @@ def describe_interpreter() -> dict[str, Any]:
     if multiarch := sysconfig.get_config_var("MULTIARCH"):
         libraries.append(f"{libraries[-1]}/{multiarch}")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {"version": version, "numpy": numpy, "libraries": libraries}
+    files = [path for folder in site.getsitepackages() for path in Path(folder).glob("*.pth")]
+    # Embedded in a server, Python reads these as ASCII, and an editable install writes its path.
+    unreadable = sorted(str(path) for path in files if not path.read_bytes().isascii())
+    return {
+        "version": version,
+        "numpy": numpy,
+        "libraries": libraries,
+        "unreadable": unreadable[0] if unreadable else None,
+    }
 
 
 if __name__ == "__main__":

@@ -311,7 +311,9 @@ def test_the_search_for_a_server_follows_its_order(tmp_path, monkeypatch):
 
 def answering(folder, **answer):
     """A stand-in for an interpreter of another environment."""
-    text = json.dumps({"version": "3.11", "numpy": "1.26.4", "libraries": [], **answer})
+    text = json.dumps(
+        {"version": "3.11", "numpy": "1.26.4", "libraries": [], "unreadable": None, **answer}
+    )
     python = folder / "python3"
     python.write_text(f"#!/bin/sh\necho '{text}'\n")
     python.chmod(0o755)
@@ -323,6 +325,7 @@ def answering(folder, **answer):
     [
         ({"numpy": "2.4.6"}, "Expected numpy below 2 in .* Received: 2.4.6.*arrive as other num"),
         ({"numpy": None}, "Expected numpy below 2 in .* Received: none"),
+        ({"unreadable": "/é/a.pth"}, "are ASCII, .* Received: /é/a.pth.*without --editable"),
         ({"version": "3.7"}, r"Expected a Python among .*3\.11.* Received: 3\.7"),
     ],
 )
