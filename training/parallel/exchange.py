@@ -1,4 +1,4 @@
-"""What the workers exchange in a training step."""
+"""Values that workers exchange in a training step."""
 
 from __future__ import annotations
 
