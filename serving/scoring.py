@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ def predict_to_parquet(
     *,
     keep: Sequence[str] = (),
     rows_per_file: int = 1_000_000,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> list[Path]:
     """Predict for every row of a data set, and write the answers as parquet.
 
@@ -44,6 +45,7 @@ def predict_to_parquet(
         folder: folder to write to; made if missing, and it must not contain parquet.
         keep: columns of the data to write before the model's outputs, such as a row's key.
         rows_per_file: rows of a file; the last one may have fewer.
+        storage_options: how to connect to the object stores of paths with a scheme, as in `fit`.
 
     Returns:
         The files, in the order of the rows.
@@ -70,7 +72,9 @@ def predict_to_parquet(
         sink = ParquetSink(as_path(folder), rows_per_file, "snappy")
         sink.expect_outside(data)
         inputs = [column.name for column in contract.inputs]
-        source = _selected(Source.of(data), list(dict.fromkeys([*keep, *inputs])))
+        source = _selected(
+            Source.of(data, storage_options=storage_options), list(dict.fromkeys([*keep, *inputs]))
+        )
         with source.errors("The rows cannot be read"):
             frames = _answers(client, source, keep)
             first = next(frames)

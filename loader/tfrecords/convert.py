@@ -18,6 +18,7 @@ import tensorflow as tf
 from loader.errors import LoaderError
 from loader.options import check_counts
 from loader.tfrecords.examples import Feature, FeatureError, Parser, described, inferred
+from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, make_folder, replace_file, sync
@@ -78,6 +79,7 @@ def convert_tfrecords_to_parquet(
         [PosixPath('clicks_parquet/part-00000.parquet'), ...]
     """
     check_counts(rows_per_file=rows_per_file)
+    expect_local(output_dir, LoaderError)
     if compression_type not in (None, "", "GZIP", "ZLIB"):
         raise LoaderError(
             'Expected compression_type as "GZIP", "ZLIB", "" or None. '

@@ -219,6 +219,7 @@ def test_a_changed_byte_is_refused(tmp_path, target):
         (lambda _: {"compression_type": "zip"}, "compression_type.*'zip'"),
         (lambda _: {"rows_per_file": 0}, "rows_per_file"),
         (lambda _: {"features": {}}, "features as a dict"),
+        (lambda _: {"output_dir": "s3://bucket/out"}, "path of this machine.*s3://bucket/out"),
         (lambda _: {"features": {"a": tf.io.FixedLenFeature([2, 2], tf.int64)}}, "one dimension"),
         (
             lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
