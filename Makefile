@@ -82,17 +82,17 @@ test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test
 	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) $(GPU_PYTEST) $$file || failed=1; \
 	done; exit $$failed
 
-test-frameworks:  ## The loaders of PyTorch and JAX, in an environment of its own (7 GB)
+# The wheel without CUDA, which lies outside of PyPI; or --find-links with a folder that has it.
+TORCH_WHEELS ?= --torch-backend cpu
+test-frameworks:  ## The loaders of PyTorch and JAX, in an environment of its own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-frameworks
-	$(UV) pip install --quiet --python $(VENV)-frameworks/bin/python -r requirements/frameworks.in --editable '.[cpu]'
+	$(UV) pip install --quiet --python $(VENV)-frameworks/bin/python $(TORCH_WHEELS) -r requirements/frameworks.in --editable '.[cpu]'
 	@# PyTorch ends a process in which JAX was imported before.
 	@failed=0; for file in tests/frameworks/test_*.py; do \
 	  $(VENV)-frameworks/bin/python -m pytest $$file || failed=1; \
 	done; exit $$failed
 
-# The wheel without CUDA, which lies outside of PyPI; or --find-links with a folder that has it.
-TORCH_WHEELS ?= --torch-backend cpu
 test-torch: env  ## Networks of PyTorch, trained in an environment of its own (840 MB), exported and served
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-torch
 	$(UV) pip install --quiet --python $(VENV)-torch/bin/python $(TORCH_WHEELS) -r requirements/torch.in
