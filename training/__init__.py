@@ -1,12 +1,16 @@
 """From columns to a trained network and its SavedModel."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from training.errors import TrainingError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or find_spec("tensorflow") is not None:
+    # Importing them tells Keras of them, which it needs to load a model that has them.
     from training import layers, models, optimizers
+
+if TYPE_CHECKING:
     from training.keras_signature import model_signature
     from training.parallel import Workers, join_workers
     from training.report import TrainingReport
@@ -31,8 +35,8 @@ __all__ = [
     "train",
 ]
 
-# No function has the name of a module, which would take its place once it is imported. Most modules
-# import TensorFlow, which the export of another library's network does without.
+# No function has the name of a module, which would take its place once it is imported. The export of
+# another library's network does without TensorFlow.
 _MODULES = {
     "ModelSignature": "signature",
     "TensorSpec": "signature",
@@ -53,6 +57,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(f"training.{_MODULES[name]}"), name)
-    if name in __all__:
-        return import_module(f"training.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
