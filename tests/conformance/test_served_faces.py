@@ -99,7 +99,7 @@ def same_nulls(one: Column, other: Column) -> bool:
     return not number or np.array_equal(*masks)
 
 
-@searched(40)
+@searched(20)
 @given(data=st.data(), padded=st.booleans())
 def test_chain_of_verbs_is_served_as_it_computes(data: st.DataObject, padded: bool):
     program, _ = data.draw(chains())

@@ -59,7 +59,13 @@ def test_loaders_leave_no_thread_and_no_file(make, use, tmp_path, folder):
     assert not [file for file in open_files() if file.endswith(".parquet")]
 
 
-@pytest.mark.parametrize("way", ["for _ in loader: tell()", "model.fit(loader, epochs=10**6)"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("for _ in loader: tell()", marks=pytest.mark.long),
+        "model.fit(loader, epochs=10**6)",
+    ],
+)
 def test_ctrl_c_stops_at_once(folder, way):
     program = f"""
         import keras

@@ -24,7 +24,10 @@ def test_tables_stay_outside_and_arithmetic_inside(sizes):
     "make",
     [
         lambda sizes: models.wide_and_deep(sizes, ["age"], hidden=(8,)),
-        lambda sizes: models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,)),
+        pytest.param(
+            lambda sizes: models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,)),
+            marks=pytest.mark.long,
+        ),
         pytest.param(lambda sizes: models.dcn(sizes, ["age"], hidden=(8,)), marks=pytest.mark.long),
         lambda sizes: models.two_tower(
             sizes, ["age"], query=["userId", "age"], candidate=["movieId", "genres"], hidden=(8,)

@@ -181,7 +181,7 @@ def test_chunks_that_are_open_at_once_fit_the_buffer(max_rows, rows, batch_size)
     assert most + reads_and_blocks <= 8 * max_rows or mixing.width == 1
 
 
-@pytest.mark.parametrize("batch_size", [7, 300])
+@pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.long), 300])
 @pytest.mark.parametrize("room", [2, 9, 16, 40])
 def test_no_more_chunks_are_open_than_the_buffer_has_room_for(room, batch_size):
     """However many chunks a worker's share has."""
