@@ -1,4 +1,4 @@
-"""What each worker of test_workers.py does: trains, and returns what it found for JSON."""
+"""Programs of the workers of test_workers.py: each trains, and returns its findings for JSON."""
 
 import json
 import os
@@ -137,7 +137,7 @@ def moving(workers):
 
 
 def different(rows, workers):
-    """What each worker is told where they differ."""
+    """The errors of workers that differ."""
     rank = workers.rank
     data = load(rows, "lists", rank, workers.size)
     odd = load(rows, "lists", rank, workers.size, BATCH + rank)
