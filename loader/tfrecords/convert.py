@@ -128,8 +128,8 @@ class _Shard:
 
     def first(self, count: int) -> Iterator[bytes]:
         """The first records."""
-        for batch in self._batches():
-            yield from batch.numpy()[:count].tolist()
+        for batch in self._batches(count):
+            yield from batch.numpy().tolist()
             return
 
     def convert(self, parser: Parser, sink: ParquetSink, folder: Path) -> list[Path]:
@@ -173,11 +173,11 @@ class _Shard:
                 raise LoaderError(f"{self._path}, record {record + number}: {error}") from None
             record += len(batch)
 
-    def _batches(self) -> Iterator[tf.Tensor]:
+    def _batches(self, size: int = _BATCH) -> Iterator[tf.Tensor]:
         records = tf.data.TFRecordDataset(str(self._path), self._compression)
         nbytes = 0
         try:
-            for batch in records.batch(_BATCH).prefetch(1):
+            for batch in records.batch(size).prefetch(1):
                 # Each record has its length and two checksums beside it.
                 nbytes += int(tf.reduce_sum(tf.strings.length(batch))) + 16 * len(batch)
                 yield batch

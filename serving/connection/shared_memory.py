@@ -61,7 +61,7 @@ class Regions:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
-        # Names of freed regions that the server may still have, the oldest first.
+        # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
     @contextmanager
@@ -155,7 +155,7 @@ class AsyncRegions:
     def __init__(self, registry: AsyncRegistry) -> None:
         self._registry = registry
         self._idle: deque[SharedMemory] = deque()
-        # Names of freed regions that the server may still have, the oldest first.
+        # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
     @asynccontextmanager
