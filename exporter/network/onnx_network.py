@@ -36,10 +36,13 @@ class OnnxModelFile:
         file: the model.
         inputs: its inputs; a matrix has as many columns as it says, or None.
         flat: the names of the inputs of shape (N).
+        in_tensorflow: as in `Network`.
 
     Raises:
         ExportError: it cannot be served.
     """
+
+    in_tensorflow = False
 
     def __init__(self, model: Any) -> None:
         self.file = OnnxFile(model if isinstance(model, onnx.ModelProto) else Path(model))

@@ -13,6 +13,7 @@ from exporter.network.network import Network
 from exporter.plan.embeddings import id_counts, too_small
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.served_columns import ServedColumns
+from serving.prove.comparison import rows_with
 from workflow import Workflow, WorkflowError
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column
@@ -42,6 +43,9 @@ class Offline:
         predictions: the outputs by name, (N, k).
         allowed: the allowed difference of a served output, by name, (N, k); infinite if the order
             of a sum decides between a number and an overflow.
+        nan: mask of the rows for which TensorFlow is given a NaN, (N,). Its kernels differ in what
+            they make of one: relu of it is NaN, or 0 where oneDNN joins it with a product, as it
+            does by default on some processors.
     """
 
     golden: GoldenRows
@@ -49,6 +53,7 @@ class Offline:
     features: pl.DataFrame
     predictions: Tensors
     allowed: Tensors
+    nan: Array
 
 
 class OfflineAnswers:
@@ -78,7 +83,10 @@ class OfflineAnswers:
             golden = golden.without(refused)
             features, predictions = self._answers(golden.frame)
         allowed = self._allowed(features, predictions)
-        return Offline(golden, tuple(sorted(refused)), features, predictions, allowed)
+        nan = np.zeros(features.height, bool)
+        if self._network.in_tensorflow:
+            nan = rows_with(features, np.isnan)
+        return Offline(golden, tuple(sorted(refused)), features, predictions, allowed, nan)
 
     def predict(self, features: pl.DataFrame) -> Tensors:
         """The network's answer to rows of features."""
@@ -155,9 +163,8 @@ class OfflineAnswers:
         tolerance, large = TOLERANCE, _LARGE
         if self._network.is_half:
             tolerance, large = TOLERANCE_OF_HALF, _LARGE_HALF
-        overflowing = np.zeros(features.height, bool)
-        for column in features.get_columns():
-            overflowing |= _exceeds(to_column(column), large)
+        # NaN is not an overflow.
+        overflowing = rows_with(features, lambda values: np.abs(values) >= large)
         allowed = {
             name: _moved(made, nudged[name], tolerance) for name, made in predictions.items()
         }
@@ -217,17 +224,3 @@ def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
     with np.errstate(invalid="ignore"):
         moved = np.nan_to_num(np.abs(there - here), nan=0.0, posinf=np.inf)
     return tolerance * np.maximum(1.0, np.nan_to_num(np.abs(here))) + 4 * moved
-
-
-def _exceeds(column: Column, large: float) -> Array:
-    """Mask of rows with a number too large for a network to compute with."""
-    values = column.array
-    if values.dtype.kind not in "iuf":
-        return np.zeros(column.rows, bool)
-    # NaN is not an overflow.
-    beyond = np.abs(values.astype(np.float64)) >= large
-    if column.lengths is None:
-        return beyond
-    rows = np.zeros(column.rows, bool)
-    rows[np.repeat(np.arange(column.rows), column.lengths)[beyond]] = True
-    return rows

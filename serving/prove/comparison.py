@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,9 @@ from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, decode, encode
 
 
-def compare_prediction(name: str, offline: Array, served: Array, tolerance: float) -> OutputParity:
+def compare_prediction(
+    name: str, offline: Array, served: Array, tolerance: float, nan: Array | None = None
+) -> OutputParity:
     """Compare the answers of a network, of shape (N, ...).
 
     Floats are equal if |served - offline| <= tolerance * max(1, |offline|), since the precision of
@@ -26,6 +29,8 @@ def compare_prediction(name: str, offline: Array, served: Array, tolerance: floa
         offline: the network's answer in this process; strings as `bytes` or `str`.
         served: the server's answer.
         tolerance: as above.
+        nan: mask of the rows for which TensorFlow is given a NaN, (N,), whose answers are compared
+            only where both sides have one: see `undefined`.
 
     Raises:
         ClientError: the shapes differ.
@@ -35,9 +40,15 @@ def compare_prediction(name: str, offline: Array, served: Array, tolerance: floa
         0
     """
     _expect_shape(name, offline.shape, served.shape)
-    differs, largest = _judged(offline, served, tolerance)
-    of_rows = differs.any(axis=tuple(range(1, differs.ndim)))
-    return _summary(name, "prediction", of_rows, largest)
+    unknown = np.zeros(offline.shape, bool)
+    if nan is not None:
+        unknown[nan] = undefined(offline[nan], served[nan])
+    differs, _ = _judged(offline, served, tolerance)
+    _, largest = _judged(offline[~unknown], served[~unknown], tolerance)
+    unknown &= differs
+    within = tuple(range(1, differs.ndim))
+    found = _summary(name, "prediction", (differs & ~unknown).any(axis=within), largest)
+    return replace(found, undefined=int(unknown.any(axis=within).sum()))
 
 
 def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -> OutputParity:
@@ -65,6 +76,48 @@ def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -
         of_values, differs = differs, np.zeros(len(lengths), bool)
         differs[np.repeat(np.arange(len(lengths)), lengths)[of_values]] = True
     return _summary(column.name, "feature", differs, largest)
+
+
+def undefined(offline: Array, served: Array) -> Array:
+    """Mask of the answers to a NaN that depend on TensorFlow's kernels, and so on the processor.
+
+    relu of NaN is NaN, or 0 where oneDNN joins it with a product. So a number may stand beside a
+    NaN, and integers and strings, which were chosen by numbers, beside any others.
+
+    Args:
+        offline: the answers of this process to rows with a NaN among the features.
+        served: the server's answers.
+
+    Example:
+        >>> undefined(np.array([np.nan, 0.5]), np.array([0.4, 0.6])).tolist()
+        [True, False]
+    """
+    if offline.dtype.kind != "f" or served.dtype.kind != "f":
+        return np.ones(offline.shape, bool)
+    return np.isnan(offline) | np.isnan(served)
+
+
+def rows_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> Array:
+    """Mask of the rows with a number for which a function is true, also in a list.
+
+    Args:
+        features: columns of any kind; a null among floats is NaN.
+        found: takes some numbers, as float64, and gives a mask.
+
+    Example:
+        >>> rows_with(pl.DataFrame({"price": [1.0, None], "ids": [[1], [2]]}), np.isnan).tolist()
+        [False, True]
+    """
+    rows = np.zeros(features.height, bool)
+    for column in map(to_column, features.get_columns()):
+        if column.array.dtype.kind not in "iuf":
+            continue
+        values, _ = _values_and_nulls(column)
+        wanted = found(values.astype(np.float64))
+        if column.lengths is not None:
+            wanted = np.repeat(np.arange(column.rows), column.lengths)[wanted]
+        rows[wanted] = True
+    return rows
 
 
 def _expect_shape(name: str, offline: tuple[int, ...], served: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from serving.client import EnsembleClient
 from serving.errors import ClientError
-from serving.prove.comparison import compare_feature, compare_prediction
+from serving.prove.comparison import compare_feature, compare_prediction, rows_with
 from serving.prove.report import OutputParity, ParityReport
 from workflow import Workflow
 from workflow.data.sources import Source
@@ -72,11 +72,13 @@ def check_parity(
         call_network(model, {n: to_column(offline[n][part]) for n in features}, names, names_served)
         for part in batches
     ]
+    # An ONNX network is the same graph in both places; Keras' models have no such attribute.
+    nan = rows_with(offline, np.isnan) if getattr(model, "in_tensorflow", True) else None
     for name in names:
         here, there = (
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
         )
-        outputs.append(compare_prediction(name, here, there, tolerance))
+        outputs.append(compare_prediction(name, here, there, tolerance, nan))
     return ParityReport(
         client.model_name, contract.generation, frame.height, tolerance, tuple(outputs)
     )

@@ -25,6 +25,8 @@ class OutputParity:
             for integers |served - offline|, for strings 0. Infinite if only one side is null, NaN
             or infinite, or if a list has another length.
         first_mismatch: the index of the first row that differs, or None.
+        undefined: the number of further rows with a NaN among the features, for which only one side
+            answers NaN: TensorFlow's answer to a NaN depends on the processor.
     """
 
     name: str
@@ -33,6 +35,7 @@ class OutputParity:
     mismatches: int
     max_difference: float
     first_mismatch: int | None
+    undefined: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,14 @@ class ParityReport:
             + (f"  first at row {o.first_mismatch}" if o.first_mismatch is not None else "")
             for o in self.outputs
         ]
-        return "\n".join([*lines, f"  {RULE}"])
+        return "\n".join([*lines, *(f"  {note}" for note in self._notes())])
+
+    def _notes(self) -> list[str]:
+        undefined = max((output.undefined for output in self.outputs), default=0)
+        if not undefined:
+            return [RULE]
+        rows = f"{undefined:,} rows with a NaN among the features: not compared, as TensorFlow's"
+        return [RULE, f"{rows} answer to a NaN depends on the processor"]
 
     def to_html(self) -> str:
         """The report as an HTML fragment, including styles."""
@@ -95,7 +105,7 @@ class ParityReport:
             ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
-            f"{table(cells, head, failed)}<p>{RULE}</p></div>"
+            f"{table(cells, head, failed)}<p>{'<br>'.join(self._notes())}</p></div>"
         )
 
     def _repr_html_(self) -> str:

@@ -61,8 +61,8 @@ def test_a_network_that_uses_its_batch_is_kept_as_it_answers_each_row_alone(expo
     answers = [
         answer.tolist()
         for row in read_golden(report.paths["movies"] / "golden.json")
-        for answer in row.answer.values()
-        if np.isfinite(answer).all()
+        for name, answer in row.answer.items()
+        if np.isfinite(row.allowed[name]).all()  # TensorFlow's answer to a NaN may be any
     ]
     assert len(answers) > 3
     assert answers == [answers[0]] * len(answers)

@@ -22,6 +22,15 @@ def feature(offline, served, dtype, layout="flat", polars=None, **settings):
     )
 
 
+def test_answers_to_a_nan_are_compared_where_both_sides_have_a_number():
+    offline, served = np.array([NAN, 0.5, 0.5, NAN]), np.array([0.4, NAN, 0.6, 0.4])
+    found = compare_prediction("x", offline, served, 1e-5, np.array([True, True, True, False]))
+    assert (found.mismatches, found.first_mismatch, found.undefined) == (2, 2, 2)
+    assert found.max_difference == INF
+    others = compare_prediction("x", offline[:3], served[:3], 1e-5, np.ones(3, bool))
+    assert others.max_difference == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(
     ("offline", "served", "mismatches", "first"),
     [
