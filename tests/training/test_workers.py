@@ -140,6 +140,12 @@ def test_only_what_changes_is_exchanged(found):
         assert sum(worker["moving"]["sent"]) == normalization + dense + loss  # and no table
 
 
+def test_a_repeated_row_is_sent_once(found):
+    for worker in found:
+        # A matrix of one row, and then rows and values, padded to the least length; 60 need 60.
+        assert sorted(set(worker["repeated"])) == [1, 32]
+
+
 def test_operations_leave_no_threads_behind(found):
     for worker in found:
         assert worker["threads"] < 20  # of some hundred operations

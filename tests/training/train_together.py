@@ -85,6 +85,7 @@ def joined_and_different(rows):
     data = load(rows, "lists", workers.rank, workers.size)
     found["ages"] = [float(v) for x, _ in data for v in x["age"].numpy()[:, 0]]
     found["moving"] = moving(workers)
+    found["repeated"] = repeated(workers)
     threads = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
     found["threads"] = sum(name.startswith("collective") for name in threads)
     found["refused"] = different(rows, workers)
@@ -134,6 +135,24 @@ def moving(workers):
     del vars(workers.collectives)["total"]
     layer = [weight.tolist() for weight in normalization.get_weights()]
     return {"sent": sent, "mean": layer[2], "variance": layer[3], "weights": weights_of(model)}
+
+
+def repeated(workers):
+    """Numbers of rows sent in a step whose 60 ids have six values."""
+    model = make("single ids")
+    compile_model(model, "sgd", workers=workers)
+    sent = []
+    gathered = workers.collectives.gathered
+
+    def recorded(tensor, *arguments):
+        tf.numpy_function(lambda count: sent.append(int(count)), [tf.shape(tensor)[0]], [])
+        return gathered(tensor, *arguments)
+
+    vars(workers.collectives)["gathered"] = recorded
+    x = {"user": tf.range(60)[:, tf.newaxis] % 6, "age": tf.zeros([60, 1])}
+    model.fit(tf.data.Dataset.from_tensors((x, tf.ones([60, 1]))), verbose=0, shuffle=False)
+    del vars(workers.collectives)["gathered"]
+    return sent
 
 
 def different(rows, workers):

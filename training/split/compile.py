@@ -10,9 +10,9 @@ from training import optimizers
 from training.errors import TrainingError
 from training.gpu import has_gpu
 from training.parallel import Workers
-from training.parallel.exchange import Exchange
 from training.parallel.workers import expect_workers
 from training.split import loop, replicas
+from training.split.exchange import Exchange
 from training.split.precision import policy_of
 from training.split.step import SplitStep, cut_for_training
 

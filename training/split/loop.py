@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.parallel.exchange import Exchange
 from training.parallel.failures import together
+from training.split.exchange import Exchange
 
 
 def install(model: keras.Model, exchange: Exchange | None = None) -> None:

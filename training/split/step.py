@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
-from training.parallel.exchange import Exchange
 from training.split import replicas
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
+from training.split.exchange import Exchange
 from training.split.precision import faster
 
 # Shapes are known on the host, which decides by them.

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from training.layers.shared_table import SharedTable
+from training.optimizers.distinct import distinct_rows
 from training.parallel.agreement import agree, fingerprint
 from training.parallel.equal_steps import EqualSteps
 from training.parallel.workers import Workers
@@ -28,7 +29,8 @@ class Exchange:
     """Makes the gradients of all workers those of one worker with all rows.
 
     Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
-    their values, of which each worker then has those of all. What a step adds to the metrics'
+    their values, of which each worker then has those of all; on a CPU a worker sums those of a
+    repeated row first. What a step adds to the metrics'
     state is added up, so each worker has the metrics of all rows. Other state that steps change,
     such as moving averages, is averaged.
 
@@ -108,7 +110,11 @@ class Exchange:
             before: state before the step: see `before`.
         """
         changing = self._changing()
-        tables = [grad for grad in gradients if isinstance(grad, tf.IndexedSlices)]
+        tables = [
+            _summed(grad, variable)
+            for grad, variable in zip(gradients, variables, strict=True)
+            if isinstance(grad, tf.IndexedSlices)
+        ]
         dense = [
             (grad, v)
             for grad, v in zip(gradients, variables, strict=True)
@@ -179,6 +185,15 @@ class Exchange:
         rows = together(tf.cast(table.indices, tf.int64), number)
         values = together(table.values / collectives.size, number + _NUMBERS)
         return tf.IndexedSlices(values, rows, table.dense_shape)
+
+
+def _summed(gradient: tf.IndexedSlices, table: keras.Variable) -> tf.IndexedSlices:
+    """The gradient with each row once; on a GPU unchanged.
+
+    The other workers must know the number of rows. On a GPU only the GPU knows how many are
+    distinct, and the host would wait for it in each step.
+    """
+    return gradient if "GPU" in table.value.device else distinct_rows(gradient, table)
 
 
 def _moving(model: keras.Model) -> list[keras.Variable]:
