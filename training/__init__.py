@@ -8,7 +8,7 @@ from training.errors import TrainingError
 
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
     # Importing them tells Keras of them, which it needs to load a model that has them.
-    from training import layers, models, optimizers
+    from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:
     from training.keras_signature import model_signature
@@ -31,6 +31,7 @@ __all__ = [
     "model_signature",
     "models",
     "optimizers",
+    "retrieval",
     "save_model",
     "train",
 ]

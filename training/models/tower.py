@@ -28,12 +28,20 @@ def embedded(
 
 
 def dense(x: Any, widths: Sequence[int], dropout: float = 0.0, name: str = "hidden") -> Any:
-    """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any."""
-    for number, width in enumerate(widths, 1):
-        x = keras.layers.Dense(width, activation="relu", name=f"{name}_{number}")(x)
-        if dropout:
-            x = keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout")(x)
+    """The result of `dense_layers`."""
+    for layer in dense_layers(widths, dropout, name):
+        x = layer(x)
     return x
+
+
+def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
+    """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any."""
+    layers: list[Any] = []
+    for number, width in enumerate(widths, 1):
+        layers.append(keras.layers.Dense(width, activation="relu", name=f"{name}_{number}"))
+        if dropout:
+            layers.append(keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout"))
+    return layers
 
 
 def probability(x: Any, name: str) -> Any:

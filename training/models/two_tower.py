@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers import DenseFeatures
 from training.models.columns import Columns, Features, IdDtype, columns_of
-from training.models.tower import assembled, dense, embedded, probability
+from training.models.log_probability import log_probability
+from training.models.tower import assembled, dense_layers, probability
+from training.retrieval.softmax import InBatchSoftmax, SampledSoftmax
 
 
 def two_tower(
@@ -27,22 +31,23 @@ def two_tower(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    softmax: InBatchSoftmax | SampledSoftmax | None = None,
 ) -> keras.Model:
-    """A vector of the query and one of the candidate; the output is their scaled cosine.
+    """A vector of the query and one of the candidate, whose cosine says how well they match.
 
-    For retrieval the towers are separated: the candidates' vectors form an index of nearest
-    neighbours, and the query's tower is served, whose output vector is looked up there. Each tower
-    is a model with the trained weights, exported like any other, with the same workflow:
+    Without `softmax` the output is a probability of each pair, a function of the cosine, for data
+    with positive and negative rows. With it the output is the logarithm of the probability of the
+    row's item among others, to be trained with `SoftmaxLoss`, which needs positive rows only:
 
-        def tower(side, names):
-            vector = model.get_layer(f"{side}_vector").output
-            return keras.Model({name: model.input[name] for name in names}, vector)
+        train(model, loader, loss=retrieval.SoftmaxLoss(), metrics=[])
 
-        items = KerasSequenceLoader("items", 4096, [], cat_names=candidate, shuffle=False)
-        np.save("items.npy", tower("candidate", candidate).predict(items))
-        export_tensorflow_ensemble(tower("query", query), workflow, "users", "models", ["rating"])
+    For retrieval the towers are separated: `retrieval.write_item_vectors` writes the candidates'
+    vectors to a file, and the query's tower, `retrieval.tower(model, "query")`, is served, whose
+    output is compared with them.
 
-    Source: P. Covington et al., Deep Neural Networks for YouTube Recommendations, RecSys 2016.
+    Sources: P. Covington et al., Deep Neural Networks for YouTube Recommendations, RecSys 2016; X.
+    Yi et al., Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations, RecSys
+    2019.
 
     Args:
         features: as in `mlp`; so are the inputs and further arguments.
@@ -57,12 +62,14 @@ def two_tower(
         embeddings_initializer: see `mlp`.
         dropout: see `mlp`.
         output_name: see `mlp`.
+        softmax: `InBatchSoftmax` or `SampledSoftmax`; None for pairs.
 
     Returns:
-        A functional model with one probability as output, not compiled.
+        A functional model with one number a row as output, not compiled.
 
     Raises:
-        TrainingError: see `mlp`; also for a column in no tower or in both.
+        TrainingError: see `mlp`; also for a column in no tower or in both, an item that is no column
+            of single ids of the candidate, or a catalogue that lacks its columns.
 
     Example:
         >>> sizes = {"userId": (1000, 16), "movieId": (500, 16)}
@@ -71,18 +78,34 @@ def two_tower(
     columns = columns_of(features, continuous, id_dtypes)
     _check_sides(columns, query, candidate)
     inputs = columns.inputs()
-    vectors = []
-    for side, names in (("query", query), ("candidate", candidate)):
+
+    def tower(side: str, names: Sequence[str]) -> Callable[[Any], Any]:
         own = columns.only(names)
-        taken = {name: inputs[name] for name in names}
-        x = embedded(
-            own, taken, max_embedding_dim, combiner, embeddings_initializer, f"{side}_features"
-        )
-        x = dense(x, hidden, dropout, f"{side}_hidden")
-        x = keras.layers.Dense(width, name=f"{side}_projection")(x)
-        vectors.append(UnitVector(name=f"{side}_vector")(x))
-    match = keras.layers.Dot(axes=1, name="cosine")(vectors)
-    return assembled("two_tower", inputs, probability(match, output_name))
+        layers = [
+            DenseFeatures(
+                own.capped(max_embedding_dim),
+                own.continuous,
+                combiner,
+                embeddings_initializer,
+                name=f"{side}_features",
+            ),
+            *dense_layers(hidden, dropout, f"{side}_hidden"),
+            keras.layers.Dense(width, name=f"{side}_projection"),
+            UnitVector(name=f"{side}_vector"),
+        ]
+        return lambda x: reduce(lambda made, layer: layer(made), layers, x)
+
+    items = tower("candidate", candidate)
+    vectors = [
+        tower("query", query)({name: inputs[name] for name in query}),
+        items({name: inputs[name] for name in candidate}),
+    ]
+    if softmax is None:
+        match = keras.layers.Dot(axes=1, name="cosine")(vectors)
+        return assembled("two_tower", inputs, probability(match, output_name))
+    side = columns.only(candidate)
+    output = log_probability(softmax, side, inputs, vectors, items, output_name)
+    return assembled("two_tower", inputs, output)
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")

@@ -1,0 +1,47 @@
+"""Metrics of ranked lists, against scikit-learn and their definitions."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import ndcg_score
+
+from training import TrainingError
+from training.retrieval import ranking_metrics
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_metrics_are_scikit_learns(k):
+    random = np.random.default_rng(0)
+    ranked = np.array([random.permutation(30) for _ in range(40)])
+    relevant = [
+        set(random.choice(30, n, replace=False).tolist()) for n in random.integers(1, 15, 40)
+    ]
+    truth = np.array([[item in items for item in range(30)] for items in relevant], float)
+    scores = -np.argsort(ranked, axis=1).astype(float)  # of an item its rank, negative
+    made = ranking_metrics(ranked, relevant, k=[k])
+    assert made[f"ndcg@{k}"] == pytest.approx(ndcg_score(truth, scores, k=k))
+    recalls = [len(set(r[:k]) & i) / len(i) for r, i in zip(ranked.tolist(), relevant, strict=True)]
+    assert made[f"recall@{k}"] == pytest.approx(np.mean(recalls))
+
+
+def test_rows_without_a_relevant_item_do_not_count():
+    ranked = np.array([["a", "b"], ["a", "b"]], object)
+    assert ranking_metrics(ranked, [["b"], []], k=[1, 2]) == {
+        "recall@1": 0.0,
+        "ndcg@1": 0.0,
+        "recall@2": 1.0,
+        "ndcg@2": pytest.approx(1 / np.log2(3)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ranked", "relevant", "k", "message"),
+    [
+        ([[1, 2]], [[1]], [3], r"k from 1 to n.*\(1, 2\), k=\[3\]"),
+        ([1, 2], [[1]], [1], r"shape \(rows, n\)"),
+        ([[1, 2]], [[1], [2]], [1], "2 rows with 2 items"),
+        ([[1, 2]], [[]], [1], "1 rows with 0 items"),
+    ],
+)
+def test_arguments_that_make_no_sense(ranked, relevant, k, message):
+    with pytest.raises(TrainingError, match=message):
+        ranking_metrics(ranked, relevant, k=k)

@@ -1,0 +1,217 @@
+"""Softmax over items: the papers' formulas in numpy, and what the correction is for."""
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import tensorflow as tf
+from scipy.stats import spearmanr
+
+from training import TrainingError, models, train
+from training.retrieval import InBatchSoftmax, ItemVectors, SampledSoftmax, SoftmaxLoss, tower
+from training.retrieval.frequency import StreamingFrequency
+
+SIZES = ({"userId": (50, 8), "movieId": (40, 12)}, {"genres": (22, 4)})
+SIDES = {"query": ["userId"], "candidate": ["movieId", "genres"]}
+
+
+def test_frequencies_are_those_of_the_papers_algorithm():
+    """Algorithm 2, item by item; the first interval of an item sets its mean."""
+    random = np.random.default_rng(0)
+    layer = StreamingFrequency(30, rate=0.1)
+    last, interval = np.zeros(30), np.zeros(30)
+    for step in range(1, 60):
+        batch = np.minimum(random.zipf(1.5, 16), 30) - 1
+        for item in batch:
+            gap = step - last[item]
+            interval[item] = 0.9 * interval[item] + 0.1 * gap if interval[item] else gap
+            last[item] = step
+        made = layer(tf.constant(batch[:, None]), training=True).numpy()
+        np.testing.assert_allclose(made[:, 0], -np.log(interval[batch]), rtol=1e-4, atol=1e-5)
+    before = layer.interval.numpy()
+    layer(tf.constant([[3], [3]]))
+    np.testing.assert_array_equal(layer.interval.numpy(), before)
+
+
+def vectors_of(model, features):
+    names = {side: tower(model, side).input for side in SIDES}
+    return (
+        tower(model, side).predict_on_batch({name: features[name] for name in names[side]})
+        for side in SIDES
+    )
+
+
+def test_in_batch_softmax_is_the_papers_formula(rows):
+    softmax = InBatchSoftmax("movieId", temperature=0.2)
+    model = models.two_tower(SIZES, **SIDES, width=4, softmax=softmax)
+    features = rows(64).features
+    items = features["movieId"][:, 0]
+    assert len(set(items)) < len(items)
+    intervals = np.random.default_rng(1).uniform(1, 50, 40).astype("float32")
+    model.get_layer("item_frequency").interval.assign(intervals)
+    query, candidate = vectors_of(model, features)
+    logits = query @ candidate.T / 0.2 - np.log(1 / intervals[items])
+    expected = []
+    for row, own in enumerate(items):
+        others = [column for column, item in enumerate(items) if item != own]
+        total = np.exp(logits[row, [row, *others]]).sum()
+        expected.append(logits[row, row] - np.log(total))
+    np.testing.assert_allclose(model.predict_on_batch(features)[:, 0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("popularity", [None, "count"])
+def test_sampled_softmax_estimates_that_over_the_whole_catalogue(rows, popularity):
+    """The mean of the corrected exponentials of drawn items is their sum over all items."""
+    random = np.random.default_rng(3)
+    items = pl.DataFrame(
+        {
+            "movieId": random.permutation(40),
+            "genres": [random.integers(0, 22, n).tolist() for n in random.integers(0, 4, 40)],
+            "count": random.integers(1, 30, 40),
+        }
+    )
+    softmax = SampledSoftmax("movieId", items, 200_000, popularity, temperature=0.5)
+    model = models.two_tower(SIZES, **SIDES, width=4, softmax=softmax)
+    features = dict(rows(30).features)
+    places = random.integers(0, 40, 30)
+    of_rows = items[places]["genres"]
+    features["movieId"] = items["movieId"].to_numpy()[places].astype("int32")[:, None]
+    features["genres"] = pair(of_rows)
+    query, _ = vectors_of(model, features)
+    whole = {
+        "movieId": items["movieId"].to_numpy().astype("int32")[:, None],
+        "genres": pair(items["genres"]),
+    }
+    catalogue = tower(model, "candidate").predict_on_batch(whole)
+    logits = query @ catalogue.T / 0.5
+    share = items["count"].to_numpy() / items["count"].sum() if popularity else np.full(40, 1 / 40)
+    expected = []
+    for row, place in enumerate(places):
+        # The row's own item is there once, with its weight; the drawn ones estimate all others.
+        own = np.exp(logits[row, place]) / (200_000 * share[place])
+        others = np.exp(np.delete(logits[row], place)).sum()
+        expected.append(np.log(own / (own + others)))
+    made = model.predict_on_batch(features)[:, 0]
+    np.testing.assert_allclose(made, expected, atol=0.02)
+
+
+def pair(lists):
+    values = lists.explode(empty_as_null=False).to_numpy().astype("int64")[:, None]
+    return values, lists.list.len().to_numpy().astype("int64")[:, None]
+
+
+@pytest.mark.parametrize(("rate", "is_corrected"), [(0.05, True), (None, False)])
+def test_only_a_corrected_softmax_learns_popularity(rate, is_corrected):
+    """All users take the items alike: nothing but the items' popularity can be learned."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    share = 1 / np.arange(1, 31)
+    items = random.choice(30, 20_000, p=share / share.sum()).astype("int32")[:, None]
+    users = random.integers(0, 40, items.shape).astype("int32")
+    softmax = InBatchSoftmax("item", temperature=0.2, rate=rate)
+    model = models.two_tower(
+        {"user": (40, 8), "item": (30, 8)},
+        query=["user"],
+        candidate=["item"],
+        width=8,
+        hidden=(),
+        softmax=softmax,
+    )
+    data = tf.data.Dataset.from_tensor_slices(
+        ({"user": users, "item": items}, np.ones(items.shape, "float32"))
+    ).batch(128)
+    optimizer = keras.optimizers.Adam(0.02)
+    train(model, data, epochs=3, loss=SoftmaxLoss(), metrics=[], optimizer=optimizer)
+    everyone = np.arange(40, dtype="int32")[:, None]
+    every = np.arange(30, dtype="int32")[:, None]
+    scores = tower(model, "query").predict_on_batch({"user": everyone}) @ (
+        tower(model, "candidate").predict_on_batch({"item": every}).T
+    )
+    likeness = spearmanr(scores.mean(0), share).statistic
+    assert (likeness > 0.9) == is_corrected
+
+
+def test_rewards_weigh_the_rows():
+    loss = SoftmaxLoss()(tf.constant([[1.0], [0.0], [0.5]]), tf.constant([[-1.0], [-7.0], [-3.0]]))
+    assert float(loss) == pytest.approx((1 * 1 + 0 * 7 + 0.5 * 3) / 3)
+
+
+@pytest.mark.parametrize("kind", ["in batch", "sampled"])
+def test_a_trained_model_is_saved_and_loaded(rows, batches, tmp_path, kind):
+    genres = [[n % 22] * (n % 3) for n in range(40)]
+    items = pl.DataFrame({"movieId": range(40), "genres": genres})
+    softmax = (
+        SampledSoftmax("movieId", items, 9) if kind == "sampled" else InBatchSoftmax("movieId")
+    )
+    model = models.two_tower(SIZES, **SIDES, hidden=(8,), width=4, softmax=softmax)
+    train(model, batches(96, 32), loss=SoftmaxLoss(), metrics=[])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    for before, after in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(before.numpy(), after.numpy())
+    made = (vectors_of(each, rows(7).features) for each in (model, loaded))
+    for before, after in zip(*made, strict=True):
+        np.testing.assert_array_equal(before, after)
+    # It trains on, from the state that it had.
+    report = train(loaded, batches(96, 32), loss=SoftmaxLoss(), metrics=[])
+    assert np.isfinite(report.loss_curve).all()
+
+
+def test_towers_name_a_model_without_them():
+    with pytest.raises(TrainingError, match=r"models\.two_tower.*'item'"):
+        tower(models.two_tower(SIZES, **SIDES), "item")
+    with pytest.raises(TrainingError, match=r"models\.two_tower"):
+        tower(models.mlp(SIZES), "query")
+
+
+ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: InBatchSoftmax("movieId", temperature=0), "temperature above 0"),
+        (lambda: InBatchSoftmax("movieId", rate=2.0), "rate above 0"),
+        (lambda: SampledSoftmax("movieId", ITEMS, 0), "count as a whole number"),
+        (lambda: InBatchSoftmax("genres"), "single ids, movieId. Received: 'genres'"),
+        (lambda: InBatchSoftmax("userId"), "candidate's columns.*'userId'"),
+        (lambda: SampledSoftmax("movieId", ITEMS.drop("genres")), "missing: genres"),
+        (lambda: SampledSoftmax("movieId", ITEMS[:0]), "at least one row"),
+        (lambda: SampledSoftmax("movieId", "no-such.parquet"), "items as a table"),
+        (lambda: SampledSoftmax("movieId", pl.concat([ITEMS, ITEMS])), "4 rows with 2 items"),
+        (lambda: SampledSoftmax("movieId", ITEMS, popularity="n"), "number above 0"),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.lit(40) + pl.col("n"))),
+            "from 0 to 39",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.lit(1))),
+            "lists in the column 'genres'",
+        ),
+    ],
+)
+def test_settings_that_make_no_sense(make, message):
+    with pytest.raises(TrainingError, match=message):
+        models.two_tower(SIZES, **SIDES, softmax=make())
+
+
+def test_a_model_is_evaluated_without_learning_frequencies(batches):
+    model = models.two_tower(
+        SIZES, **SIDES, hidden=(8,), width=4, softmax=InBatchSoftmax("movieId")
+    )
+    train(model, batches(96, 32), batches(64, 32), loss=SoftmaxLoss(), metrics=[])
+    assert float(model.get_layer("item_frequency").step.numpy()) == 96 / 32
+
+
+def test_neighbours_are_those_of_sorting_all_items():
+    random = np.random.default_rng(5)
+    # Few different numbers, so that many scores are equal.
+    vectors = random.integers(-1, 2, (50, 3)).astype("float32")
+    queries = random.integers(-1, 2, (20, 3)).astype("float32")
+    items = ItemVectors(np.array([f"item {n}" for n in range(50)], object), vectors)
+    ids, scores = items.nearest(queries, 7)
+    for row, query in enumerate(queries):
+        exact = {f"item {n}": float(sum(vectors[n] * query)) for n in range(50)}
+        expected = sorted(exact, key=lambda item: -exact[item])[:7]  # stable: the first come first
+        assert ids[row].tolist() == expected
+        assert scores[row].tolist() == [exact[item] for item in expected]

@@ -1,0 +1,133 @@
+"""The output of two towers that are trained with a softmax over items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from training.errors import TrainingError
+from training.models.columns import Columns
+from training.retrieval.frequency import StreamingFrequency
+from training.retrieval.sampling import SampledItems
+from training.retrieval.softmax import InBatchSoftmax, LogProbability, SampledSoftmax
+from workflow import WorkflowError
+from workflow.data.sources import as_lazy_frame
+from workflow.expressions.polars.series import to_column
+from workflow.wire.request_rules import NNZS, VALUES
+
+
+def log_probability(
+    softmax: InBatchSoftmax | SampledSoftmax,
+    candidate: Columns,
+    inputs: Mapping[str, Any],
+    vectors: Sequence[Any],
+    items: Callable[[Any], Any],
+    output_name: str,
+) -> Any:
+    """The log probability of each row's own item, (N, 1).
+
+    Args:
+        softmax: the settings.
+        candidate: the candidate's columns.
+        inputs: the model's inputs.
+        vectors: of the query and of the candidate.
+        items: the candidate's tower.
+        output_name: the name of the last layer.
+
+    Raises:
+        TrainingError: the item is no column of single ids of the candidate, or the catalogue lacks
+            columns or rows.
+    """
+    if softmax.item not in candidate.scalars:
+        raise TrainingError(
+            "Expected item as one of the candidate's columns of single ids, "
+            f"{', '.join(candidate.scalars) or 'none'}. Received: {softmax.item!r}."
+        )
+    query, own = vectors
+    ids, rows = inputs[softmax.item], candidate.scalars[softmax.item][0]
+    layer = LogProbability(softmax.temperature, name=output_name)
+    if isinstance(softmax, InBatchSoftmax):
+        batch = {"vectors": own, "ids": ids}
+        if softmax.rate is not None:
+            frequency = StreamingFrequency(rows, softmax.rate, name="item_frequency")
+            batch["log_share"] = frequency(ids)
+        return layer(query, batch, batch)
+    drawn = _sampler(softmax, candidate, inputs, rows)(ids)
+    return layer(
+        query,
+        {"vectors": own, "ids": ids, "log_share": drawn["own"]},
+        {"vectors": items(drawn["features"]), "ids": drawn["ids"], "log_share": drawn["drawn"]},
+    )
+
+
+def _sampler(
+    softmax: SampledSoftmax, candidate: Columns, inputs: Mapping[str, Any], rows: int
+) -> SampledItems:
+    names = [*candidate.sizes, *candidate.continuous]
+    extra = [] if softmax.popularity is None else [softmax.popularity]
+    table = _read(softmax.items, [*names, *extra])
+    columns: dict[str, Any] = {}
+    dtypes: dict[str, str] = {}
+    for name in names:
+        column, given = to_column(table[name]), inputs[name]
+        if name in candidate.lists:
+            _expect_list(name, column.lengths)
+            parts = {name + VALUES: column.array, name + NNZS: column.lengths}
+            dtypes |= dict(zip(parts, (part.dtype for part in given), strict=True))
+        else:
+            parts = {name: column.array}
+            dtypes[name] = given.dtype
+        columns |= {part: np.asarray(array).astype(dtypes[part]) for part, array in parts.items()}
+    ids = columns[softmax.item]
+    if len(np.unique(ids)) < len(ids) or ids.min() < 0 or ids.max() >= rows:
+        raise TrainingError(
+            f"Expected a row for each item in items, with {softmax.item!r} from 0 to {rows - 1}. "
+            f"Received: {len(ids):,} rows with {len(np.unique(ids)):,} items from {ids.min()} to "
+            f"{ids.max()}. Transform the catalogue with the workflow first."
+        )
+    shapes = {"": table.height} | {name: len(array) for name, array in columns.items()}
+    layer = SampledItems(
+        dtypes, softmax.item, softmax.count, shapes, rows, softmax.seed, name="sampled_items"
+    )
+    layer.fill(columns, _shares(softmax, table))
+    return layer
+
+
+def _read(items: Any, names: list[str]) -> pl.DataFrame:
+    try:
+        frame = as_lazy_frame(items)
+        have = frame.collect_schema().names()
+        missing = [name for name in names if name not in have]
+        if missing:
+            raise TrainingError(
+                f"Expected the columns {', '.join(names)} in items. Received: {', '.join(have)}; "
+                f"missing: {', '.join(missing)}."
+            )
+        table = frame.select(names).collect()
+    except WorkflowError as error:
+        raise TrainingError(f"Expected items as a table. Received: {error}") from error
+    if not table.height:
+        raise TrainingError("Expected items with at least one row. Received: none.")
+    return table
+
+
+def _expect_list(name: str, lengths: Any) -> None:
+    if lengths is None:
+        raise TrainingError(
+            f"Expected lists in the column {name!r} of items. Received: single values."
+        )
+
+
+def _shares(softmax: SampledSoftmax, table: pl.DataFrame) -> Any:
+    if softmax.popularity is None:
+        return np.full(table.height, 1 / table.height)
+    counts = table[softmax.popularity].cast(pl.Float64, strict=False).to_numpy()
+    if not (np.isfinite(counts) & (counts > 0)).all():
+        raise TrainingError(
+            f"Expected the popularity {softmax.popularity!r} as a number above 0 for each item. "
+            f"Received: {counts.min()} among others. Leave out items that never occur, or add 1."
+        )
+    return counts / counts.sum()

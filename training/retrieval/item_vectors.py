@@ -1,0 +1,171 @@
+"""A catalogue of items with their vectors, in a parquet file, and the nearest of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from training.errors import TrainingError
+from workflow import WorkflowError
+from workflow.data.sources import Source
+from workflow.schema.column import Array
+
+ID, VECTOR = "id", "vector"
+_REMEDY = "write_item_vectors writes such a file."
+# Of scores, which are computed for some rows at a time.
+_BLOCK_BYTES = 64_000_000
+
+
+@dataclass(frozen=True)
+class ItemVectors:
+    """Items and their vectors.
+
+    Attributes:
+        ids: the items as they are in the raw data, (n), int64 or strings as objects.
+        vectors: float32 (n, width).
+
+    Example:
+        >>> items = ItemVectors(np.array([7, 8]), np.eye(2, dtype="float32"))
+        >>> items.nearest(np.array([[0.1, 0.9]], "float32"), 1)[0]
+        array([[8]])
+    """
+
+    ids: Array
+    vectors: Array
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> ItemVectors:
+        """Read a parquet file with the columns `id`, whole numbers or strings, and `vector`.
+
+        Args:
+            path: the file, a folder of such files, or a glob.
+
+        Raises:
+            TrainingError: no such file; no items; a column is missing or has another type; an id is
+                null or occurs twice; vectors of different widths; a number that is null, NaN or
+                infinite.
+        """
+        try:
+            source = Source.of(path)
+            missing = [name for name in (ID, VECTOR) if name not in source.names]
+            if missing:
+                raise TrainingError(
+                    f"Expected the columns {ID} and {VECTOR} in {path}. Received: "
+                    f"{', '.join(source.names)}. {_REMEDY}"
+                )
+            with source.errors("The items cannot be read"):
+                table = source.select([ID, VECTOR]).sound().frame.collect()
+        except WorkflowError as error:
+            raise TrainingError(f"Expected the items as parquet. Received: {error}") from error
+        if not table.height:
+            raise TrainingError(f"Expected at least one item in {path}. Received: none. {_REMEDY}")
+        return cls(_ids(table[ID], path), _vectors(table[VECTOR], path))
+
+    @property
+    def width(self) -> int:
+        """The width of the vectors."""
+        return int(self.vectors.shape[1])
+
+    def nearest(self, queries: Array, k: int) -> tuple[Array, Array]:
+        """The items whose vectors have the largest dot products with each query.
+
+        Args:
+            queries: float32 (N, width).
+            k: how many items.
+
+        Returns:
+            The items' ids and their scores, both (N, k), the best first; of items with equal scores
+            the first in the file comes first.
+
+        Raises:
+            TrainingError: k above the number of items, or queries of another width.
+        """
+        self.expect(k, queries.shape[-1])
+        rows = max(1, _BLOCK_BYTES // (4 * len(self.ids)))
+        blocks = [queries[start : start + rows] for start in range(0, len(queries), rows)]
+        found = [_best(block @ self.vectors.T, k) for block in blocks]
+        places = np.concatenate([place for place, _ in found] or [np.zeros((0, k), np.int64)])
+        scores = np.concatenate([score for _, score in found] or [np.zeros((0, k), np.float32)])
+        return self.ids[places], scores
+
+    def expect(self, k: int, width: int) -> None:
+        """Check a number of items to find, and the width of queries.
+
+        Raises:
+            TrainingError: they do not fit the items.
+        """
+        if type(k) is not int or not 1 <= k <= len(self.ids):
+            raise TrainingError(
+                f"Expected k from 1 to {len(self.ids):,}, the number of items. Received: {k!r}."
+            )
+        if width != self.width:
+            raise TrainingError(
+                f"Expected a query vector as wide as the items' vectors, {self.width}. "
+                f"Received: {width}. Take both from the towers of one model."
+            )
+
+
+def _ids(ids: pl.Series, path: Any) -> Array:
+    is_text = ids.dtype in (pl.String, pl.Categorical, pl.Enum)
+    if not is_text and not ids.dtype.is_integer():
+        raise TrainingError(
+            f"Expected the column {ID} in {path} as whole numbers or strings. Received: {ids.dtype}."
+        )
+    if ids.null_count() or ids.n_unique() < len(ids):
+        twice = ids.filter(ids.is_duplicated()).unique(maintain_order=True)[:3].to_list()
+        raise TrainingError(
+            f"Expected each item once in {path}. Received: {len(ids):,} rows with "
+            f"{ids.n_unique():,} items, {ids.null_count()} null; repeated: {twice}. Remove the rows."
+        )
+    if is_text:
+        return np.array(ids.cast(pl.String).to_list(), object)
+    if ids.dtype == pl.UInt64 and int(str(ids.max())) > np.iinfo(np.int64).max:
+        raise TrainingError(
+            f"Expected ids up to {np.iinfo(np.int64).max} in {path}. Received: {ids.max()!r}. "
+            "Write them as strings."
+        )
+    return ids.cast(pl.Int64).to_numpy()
+
+
+def _vectors(vectors: pl.Series, path: Any) -> Array:
+    inner = vectors.dtype.inner if isinstance(vectors.dtype, pl.List | pl.Array) else None
+    if inner not in (pl.Float32, pl.Float64):
+        raise TrainingError(
+            f"Expected the column {VECTOR} in {path} as lists of float32. "
+            f"Received: {vectors.dtype}. {_REMEDY}"
+        )
+    if isinstance(vectors.dtype, pl.Array):
+        vectors = vectors.arr.to_list()
+    lengths = vectors.list.len().fill_null(0)
+    width = int(str(lengths.max()))
+    if lengths.n_unique() > 1 or not width:
+        raise TrainingError(
+            f"Expected vectors of one width in {path}. Received: widths from {lengths.min()!r} to "
+            f"{width}, a null as 0."
+        )
+    with np.errstate(over="ignore"):
+        flat = vectors.explode(empty_as_null=False).fill_null(float("nan")).to_numpy()
+        table = np.ascontiguousarray(flat.astype(np.float32).reshape(-1, width))
+    wrong = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if len(wrong):
+        raise TrainingError(
+            f"Expected finite numbers in the vectors of {path}. Received: null, NaN or infinity in "
+            f"{len(wrong):,} rows, the first of which is {wrong[0]}, counted from 0."
+        )
+    return table
+
+
+def _best(scores: Array, k: int) -> tuple[Array, Array]:
+    """Places and scores of the k largest in each row; of equal ones the first places."""
+    places = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
+    least = np.take_along_axis(scores, places, 1).min(axis=1, keepdims=True)
+    # Of scores that equal the k-th, argpartition chooses any.
+    for row in np.flatnonzero((scores >= least).sum(axis=1) != k):
+        places[row] = np.sort(np.argsort(-scores[row], kind="stable")[:k])
+    order = np.argsort(-np.take_along_axis(scores, places, 1), axis=1, kind="stable")
+    places = np.take_along_axis(places, order, 1)
+    return places, np.take_along_axis(scores, places, 1)

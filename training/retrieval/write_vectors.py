@@ -1,0 +1,139 @@
+"""The vectors of a catalogue's items as a parquet file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from training.errors import TrainingError
+from training.retrieval.item_vectors import ID, VECTOR
+from training.retrieval.towers import tower
+from workflow import Workflow, WorkflowError
+from workflow.data.sources import Source, as_path
+from workflow.expressions.polars.series import to_column
+from workflow.schema.column import Array
+
+
+def write_item_vectors(
+    model: keras.Model,
+    workflow: Workflow,
+    items: Any,
+    path: str | os.PathLike[str],
+    *,
+    id: str,  # noqa: A002 - the name of the column that it writes
+    batch_rows: int = 16_384,
+) -> int:
+    """Compute the vector of each item, and write them to a parquet file, a batch at a time.
+
+    The file appears when it is complete. Its columns are `id`, the item as in the raw data, int64
+    or string, and `vector`, a list of float32 of fixed size.
+
+    Args:
+        model: the trained model of `models.two_tower`.
+        workflow: the workflow that it was trained with.
+        items: raw rows, one for each item: paths of parquet or a frame, with the columns from which
+            the workflow makes the candidate's. Its other columns may be missing.
+        path: the file to write; an existing one is replaced.
+        id: the column of `items` that identifies an item.
+        batch_rows: how many rows to read and compute at once.
+
+    Returns:
+        The number of items.
+
+    Raises:
+        TrainingError: the model has no candidate's tower, the columns are missing, the workflow
+            drops or adds rows, or the id is of another type than whole numbers or strings.
+
+    Example:
+        >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
+        9742
+    """
+    candidate = tower(model, "candidate")
+    try:
+        target, source = as_path(path), Source.of(items)
+        inputs = workflow.input_schema.names
+        if id not in source.names:
+            raise TrainingError(
+                f"Expected the column {id!r} in items. Received: {', '.join(source.names)}."
+            )
+        names = [name for name in source.names if name in inputs or name == id]
+        pieces = source.select(names).sound().pieces(batch_rows)
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with source.errors("The items cannot be read"):
+                rows = _write(draft, candidate, workflow, pieces, id, batch_rows)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except WorkflowError as error:
+        raise TrainingError(f"Expected items to transform. Received: {error}") from error
+    return rows
+
+
+def _write(
+    path: Path, candidate: keras.Model, workflow: Workflow, pieces: Any, id_: str, batch_rows: int
+) -> int:
+    rows, writer = 0, None
+    try:
+        for piece in pieces:
+            for table in piece.collect().iter_slices(batch_rows):
+                arrow = _batch(candidate, workflow, table, id_)
+                writer = writer or pq.ParquetWriter(path, arrow.schema)
+                writer.write_table(arrow)
+                rows += table.height
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        raise TrainingError("Expected at least one item. Received: none.")
+    return rows
+
+
+def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_: str) -> pa.Table:
+    full = table.with_columns(
+        pl.lit(None).alias(name)
+        for name in workflow.input_schema.names
+        if name not in table.columns
+    )
+    made = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
+    if made.height != table.height:
+        raise TrainingError(
+            "Expected a workflow that makes a row of each item, to compute its vector. Received: "
+            f"{made.height:,} rows of {table.height:,}. Leave Filter and Dropna out of the "
+            "candidate's columns, or filter before fit."
+        )
+    vectors = candidate.predict_on_batch(_tensors(candidate.input, made))
+    ids = table[id_]
+    if ids.dtype.is_integer():
+        ids = ids.cast(pl.Int64)
+    elif ids.dtype in (pl.String, pl.Categorical, pl.Enum):
+        ids = ids.cast(pl.String)
+    else:
+        raise TrainingError(f"Expected {id_!r} as whole numbers or strings. Received: {ids.dtype}.")
+    column = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.asarray(vectors, np.float32).reshape(-1)), vectors.shape[1]
+    )
+    kind = pa.int64() if ids.dtype == pl.Int64 else pa.large_string()
+    return pa.table({ID: ids.to_arrow().cast(kind), VECTOR: column})
+
+
+def _tensors(inputs: Mapping[str, Any], table: pl.DataFrame) -> dict[str, Any]:
+    """A batch of the model's inputs; a list is a pair of values and row lengths."""
+    batch: dict[str, Any] = {}
+    for name, given in inputs.items():
+        column = to_column(table[name])
+        parts: tuple[Array, ...] = (
+            (column.array,) if column.lengths is None else (column.array, column.lengths)
+        )
+        specs = keras.tree.flatten(given)
+        arrays = [part[:, None].astype(spec.dtype) for part, spec in zip(parts, specs, strict=True)]
+        batch[name] = arrays[0] if len(arrays) == 1 else tuple(arrays)
+    return batch
