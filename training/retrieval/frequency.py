@@ -49,7 +49,7 @@ class StreamingFrequency(keras.layers.Layer):
         with tf.control_dependencies(waits):
             interval = tf.gather(self.interval.value, rows)
         known = tf.where(interval > 0, interval, 1.0)
-        return -tf.math.log(known)[:, None]
+        return tf.math.log(1 / known)[:, None]
 
     def _learn(self, rows: tf.Tensor) -> tf.Operation:
         """Update the intervals of the batch's items; later occurrences in it are 0 steps apart."""
