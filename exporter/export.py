@@ -13,13 +13,14 @@ from typing import Any
 
 from exporter.errors import ExportError
 from exporter.network.load import as_network
+from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
 from exporter.plan.embeddings import expect_room
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
-from exporter.plan.runtime import AUTO, Writer, runtimes_for
+from exporter.plan.runtime import AUTO, Runtime, Writer, runtimes_for
 from exporter.plan.served_columns import expect_no_lists, select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
@@ -83,7 +84,8 @@ def export_ensemble(
     Args:
         network: a Keras model with named inputs, the path of a `.keras` file or of a SavedModel, or
             an ONNX model as a `ModelProto` or the path of an `.onnx` file, as PyTorch, scikit-learn,
-            LightGBM and XGBoost convert theirs to. Its inputs are columns of the workflow and
+            LightGBM and XGBoost convert theirs to; or one of these in `NearestItems`, with the
+            items of which it finds the best. Its inputs are columns of the workflow and
             determine the served dtypes; a list column `x` is the pair of inputs `x__values` and
             `x__nnzs`. For other names, and for a matrix of columns, see `ServingOptions.columns`.
         workflow: a fitted workflow; outputs that the network does not take are ignored.
@@ -129,7 +131,7 @@ def export_ensemble(
     answers = OfflineAnswers(workflow, plan.features, taken)
     repository = Path(path)
     models = [spec.name for spec in plan.models]
-    writers = runtime_of(options.runtime).prepare(taken, plan.pipeline)
+    writers = _runtime_of(plan.pipeline).prepare(taken, plan.pipeline)
     with changing(repository, name):
         if version is None:
             plan = _with_version(plan, next_version(repository, name))
@@ -174,15 +176,26 @@ def _checked(model: Any, options: ServingOptions) -> Network:
 
 def _runtime(network: Network, options: ServingOptions) -> str:
     """The name of the runtime, which can serve the network."""
-    possible = runtimes_for(in_tensorflow=network.in_tensorflow)
+    possible = _possible(network)
     if options.runtime == AUTO:
         return possible[0]
     if options.runtime not in possible:
+        kind = "an ONNX network" if not network.in_tensorflow else "a search for items"
         raise ExportError(
-            f"Expected runtime among {', '.join(possible)}, which serve an ONNX network. "
+            f"Expected runtime among {', '.join(possible)}, which serve {kind}. "
             f"Received: {options.runtime!r}, which runs the network in TensorFlow."
         )
     return options.runtime
+
+
+def _possible(network: Network) -> tuple[str, ...]:
+    return runtimes_for(
+        in_tensorflow=network.in_tensorflow, finds_items=isinstance(network, NearestNetwork)
+    )
+
+
+def _runtime_of(pipeline: Pipeline) -> Runtime:
+    return runtime_of(pipeline.options.runtime, finds_items=pipeline.vector is not None)
 
 
 def _plan(
@@ -200,14 +213,16 @@ def _plan(
     except WorkflowError as error:
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
-    possible = runtimes_for(in_tensorflow=network.in_tensorflow)
-    pipeline = Pipeline(name, number, features, network.signature, options, possible)
-    return make_plan(pipeline, runtime_of(options.runtime))
+    vector = network.vector if isinstance(network, NearestNetwork) else None
+    pipeline = Pipeline(
+        name, number, features, network.signature, options, _possible(network), vector
+    )
+    return make_plan(pipeline, _runtime_of(pipeline))
 
 
 def _with_version(plan: Plan, version: int) -> Plan:
     pipeline = replace(plan.pipeline, version=version)
-    return make_plan(pipeline, runtime_of(pipeline.options.runtime))
+    return make_plan(pipeline, _runtime_of(pipeline))
 
 
 def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:
@@ -278,7 +293,7 @@ def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -
         try:
             # A fused model has no steps, and so none of their options.
             options = replace(pipeline.options, runtime=runtime, preprocess_instances=1, pack=True)
-            implementation = runtime_of(runtime)
+            implementation = runtime_of(runtime, finds_items=pipeline.vector is not None)
             other = make_plan(replace(pipeline, options=options), implementation)
             folders = _folders(folder / runtime, other)
             _write_models(folders, implementation.prepare(network, other.pipeline))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from exporter.plan.options import ServingOptions
 from exporter.plan.runtime import RUNTIMES
 from exporter.plan.served_columns import ServedColumns
-from training.signature import ModelSignature
+from training.signature import ModelSignature, TensorSpec
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Program, build
@@ -27,6 +27,8 @@ class Pipeline:
         signature: the network's signature.
         options: the serving options, which name the runtime.
         runtimes: the runtimes that can serve the network.
+        vector: the output of the network's tower, if a search for items follows, which makes the
+            outputs of the signature.
     """
 
     name: str
@@ -35,6 +37,13 @@ class Pipeline:
     signature: ModelSignature
     options: ServingOptions
     runtimes: tuple[str, ...] = tuple(RUNTIMES)
+    vector: TensorSpec | None = None
+
+    @property
+    def of_tower(self) -> Pipeline:
+        """The same pipeline without the search for items."""
+        outputs = () if self.vector is None else (self.vector,)
+        return replace(self, signature=replace(self.signature, outputs=outputs), vector=None)
 
     @property
     def without_onnx(self) -> str:

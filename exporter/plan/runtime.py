@@ -26,12 +26,14 @@ class RuntimeKind:
         ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
             does, see `WireColumn`.
         in_tensorflow: whether TensorFlow runs the network there, so that it cannot be an ONNX model.
+        finds_items: whether a search for the nearest items can follow the network.
     """
 
     is_fused: bool = False
     is_served: bool = True
     ends_at_nul: bool = False
     in_tensorflow: bool = False
+    finds_items: bool = True
 
 
 # exporter/runtimes/registry.py has the implementations.
@@ -39,23 +41,28 @@ RUNTIMES: Mapping[str, RuntimeKind] = {
     "tensorflow": RuntimeKind(in_tensorflow=True),
     "onnx": RuntimeKind(ends_at_nul=True),
     "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
-    "fused_tensorflow": RuntimeKind(is_fused=True, in_tensorflow=True),
+    "fused_tensorflow": RuntimeKind(is_fused=True, in_tensorflow=True, finds_items=False),
 }
 # The first of those that can serve the network.
 AUTO = "auto"
 
 
-def runtimes_for(*, in_tensorflow: bool) -> tuple[str, ...]:
+def runtimes_for(*, in_tensorflow: bool, finds_items: bool = False) -> tuple[str, ...]:
     """The names of the runtimes that can serve a network.
 
     Args:
         in_tensorflow: whether TensorFlow can run the network.
+        finds_items: whether a search for the nearest items follows it.
 
     Example:
         >>> runtimes_for(in_tensorflow=False)
         ('onnx', 'fused_onnx')
     """
-    return tuple(n for n, kind in RUNTIMES.items() if in_tensorflow or not kind.in_tensorflow)
+    return tuple(
+        name
+        for name, kind in RUNTIMES.items()
+        if (in_tensorflow or not kind.in_tensorflow) and (kind.finds_items or not finds_items)
+    )
 
 
 @dataclass(frozen=True)

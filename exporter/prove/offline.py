@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from exporter.errors import ExportError, in_a_line
+from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
 from exporter.plan.embeddings import id_counts, too_small
 from exporter.plan.golden_rows import GoldenRows, Tensors
@@ -170,6 +171,8 @@ class OfflineAnswers:
         }
         for each in allowed.values():
             each[overflowing] = np.inf
+        if isinstance(self._network, NearestNetwork):
+            return self._network.with_ties(self._encoded(features), allowed)
         return allowed
 
     def _expect_all_ids(self) -> None:

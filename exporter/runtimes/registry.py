@@ -5,11 +5,12 @@ from __future__ import annotations
 from exporter.plan.runtime import Runtime
 
 
-def runtime_of(name: str) -> Runtime:
+def runtime_of(name: str, *, finds_items: bool = False) -> Runtime:
     """Look up a runtime by name; imports its libraries only, since others may be missing.
 
     Args:
         name: a key of `exporter.plan.runtime.RUNTIMES`.
+        finds_items: whether the network is a `NearestNetwork`.
 
     Raises:
         NotImplementedError: the name is in `RUNTIMES`, but not here.
@@ -25,4 +26,8 @@ def runtime_of(name: str) -> Runtime:
             from exporter.runtimes.fused_tensorflow import RUNTIME  # noqa: PLC0415
         case _:
             raise NotImplementedError(f"exporter/runtimes/registry.py has no runtime {name!r}.")
-    return RUNTIME
+    if not finds_items:
+        return RUNTIME
+    from exporter.runtimes.nearest_items import with_nearest_items  # noqa: PLC0415
+
+    return with_nearest_items(RUNTIME)

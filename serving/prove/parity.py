@@ -42,7 +42,8 @@ def check_parity(
         client: connected to the ensemble.
         workflow: the workflow that was exported.
         model: the network that was exported: a Keras model, the path of a `.keras` file or of the
-            folder of a SavedModel, or an ONNX model as a `ModelProto` or the path of its file.
+            folder of a SavedModel, or an ONNX model as a `ModelProto` or the path of its file; or
+            `exporter.NearestItems`, of whose lists only items of equal scores may be exchanged.
         rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
         tolerance: predictions are equal if |served - offline| <= tolerance * max(1, |offline|): an
             absolute difference up to 1, and a relative one above. Integers and strings must be
@@ -68,10 +69,14 @@ def check_parity(
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
     answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
     names = [column.name for column in contract.outputs]
+    asked = [*names, *getattr(model, "further", ())]
     expected = [
-        call_network(model, {n: to_column(offline[n][part]) for n in features}, names, names_served)
+        call_network(model, {n: to_column(offline[n][part]) for n in features}, asked, names_served)
         for part in batches
     ]
+    if hasattr(model, "as_served"):
+        pairs = zip(expected, answered, strict=True)
+        expected = [model.as_served(*pair, tolerance) for pair in pairs]
     # An ONNX network is the same graph in both places; Keras' models have no such attribute.
     nan = rows_with(offline, np.isnan) if getattr(model, "in_tensorflow", True) else None
     for name in names:

@@ -65,6 +65,7 @@ def test_an_onnx_network_is_exported_without_tensorflow(tmp_path):
 
 def test_a_name_is_the_object_of_its_module():
     from exporter.export import export_ensemble
+    from exporter.network.nearest_items import NearestItems
     from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
@@ -72,7 +73,7 @@ def test_a_name_is_the_object_of_its_module():
     from exporter.tensorflow_ensemble import export_tensorflow_ensemble
 
     exports = [export_ensemble, export_tensorflow_ensemble]
-    named = [ExportReport, ServingOptions, *exports, rollback, verify]
+    named = [ExportReport, NearestItems, ServingOptions, *exports, rollback, verify]
     names = [made.__name__ for made in named]
     assert [getattr(exporter, name) for name in names] == named
     assert {*names, "ExportError"} == set(exporter.__all__) == set(dir(exporter))

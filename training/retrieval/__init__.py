@@ -1,6 +1,6 @@
 """Retrieval: softmax training of two towers, vectors of items, nearest items and their metrics."""
 
-from training.retrieval.item_vectors import ItemVectors
+from training.item_vectors import ItemVectors
 from training.retrieval.loss import SoftmaxLoss
 from training.retrieval.metrics import ranking_metrics
 from training.retrieval.softmax import InBatchSoftmax, SampledSoftmax

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.errors import TrainingError
-from training.retrieval.item_vectors import ID, VECTOR
+from training.item_vectors import ID, VECTOR
 from training.retrieval.towers import tower
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
+from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network, TensorFlowNetwork
 from exporter.network.onnx_network import OnnxNetwork
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
+from exporter.write.onnx.nearest_items import with_nearest_items
 
 
 def network_to_onnx(network: Network) -> OnnxModel:
@@ -16,6 +18,8 @@ def network_to_onnx(network: Network) -> OnnxModel:
     Raises:
         ExportError: it cannot be converted.
     """
+    if isinstance(network, NearestNetwork):
+        return with_nearest_items(network_to_onnx(network.tower), network)
     if isinstance(network, OnnxNetwork):
         return adapt_network(network)
     from exporter.write.onnx.from_tensorflow.network import convert_network  # noqa: PLC0415

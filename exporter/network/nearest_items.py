@@ -1,0 +1,204 @@
+"""A tower and a catalogue as a network, which answers with the best items."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from exporter.errors import ExportError
+from exporter.network.load import as_network, load_network
+from exporter.network.network import Columns, Network
+from training.errors import TrainingError
+from training.item_vectors import ItemVectors
+from training.signature import ModelSignature, TensorSpec
+from workflow.schema.column import Array
+
+# Not an output, but what `as_served` needs.
+_VECTOR = "vector of the query"
+
+
+@dataclass(frozen=True)
+class NearestItems:
+    """A query's tower with the catalogue in which its vector is looked up, to be exported as one.
+
+    The answer to each row is the k items whose vectors have the largest dot products with the
+    tower's vector, the best first: "item" (N, k), as in the raw data, and "score" (N, k), float32.
+    All items are compared, so the list is exact. Of items with equal scores the first in the file
+    comes first; scores that differ by rounding alone may come in either order.
+
+    Attributes:
+        tower: a network of any kind with one output, float32 (N, width).
+        items: a parquet file of `training.retrieval.write_item_vectors`, or another one with the
+            columns `id`, whole numbers or strings, and `vector`, lists of floats of that width.
+        k: how many items, up to the size of the catalogue. A client that needs fewer takes the first
+            ones.
+
+    Raises:
+        ExportError: when it is exported: the file is not such a catalogue, k is too large, or the
+            tower's output is another one.
+
+    Example:
+        >>> best = NearestItems(tower(model, "query"), "items.parquet", k=20)  # doctest: +SKIP
+        >>> export_ensemble(best, workflow, "shop", "models", ["bought"])  # doctest: +SKIP
+        >>> client.predict({"userId": [7]})["item"].shape  # doctest: +SKIP
+        (1, 20)
+    """
+
+    tower: Any
+    items: str | os.PathLike[str]
+    k: int = 10
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Keys of `predict_on_batch` besides the outputs."""
+        return (_VECTOR,)
+
+    @property
+    def inputs(self) -> Any:
+        """The tower's inputs."""
+        return self._model.inputs
+
+    @property
+    def input(self) -> Any:
+        """The tower's input structure."""
+        return getattr(self._model, "input", None) or self._model.inputs[0]
+
+    def predict_on_batch(self, tensors: Any) -> dict[str, Array]:
+        """The outputs, and the tower's vectors for `as_served`."""
+        answer = self._model.predict_on_batch(tensors)
+        parts = list(answer.values()) if isinstance(answer, Mapping) else [answer]
+        vectors = np.asarray(parts[0])
+        return {**_outputs(self._catalogue, vectors, self.k), _VECTOR: vectors}
+
+    def as_served(
+        self, expected: Mapping[str, Array], served: Mapping[str, Array], tolerance: float
+    ) -> dict[str, Array]:
+        """The expected answers, with a served list in place of each that it equals but for ties.
+
+        Such a list has no item twice, and at each place an item whose score in this process is the
+        expected one of that place, within the tolerance, relative to the score or to 1.
+        """
+        places = {item: place for place, item in enumerate(_in_bytes(self._catalogue.ids).tolist())}
+        items, scores = expected["item"].copy(), expected["score"]
+        lists = _in_bytes(served["item"])
+        for row in np.flatnonzero((lists != items).any(axis=1)).tolist():
+            found = [places.get(item, -1) for item in lists[row].tolist()]
+            if -1 in found or len(set(found)) < len(found):
+                continue
+            own = self._catalogue.vectors[found] @ expected[_VECTOR][row]
+            if (np.abs(own - scores[row]) <= tolerance * np.maximum(1, np.abs(scores[row]))).all():
+                items[row] = lists[row]
+        return {"item": items, "score": scores}
+
+    def renamed(self, columns: Mapping[str, Any]) -> NearestNetwork:
+        """The network to export, whose inputs have the names of the workflow's columns."""
+        return NearestNetwork(as_network(self.tower, columns), self._catalogue, self.k)
+
+    @cached_property
+    def _catalogue(self) -> ItemVectors:
+        try:
+            return ItemVectors.read(self.items)
+        except TrainingError as error:
+            raise ExportError(str(error)) from error
+
+    @cached_property
+    def _model(self) -> Any:
+        return load_network(self.tower)
+
+
+class NearestNetwork:
+    """The tower of a `NearestItems` as a network, and its catalogue.
+
+    Args:
+        tower: the network that makes the vector.
+        items: the catalogue.
+        k: how many items to find.
+
+    Attributes:
+        vector: the tower's output.
+
+    Raises:
+        ExportError: the tower's output is no vector as wide as the items' vectors, k is not among 1
+            to the number of items, or an id contains NUL.
+    """
+
+    def __init__(self, tower: Network, items: ItemVectors, k: int) -> None:
+        self.tower, self.items, self.k = tower, items, k
+        self.columns: Columns = tower.columns
+        self.in_tensorflow = tower.in_tensorflow
+        made = tower.signature.outputs
+        if len(made) != 1 or made[0].dtype != "float32":
+            raise ExportError(
+                "Expected a tower with one output, the query's vector, of float32 and of the shape "
+                f"(N, {items.width}). Received: {', '.join(map(str, made))}. "
+                'training.retrieval.tower(model, "query") is the tower of a model of two.'
+            )
+        self.vector = made[0]
+        try:
+            items.expect(k, self.vector.shape[1] or 0)
+        except TrainingError as error:
+            raise ExportError(str(error)) from error
+        if items.ids.dtype == object and any("\0" in item for item in items.ids):
+            raise ExportError(
+                "Expected ids of items without NUL, at which servers end a string. Received: one "
+                "with a NUL. Remove it from the data."
+            )
+        dtype = "string" if items.ids.dtype == object else "int64"
+        outputs = (TensorSpec("item", dtype, (None, k)), TensorSpec("score", "float32", (None, k)))
+        self.signature = ModelSignature(tower.signature.inputs, outputs)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the tower computes in 16-bit floats."""
+        return self.tower.is_half
+
+    def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        return _outputs(self.items, self._vectors(tensors), self.k)
+
+    def tables(self) -> Iterable[tuple[str, str, int]]:
+        """The tower's tables."""
+        return self.tower.tables()
+
+    def with_ties(
+        self, tensors: Mapping[str, Array], allowed: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """The allowed differences, infinite for an item whose score rounding may exchange.
+
+        Args:
+            tensors: the inputs.
+            allowed: the allowed differences of the outputs.
+        """
+        next_too = min(self.k + 1, len(self.items.ids))
+        _, scores = self.items.nearest(self._vectors(tensors), next_too)
+        steps = np.full((len(scores), self.k + 1), np.inf)
+        with np.errstate(invalid="ignore"):
+            steps[:, 1:next_too] = scores[:, :-1] - scores[:, 1:]
+            # To the one before, and to the one after. A step of NaN is not wide either.
+            apart = (steps[:, :-1] > 2 * allowed["score"]) & (steps[:, 1:] > 2 * allowed["score"])
+        return {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
+
+    def _vectors(self, tensors: Mapping[str, Array]) -> Array:
+        return self.tower.answer(tensors)[self.vector.name]
+
+
+def _outputs(items: ItemVectors, vectors: Array, k: int) -> dict[str, Array]:
+    try:
+        found, scores = items.nearest(vectors, k)
+    except TrainingError as error:
+        raise ExportError(str(error)) from error
+    return {"item": _in_bytes(found), "score": scores}
+
+
+def _in_bytes(ids: Array) -> Array:
+    """Strings as bytes, as servers answer them."""
+    if ids.dtype != object:
+        return ids
+    made = np.empty(ids.size, object)
+    made[:] = [each.encode() if isinstance(each, str) else each for each in ids.flat]
+    return made.reshape(ids.shape)

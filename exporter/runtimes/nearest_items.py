@@ -1,0 +1,48 @@
+"""A further step for a runtime, which finds the items nearest to the network's vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.network.nearest_items import NearestNetwork
+from exporter.plan.model_spec import EnsembleStep, ModelSpec
+from exporter.plan.pipeline import Pipeline
+from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.specs import published_parameters, tensors_of_network
+from exporter.write.onnx.nearest_items import nearest_to_onnx
+from exporter.write.onnx.preprocessing import onnx_spec
+
+
+def with_nearest_items(runtime: Runtime) -> Runtime:
+    """The runtime with a step `<name>_items` behind its two; a fused one has the search inside."""
+
+    def plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
+        if pipeline.options.is_fused:
+            return runtime.plan(pipeline)
+        preprocess, network, whole = runtime.plan(pipeline.of_tower)
+        outputs = tensors_of_network(pipeline.signature.outputs)
+        step = onnx_spec(f"{pipeline.name}_items", pipeline, network.outputs, outputs)
+        connected = EnsembleStep(
+            step.name,
+            step.version,
+            {tensor.name: tensor.name for tensor in step.inputs},
+            {tensor.name: tensor.name for tensor in step.outputs},
+        )
+        whole = replace(
+            whole,
+            outputs=step.outputs,
+            steps=(*whole.steps, connected),
+            parameters=published_parameters(pipeline, preprocess.name),
+        )
+        return preprocess, network, step, whole
+
+    def prepare(network: NearestNetwork, pipeline: Pipeline) -> Mapping[str, Writer]:
+        if pipeline.options.is_fused:
+            return runtime.prepare(network, pipeline)
+        tower: Any = network.tower
+        steps = runtime.prepare(tower, pipeline.of_tower)
+        return {**steps, f"{pipeline.name}_items": nearest_to_onnx(network).write}
+
+    return Runtime(plan, prepare)
