@@ -103,6 +103,17 @@ def test_a_variable_has_the_name_that_a_saved_model_contains():
     assert variable._handle_name == "weight:0", told
 
 
+def test_columns_of_shared_embeddings_have_their_settings():
+    told = f"{TRAINING} builds on it, and TensorFlow {tf.__version__} no longer has it."
+    with tf.Graph().as_default():
+        ids = [tf.feature_column.categorical_column_with_identity(n, 3) for n in ("a", "b")]
+        first, _ = tf.feature_column.shared_embeddings(ids, 4, trainable=False)
+    names = vars(first.shared_embedding_column_creator)
+    assert names.keys() >= {"_initializer", "_trainable", "_ckpt_to_load_from"}, told
+    assert names["_trainable"] is False, told
+    assert first.shared_embedding_column_creator.dimension == 4, told
+
+
 def test_a_query_has_the_plan_that_cudf_translates():
     told = f"workflow/engine/cudf.py builds on it, and Polars {version('polars')} no longer has it."
     assert callable(getattr(pl.LazyFrame()._ldf, "visit", None)), told

@@ -11,6 +11,7 @@ if TYPE_CHECKING or find_spec("tensorflow") is not None:
     from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:
+    from training.feature_columns.conversion import make_feature_column_workflow
     from training.keras_signature import model_signature
     from training.parallel import Workers, join_workers
     from training.report import TrainingReport
@@ -28,6 +29,7 @@ __all__ = [
     "compile_model",
     "join_workers",
     "layers",
+    "make_feature_column_workflow",
     "model_signature",
     "models",
     "optimizers",
@@ -45,6 +47,7 @@ _MODULES = {
     "Workers": "parallel",
     "compile_model": "split",
     "join_workers": "parallel",
+    "make_feature_column_workflow": "feature_columns.conversion",
     "model_signature": "keras_signature",
     "save_model": "saved_model",
     "train": "training_run",

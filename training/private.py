@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -77,6 +78,18 @@ def named_by_position(variables: Sequence[tf.Variable]) -> Iterator[None]:
     finally:
         for variable, name in zip(variables, names, strict=True):
             variable._handle_name = name  # noqa: SLF001
+
+
+def embedding_settings(column: Any) -> SimpleNamespace:
+    """The settings of a column of `tf.feature_column.shared_embeddings`, as of an `embedding_column`."""
+    creator = column.shared_embedding_column_creator
+    return SimpleNamespace(
+        dimension=creator.dimension,
+        initializer=creator._initializer,  # noqa: SLF001
+        trainable=creator._trainable,  # noqa: SLF001
+        ckpt_to_load_from=creator._ckpt_to_load_from,  # noqa: SLF001
+        max_norm=column.max_norm,
+    )
 
 
 def as_one_operation(choice: tf.Operation) -> None:

@@ -32,10 +32,11 @@ class DenseFeatures(keras.layers.Layer):
 
     Args:
         embedding_sizes: column name -> (cardinality, width), single values and lists alike. Or, as
-            in NVTabular, TensorFlow's feature columns: `embedding_column` (with its own combiner)
-            and `indicator_column` over `categorical_column_with_identity`, and `numeric_column`,
-            with aggregation as the second argument if needed. Each kind keeps its order; everything
-            else belongs in the workflow.
+            in NVTabular, TensorFlow's feature columns: `embedding_column` and `shared_embeddings`
+            (with their own combiner) and `indicator_column` over
+            `categorical_column_with_identity`, and `numeric_column`, with aggregation as the second
+            argument if needed. Each kind keeps its order; everything else belongs in the workflow,
+            which `training.make_feature_column_workflow` makes.
         continuous: names of columns taken unchanged, or name -> k for vectors of k numbers.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn", for all columns or
             as column -> combiner.
@@ -44,6 +45,8 @@ class DenseFeatures(keras.layers.Layer):
             requires equal widths, 1 for continuous columns.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         indicators: column name -> cardinality, of columns that become the counts of their ids.
+        shared: column name -> the column of `embedding_sizes` whose table it shares, of the same
+            size and combiner; `shared_embeddings` among feature columns say it themselves.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -90,20 +93,21 @@ class DenseFeatures(keras.layers.Layer):
         validate_ids: bool = False,
         *,
         indicators: Mapping[str, int] | None = None,
+        shared: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(embedding_sizes, Mapping):
             if isinstance(continuous, str):  # NVTabular's second argument
                 aggregation, continuous = continuous, ()
-            if continuous or combiner != "mean" or indicators:
+            if continuous or combiner != "mean" or indicators or shared:
                 raise TrainingError(
                     "Expected feature columns alone, which say the rest. Received: continuous, "
-                    "combiner or indicators as well."
+                    "combiner, indicators or shared as well."
                 )
             found = read_dense(embedding_sizes)
             embedding_sizes, combiner = found.sizes, found.combiners
-            indicators, continuous = found.indicators, found.numbers
+            indicators, continuous, shared = found.indicators, found.numbers, found.shared
         self.continuous = widths_of(continuous)
         self.indicators = [(name, rows) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
@@ -120,6 +124,7 @@ class DenseFeatures(keras.layers.Layer):
                 combiner,
                 self.embeddings_initializer,
                 validate_ids,
+                shared,
                 name="embeddings",
                 dtype=self.dtype_policy,
             )
@@ -238,6 +243,7 @@ class DenseFeatures(keras.layers.Layer):
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "aggregation": self.aggregation,
             "validate_ids": self.validate_ids,
+            "shared": {} if self.embeddings is None else dict(self.embeddings.shared),
         }
 
     @classmethod

@@ -30,6 +30,7 @@ class EmbeddingCollection(keras.layers.Layer):
             or as column -> combiner. The columns of one width and one combiner share a table.
         embeddings_initializer: a Keras initializer, called separately for each column.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
+        shared: column -> the column whose table it shares, of the same size and combiner.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -62,6 +63,7 @@ class EmbeddingCollection(keras.layers.Layer):
         combiner: str | Mapping[str, str] = "mean",
         embeddings_initializer: Any = "uniform",
         validate_ids: bool = False,
+        shared: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,6 +77,7 @@ class EmbeddingCollection(keras.layers.Layer):
         self.combiner = _check_combiners(combiner, embedding_sizes)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.validate_ids = validate_ids
+        self.shared = _check_shared(shared or {}, embedding_sizes, self.combiner)
         self._tables = self._make_tables()
 
     @property
@@ -94,6 +97,7 @@ class EmbeddingCollection(keras.layers.Layer):
                 width,
                 self.embeddings_initializer,
                 combiner,
+                {name: owner for name, owner in self.shared.items() if name in columns},
                 name=f"width_{width}_{combiner}" if several else f"width_{width}",
                 dtype=self.dtype_policy,
             )
@@ -179,6 +183,7 @@ class EmbeddingCollection(keras.layers.Layer):
             "combiner": self.combiner if isinstance(self.combiner, str) else dict(self.combiner),
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "validate_ids": self.validate_ids,
+            "shared": dict(self.shared),
         }
 
     @classmethod
@@ -204,6 +209,30 @@ def _check_combiners(
             f"Received: for {', '.join(combiner) or 'none'}."
         )
     return {name: check_combiner(each) for name, each in combiner.items()}
+
+
+def _check_shared(
+    shared: Mapping[str, str], sizes: Mapping[str, tuple[int, int]], combiner: str | dict[str, str]
+) -> dict[str, str]:
+    """The columns without a table of their own, each with the column whose table it shares.
+
+    Raises:
+        TrainingError: an unknown column, one whose own table is shared, or two that differ.
+    """
+    for name, owner in shared.items():
+        known = name in sizes and owner in sizes and owner not in shared
+        combiners = combiner if isinstance(combiner, dict) else {}
+        alike = known and (tuple(sizes[name]), combiners.get(name)) == (
+            tuple(sizes[owner]),
+            combiners.get(owner),
+        )
+        if not alike:
+            raise TrainingError(
+                "Expected in shared columns of embedding_sizes, each with another one that has a "
+                f"table, the same size and combiner. Received: {name!r} with {owner!r}, of "
+                f"{sizes.get(name, 'no size')} and {sizes.get(owner, 'no size')}."
+            )
+    return dict(shared)
 
 
 def check_sizes(sizes: Any) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.errors import TrainingError
+from training.private import embedding_settings
 
 # Operators of the workflow that replace a feature column.
 _OPERATORS = (
-    "Do in the workflow what it does: ops.Categorify, ops.HashBucket, ops.HashedCross, "
-    "ops.Bucketize, and describe the ids by categorical_column_with_identity."
+    "training.make_feature_column_workflow makes a workflow of such columns, and columns of its "
+    "ids for the layers; or write the operators: ops.Categorify, ops.HashBucket, ops.HashedCross, "
+    "ops.Bucketize."
 )
 
 
@@ -21,8 +23,9 @@ class FeatureColumns:
     """The content of feature columns, each kind in the given order.
 
     Attributes:
-        sizes: column of an `embedding_column` -> (cardinality, width).
+        sizes: column of an `embedding_column` or of `shared_embeddings` -> (cardinality, width).
         combiners: the same columns -> combiner.
+        shared: columns of `shared_embeddings`, except the first -> the first of them.
         indicators: column of an `indicator_column` -> cardinality.
         ids: bare `categorical_column_with_identity` -> cardinality.
         numbers: `numeric_column` -> how many numbers a row has.
@@ -30,6 +33,7 @@ class FeatureColumns:
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     combiners: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, str] = field(default_factory=dict)
     indicators: dict[str, int] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -71,8 +75,12 @@ def read_linear(columns: Iterable[Any]) -> FeatureColumns:
 def _read(columns: Iterable[Any]) -> FeatureColumns:
     found = FeatureColumns()
     seen: set[str] = set()
+    owners: dict[int, str] = {}
     for column in [columns] if isinstance(columns, str) else columns:
         name = _add(found, column)
+        if (creator := getattr(column, "shared_embedding_column_creator", None)) is not None:
+            owner = owners.setdefault(id(creator), name)
+            found.shared |= {} if owner == name else {name: owner}
         if name in seen:
             raise TrainingError(
                 f"Expected each column once. Received twice: {name!r}. Use a layer for each."
@@ -96,6 +104,11 @@ def _add(found: FeatureColumns, column: Any) -> str:
     if kind == "EmbeddingColumn":
         _expect(name, _objections_to_embedding(column))
         found.sizes[name] = (rows, column.dimension)
+        found.combiners[name] = column.combiner
+    elif kind == "SharedEmbeddingColumn":
+        settings = embedding_settings(column)
+        _expect(name, _objections_to_embedding(settings))
+        found.sizes[name] = (rows, settings.dimension)
         found.combiners[name] = column.combiner
     elif kind == "IndicatorColumn":
         found.indicators[name] = rows

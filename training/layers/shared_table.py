@@ -39,10 +39,12 @@ class SharedTable(keras.layers.Layer):
         width: width of the vectors.
         initializer: a Keras initializer, called separately for each column.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
+        shared: column -> the column of `columns` whose rows it looks up, of as many ids.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
-        embeddings: the variable, (sum of cardinalities + number of columns, width).
+        embeddings: the variable, (sum of cardinalities + number of columns, width), of the columns
+            that have rows of their own.
         validate_ids: whether ids and row lengths are checked in every call.
     """
 
@@ -52,6 +54,7 @@ class SharedTable(keras.layers.Layer):
         width: int,
         initializer: keras.initializers.Initializer,
         combiner: str,
+        shared: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -60,9 +63,12 @@ class SharedTable(keras.layers.Layer):
         self.combiner = combiner
         self.initializer = initializer
         self.validate_ids = False
-        starts = itertools.accumulate((rows + 1 for rows in columns.values()), initial=0)
-        self.offsets = dict(zip(columns, starts, strict=False))
-        self.rows = sum(columns.values()) + len(columns)
+        owners = dict(shared or {})
+        self._own = [rows for name, rows in columns.items() if name not in owners]
+        starts = itertools.accumulate((rows + 1 for rows in self._own), initial=0)
+        own = dict(zip((name for name in columns if name not in owners), starts, strict=False))
+        self.offsets = {name: own[owners.get(name, name)] for name in columns}
+        self.rows = sum(self._own) + len(self._own)
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
         """Creates the table.
@@ -90,7 +96,7 @@ class SharedTable(keras.layers.Layer):
         self.built = True
 
     def _initial(self, shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-        table = initial_table(self.cardinalities.values(), self.width, self.initializer, dtype)
+        table = initial_table(self._own, self.width, self.initializer, dtype)
         return tf.ensure_shape(table, shape)
 
     def table(self, column: str) -> tf.Tensor:

@@ -1,0 +1,1 @@
+"""TensorFlow's feature columns as a workflow, and columns for the layers."""
