@@ -74,12 +74,13 @@ class Workflow(FittedGraph, Drawn):
         """Fit the operators to data. Fitting again replaces what was learnt before.
 
         Args:
-            data: paths, a folder or a glob of parquet; a Polars or pandas frame, a dict of columns,
-                an Arrow table or reader, or any object with `__arrow_c_stream__`, such as a query
-                of DuckDB. Files are listed once, so that all operators learn from the same rows.
-                Column types may differ between files, if one of these or a wider type holds the
-                values of all without loss, as int64 holds those of int32. A lazy frame is evaluated
-                once, into a temporary file (`TMPDIR`) if operators learn from it.
+            data: paths, a folder or a glob of parquet; paths or a glob of CSV or TSV with a header,
+                also .gz; a Polars or pandas frame, a dict of columns, an Arrow table or reader, or
+                any object with `__arrow_c_stream__`, such as a query of DuckDB. Files are listed
+                once, so that all operators learn from the same rows. Column types may differ
+                between files, if one of these or a wider type holds the values of all without loss,
+                as int64 holds those of int32. A lazy frame is evaluated once, into a temporary file
+                (`TMPDIR`) if operators learn from it, and so is text.
             schema: tags and properties of the data's columns. Default: `_schema.json` beside the
                 first file of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error if a query cannot run there) or "auto",
@@ -192,6 +193,13 @@ class Workflow(FittedGraph, Drawn):
         ):
             _ = self.states
 
+    def _source(self, data: Any, engine: str, storage_options: Mapping[str, Any] | None) -> Source:
+        """Data to transform, in the types of the fitted columns where it has none itself."""
+        known = self.input_schema if self.is_fitted else None
+        source = Source.of(data, engine, storage_options, known)
+        self._expect_fitted(source)
+        return source
+
     def transform(
         self,
         data: Any,
@@ -221,8 +229,7 @@ class Workflow(FittedGraph, Drawn):
                 whole number where one is needed, a file is not parquet or its footer cannot be
                 read, or its checksums show damage; names column, row and file.
         """
-        source = Source.of(data, engine, storage_options)
-        self._expect_fitted(source)
+        source = self._source(data, engine, storage_options)
         return lazy_outputs(self, source, engine)
 
     def fit_transform(
@@ -324,8 +331,7 @@ class Workflow(FittedGraph, Drawn):
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = Source.of(data, engine, storage_options)
-        self._expect_fitted(source)
+        source = self._source(data, engine, storage_options)
         return write_outputs(self, sink, source, engine, client)
 
     def fit_transform_to_parquet(

@@ -19,7 +19,10 @@ def fit(
             "This runs your own Python code.",
         ),
     ],
-    data: Annotated[list[str], typer.Argument(help="Parquet files, folders or patterns.")],
+    data: Annotated[
+        list[str],
+        typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
+    ],
     output: Annotated[Path, typer.Option(help="Where the fitted workflow is saved.")] = Path(
         "workflow"
     ),
@@ -28,7 +31,7 @@ def fit(
     ] = None,
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
 ) -> None:
-    """Fit a workflow to parquet data, and save it.
+    """Fit a workflow to data, and save it.
 
     Example: `ensemble fit features.py "ratings/*.parquet" --transform-to train`
     """

@@ -9,7 +9,7 @@ import typer
 
 
 def transform(
-    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    data: Annotated[list[str], typer.Argument(help="Raw files, as for `fit`.")],
     output: Annotated[Path, typer.Option(help="A folder for the transformed data.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",

@@ -189,8 +189,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
     if not found:
         expect_whole(path)
         raise WorkflowError(
-            f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files "
-            'or a glob pattern; names that begin with "." or "_" are ignored.'
+            f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files, "
+            'or a glob pattern (of CSV: "folder/*.csv"); names that begin with "." or "_" are ignored.'
         )
     _expect_one_kind(str(path), found)
     return found

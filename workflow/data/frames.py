@@ -106,7 +106,7 @@ def _no_table(data: Any) -> WorkflowError:
         if data.dtype.names:
             remedy = " Give its fields as columns: {name: data[name] for name in data.dtype.names}."
     return WorkflowError(
-        "Expected parquet paths, a Polars or pandas frame, an Arrow table or stream, or a dict of "
+        "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"
     )
 

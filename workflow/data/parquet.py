@@ -20,6 +20,7 @@ from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import NAIVE, are_alike_times
 
 from .bucket import Bucket, store_reason
+from .delimited import TextTable
 from .frames import first_line
 from .objects import AnyPath, ObjectPath
 from .parquet_file import ParquetFile, expect_unchanged
@@ -355,7 +356,7 @@ class ParquetTable:
 
 
 @contextmanager
-def data_errors(what: str, files: ParquetTable | None = None) -> Iterator[None]:
+def data_errors(what: str, files: ParquetTable | TextTable | None = None) -> Iterator[None]:
     """Turn Polars' errors about data into one of ours; all others pass unchanged.
 
     Args:

@@ -184,7 +184,8 @@ def _reason(file: AnyPath, error: BaseException) -> str:
         return "it is empty."
     if start != MAGIC:
         return (
-            "it is not a parquet file. Pass another format as a frame, such as polars.scan_csv(path), or "
+            "it is not a parquet file. `fit` and `transform` take CSV and TSV by files that end with .csv "
+            "or .tsv. Pass another format as a frame, such as polars.scan_csv(path), or "
             'convert it in a shell: python -c "import polars; '
             f"polars.scan_csv('{file}').sink_parquet('{file.with_suffix('.parquet')}')\""
         )

@@ -18,6 +18,7 @@ from workflow.schema.schema import Schema
 
 from .checksums import TAIL
 from .dataset import DataFile, data_files, schema_beside
+from .delimited import TextTable, text_paths
 from .frames import read_frame
 from .object_stores import Objects, expect_local
 from .objects import AnyPath, ObjectPath, fetch_ends
@@ -27,36 +28,44 @@ from .parquet_file import FooterSchemas, ParquetFile
 
 @dataclass(frozen=True)
 class Source:
-    """A user's data as one table: parquet files with their footers, or a frame.
+    """A user's data as one table: parquet files with their footers, text files, or a frame.
 
     Attributes:
         frame: the columns, lazily.
         conflicts: the columns that cannot be read, by name, each with an error's text.
-        files: the files; None for a frame.
-        is_query: whether the frame is a query of the user's, which each read runs again.
+        files: the files of parquet, or None.
+        text: the files of CSV or TSV, or None.
+        is_query: whether each read runs a query again, the user's or one over text.
         schema: the columns according to the `_schema.json` beside the first file, if there is one.
     """
 
     frame: pl.LazyFrame
     conflicts: dict[str, str]
     files: ParquetTable | None = None
+    text: TextTable | None = None
     is_query: bool = False
     schema: Schema | None = None
 
     @classmethod
     def of(
-        cls, data: Any, engine: str = "auto", storage_options: Mapping[str, Any] | None = None
+        cls,
+        data: Any,
+        engine: str = "auto",
+        storage_options: Mapping[str, Any] | None = None,
+        known: Schema | None = None,
     ) -> Source:
         """Open a user's data: list files and read their footers, or convert frames.
 
         Args:
-            data: paths, a folder or a glob of parquet, or a frame as `read_frame` takes it.
+            data: paths, a folder or a glob of parquet, paths or a glob of CSV or TSV, or a frame
+                as `read_frame` takes it.
             engine: the engine that reads the frame.
             storage_options: how to connect to the object stores of paths with a scheme.
+            known: columns whose types are known, for text, which has no types.
 
         Raises:
-            WorkflowError: no file matches, a file is not parquet, the data is of another kind, the
-                engine is unknown or cannot read objects, or a store cannot be read.
+            WorkflowError: no file matches, a file is not parquet or proper text, the data is of
+                another kind, the engine is unknown or cannot read it, or a store cannot be read.
 
         Example:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
@@ -68,14 +77,27 @@ class Source:
             objects.expect_used()
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
+        if (found := text_paths(paths)) is not None:
+            objects.expect_used()
+            return cls._of_text(found, engine, known)
         named = parquet_files(paths, objects)
         objects.expect_used()
         _expect_readable(named, engine)
         fetch_ends((file.path for file in named), TAIL)
         schemas = FooterSchemas()
-        found = [_read(file, schemas) for file in named]
-        files = ParquetTable(found, one_scan=not is_gpu(engine))
+        read = [_read(file, schemas) for file in named]
+        files = ParquetTable(read, one_scan=not is_gpu(engine))
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
+
+    @classmethod
+    def _of_text(cls, paths: Sequence[Path], engine: str, known: Schema | None) -> Source:
+        if is_gpu(engine):
+            raise WorkflowError(
+                f'Expected parquet or a frame for engine="gpu". Received: {paths[0]}. Write it as '
+                'parquet, or pass engine="cpu".'
+            )
+        text = TextTable(paths, known)
+        return cls(text.scan(), text.conflicts, text=text, is_query=True)
 
     @property
     def names(self) -> list[str]:
@@ -128,7 +150,7 @@ class Source:
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """Turn errors of reading the data into ours, as `data_errors` does."""
-        return data_errors(what, self.files)
+        return data_errors(what, self.text if self.files is None else self.files)
 
 
 def as_lazy_frame(data: Any) -> pl.LazyFrame:

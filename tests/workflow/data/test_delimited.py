@@ -1,0 +1,207 @@
+"""CSV and TSV as data: the values are those of Python's csv module, and bad lines are named."""
+
+import csv
+import gzip
+from datetime import UTC, date, datetime
+
+import polars as pl
+import pytest
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.data.sources import Source, as_lazy_frame
+
+HEADER = "user,city,price,day,flag\n"
+ROWS = [
+    (7, "Ulm", 1.5, date(2024, 7, 1), True),
+    (9, "a, b", None, date(2024, 7, 2), False),
+    (None, 'say "hi"', -2.0, None, None),
+    (2**40, None, 4.0, date(2023, 1, 1), True),
+]
+
+
+def write(path, rows=ROWS, names=("user", "city", "price", "day", "flag"), separator=","):
+    """As Python writes it: null is an empty field."""
+    opened = gzip.open if path.name.endswith(".gz") else open
+    with opened(path, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=separator)
+        writer.writerow(names)
+        for row in rows:
+            writer.writerow([str(v).lower() if isinstance(v, bool) else v for v in row])
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "a.tsv.gz", "A.CSV"])
+def test_values_are_those_that_were_written(tmp_path, name):
+    path = write(tmp_path / name, separator="\t" if "tsv" in name else ",")
+    made = as_lazy_frame(path).collect()
+    assert made.rows() == ROWS
+    assert made.dtypes == [pl.Int64, pl.String, pl.Float64, pl.Date, pl.Boolean]
+
+
+def test_a_glob_is_the_files_in_order_whatever_the_order_of_their_columns(tmp_path):
+    write(tmp_path / "1.csv", ROWS[:2])
+    write(tmp_path / "2.csv", [r[::-1] for r in ROWS[2:]], ("flag", "day", "price", "city", "user"))
+    write(tmp_path / ".3.csv")
+    assert as_lazy_frame(tmp_path / "*.csv").collect().rows() == ROWS
+    in_a_list = [tmp_path / "2.csv", str(tmp_path / "1.csv")]
+    assert as_lazy_frame(in_a_list).collect()["city"].to_list() == [
+        r[1] for r in ROWS[2:] + ROWS[:2]
+    ]
+
+
+def test_types_are_inferred_from_all_rows_and_all_files(tmp_path):
+    late = tmp_path / "1.csv"
+    late.write_text("n,x,code\n" + "1,1,\n" * 5000 + "2,0.5,\n")
+    (tmp_path / "2.csv").write_text("n,x,code\n3,7,x1\n")
+    made = as_lazy_frame(tmp_path / "*.csv").collect()
+    assert made.dtypes == [pl.Int64, pl.Float64, pl.String]
+    assert made["x"].sum() == 5000 + 0.5 + 7
+    assert made["code"].null_count() == 5001
+
+
+def test_times_are_times(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("at,zoned\n2024-01-02T03:04:05,2024-01-02T03:04:05+02:00\n")
+    noon = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - without a zone
+    assert as_lazy_frame(path).collect().rows() == [
+        (noon, datetime(2024, 1, 2, 1, 4, 5, tzinfo=UTC))
+    ]
+
+
+def test_lines_of_several_kinds_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbfa,b\r\n1,"x\r\ny, z"\r\n2,"say ""no"" , more"\r\n3,q')
+    made = as_lazy_frame(path).collect()
+    assert made.rows() == [(1, "x\r\ny, z"), (2, 'say "no" , more'), (3, "q")]
+
+
+def test_a_workflow_has_the_same_results_from_text_as_from_parquet(tmp_path):
+    frame = pl.DataFrame(ROWS, ["user", "city", "price", "day", "flag"], orient="row")
+    frame.write_parquet(tmp_path / "a.parquet")
+    write(tmp_path / "a.csv")
+    ids = ["user", "city"] >> ops.Categorify()
+    price = ["price"] >> ops.FillMissing(0) >> ops.Normalize()
+    day = ["day"] >> ops.DatePart(["weekday"])
+    from_text, from_parquet = (Workflow(ids + price + day) for _ in range(2))
+    from_text.fit(str(tmp_path / "*.csv"))
+    from_parquet.fit(tmp_path / "a.parquet")
+    expected = from_parquet.transform(frame).collect()
+    assert from_text.input_schema == from_parquet.input_schema
+    assert from_text.transform(tmp_path / "a.csv").collect().equals(expected)
+    files = from_parquet.transform_to_parquet(tmp_path / "a.csv", tmp_path / "out")
+    assert pl.read_parquet(files).equals(expected)
+    again = Workflow(ids + price + day)
+    files = again.fit_transform_to_parquet(tmp_path / "a.csv", tmp_path / "both")
+    assert pl.read_parquet(files).equals(expected)
+
+
+def test_text_is_read_in_the_types_of_the_fit(tmp_path):
+    fitted = {"zip": ["007", "99"], "n": [1, 2], "x": [0.5, 1.5], "big": [2**64 - 1, 1]}
+    data = pl.DataFrame(
+        fitted, {"zip": pl.String, "n": pl.Int32, "x": pl.Float32, "big": pl.UInt64}
+    )
+    workflow = Workflow(
+        (["zip", "n", "big"] >> ops.Categorify()) + (["x"] >> ops.LambdaOp(lambda x: x * 2))
+    )
+    workflow.fit(data)
+    path = tmp_path / "a.csv"
+    # Another reader would take 007 for 7, 2.0 for a float, 3 for an integer.
+    path.write_text("x,zip,n,big,other\n3,007,2.0,18446744073709551615,q\n1,99,,1,\n")
+    like = pl.DataFrame(
+        {"zip": ["007", "99"], "n": [2, None], "x": [3.0, 1.0], "big": [2**64 - 1, 1]}, data.schema
+    )
+    assert workflow.transform(path).collect().equals(workflow.transform(like).collect())
+
+
+def test_a_table_of_a_join_may_be_text(tmp_path):
+    (tmp_path / "m.csv").write_text("movie,year\n1,1999\n2,2001\n")
+    workflow = Workflow(["movie"] >> ops.JoinExternal(tmp_path / "m.csv", on="movie"))
+    made = workflow.fit({"movie": [2, 1, 3]}).transform({"movie": [2, 1, 3]}).collect()
+    assert made["year"].to_list() == [2001, 1999, None]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"header with the names of columns in .*a.csv. Received: none"),
+        (b"a,a\n1,2\n", "header of different names.*'a', 'a'"),
+        (b"a,\n1,2\n", "header of different names.*'a', ''"),
+        (b"a;b\n1;2\n", r"names separated by ','.*Received: 'a;b'.*separator=';'"),
+        (b"a,b\n1,2\n3\n4,5\n", r"2 fields in line 3 of .*a.csv.*Received: 1\."),
+        (b"a,b\n1,2,3\n", "2 fields in line 2.*Received: 3"),
+        (b'a,b\n"x\ny",2\n3\n', "2 fields in line 4.*Received: 1"),
+        (b"a,b\n1,2\n\n3,4\n", "line 3.*Received: an empty line"),
+        (b"a,b\n1,2\n3,\xff\n", "Line 3 of .*a.csv is not UTF-8"),
+        (b'a,b\n1,"never closed\n', "a.csv cannot be read: unexpected end of data"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, content, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(WorkflowError, match=message):
+        as_lazy_frame(path)
+
+
+def test_a_truncated_archive_and_one_that_is_none(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 9000)[:-20])
+    with pytest.raises(WorkflowError, match=r"a\.csv\.gz .*(ends in the middle|cannot be read)"):
+        as_lazy_frame(path)
+    path.write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(WorkflowError, match=r"a\.csv\.gz cannot be read: Not a gzipped file"):
+        as_lazy_frame(path)
+
+
+def test_columns_that_differ_between_files_are_conflicts_of_their_readers_alone(tmp_path):
+    (tmp_path / "1.csv").write_text("a,b,c\n1,2,3\n")
+    (tmp_path / "2.csv").write_text("a,b\n1,x\n")
+    source = Source.of(tmp_path / "*.csv")
+    assert source.select(["a"]).frame.collect()["a"].to_list() == [1, 1]
+    with pytest.raises(WorkflowError, match=r"'b' is Int64 in .*1\.csv and String in .*2\.csv"):
+        Workflow(["b"] >> ops.Categorify()).fit(tmp_path / "*.csv")
+    with pytest.raises(WorkflowError, match=r"2\.csv has no column 'c' in its header"):
+        Workflow(["c"] >> ops.Categorify()).fit(tmp_path / "*.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n,x\n1,2\nmany,3\n", "int64.* in column 'n'.*Received: 'many' in line 3 of .*a.csv"),
+        ("n,x\n1,2\n2,NA\n", "float64.* in column 'x'.*Received: 'NA' in line 3"),
+        ("n\n1\n", "No column 'x' in the data. It has: n"),
+        ("n,x\n1.5,2\n", "n"),
+    ],
+)
+def test_values_that_are_not_those_of_the_fit(tmp_path, text, message):
+    columns = (["n"] >> ops.Categorify()) + (["x"] >> ops.Normalize())
+    workflow = Workflow(columns).fit({"n": [1, 2], "x": [0.5, 2.5]})
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(WorkflowError, match=message):
+        workflow.transform_to_parquet(tmp_path / "a.csv", tmp_path / "out")
+
+
+def test_a_file_that_changes_meanwhile(tmp_path):
+    path = write(tmp_path / "a.csv")
+    source = Source.of(path)
+    write(path, ROWS[:1])
+    with (
+        pytest.raises(WorkflowError, match=r"a\.csv as it was when the data was listed"),
+        source.errors("The data cannot be read"),
+    ):
+        source.frame.collect()
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ("nowhere*.csv", r"No file matches '.*nowhere\*.csv'"),
+        (["a.csv", "a.parquet"], "files of one kind.*a.csv and .*a.parquet"),
+        ("s3://bucket/a.csv", "local CSV and TSV files. Received: s3://bucket/a.csv"),
+    ],
+)
+def test_paths_that_cannot_be_read(tmp_path, paths, message):
+    write(tmp_path / "a.csv")
+    for_all = [paths] if isinstance(paths, str) else paths
+    given = [path if "://" in path else str(tmp_path / path) for path in for_all]
+    with pytest.raises(WorkflowError, match=message):
+        Source.of(given)

@@ -1,0 +1,338 @@
+"""CSV and TSV files that form one table, with types that hold all of their values."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import polars as pl
+
+from workflow.errors import WorkflowError, listed
+from workflow.schema.schema import Schema
+
+from .frames import first_line
+from .object_stores import is_url
+from .objects import state_of
+
+# The separator of fields by the end of a file's name.
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_GZIP = ".gz"
+_HIDDEN = (".", "_")
+_NUMBERS = (pl.Int64, pl.Float64)
+_ADVICE = (
+    "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
+)
+
+
+class TextFile(NamedTuple):
+    """A file with a header.
+
+    Attributes:
+        path: path of the file.
+        names: its columns, from the header.
+        size: size in bytes when it was listed.
+        changed: time of its last modification then.
+        types: types that hold the values of its columns.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    size: int
+    changed: int | str | None
+    types: Mapping[str, pl.DataType]
+
+
+class TextTable:
+    r"""Files that form one table: the columns that all of them have, whatever their order.
+
+    Types are those that hold all values: integers, floats, booleans, dates and times in ISO 8601,
+    else strings. A column of integers in one file and of floats in another is of floats; otherwise
+    types that differ are a conflict. An empty field is null. Opening reads each file twice: a line
+    with too few or too many fields is an error, and types are inferred from all rows.
+
+    Args:
+        paths: the files.
+        known: columns whose types are known: those of strings are read as such, whatever they look
+            like, so that "007" keeps its zeros.
+
+    Attributes:
+        conflicts: the columns that cannot be read, by name, each with an error's text.
+
+    Raises:
+        WorkflowError: a file cannot be read, is empty, has no proper header or a line with another
+            number of fields; names file and line.
+
+    Example:
+        >>> _ = Path("users.csv").write_text("user,city\n7,Ulm\n9,\n")
+        >>> TextTable([Path("users.csv")]).scan().collect().rows()
+        [(7, 'Ulm'), (9, None)]
+    """
+
+    def __init__(self, paths: Sequence[Path], known: Schema | None = None) -> None:
+        self._known = known
+        self.files = [_opened(path, self._overrides) for path in paths]
+        self.conflicts: dict[str, str] = {}
+        self._schema: dict[str, pl.DataType] = {}
+        for name in dict.fromkeys(name for file in self.files for name in file.names):
+            dtype = self._common(name)
+            if isinstance(dtype, str):
+                self.conflicts[name] = dtype
+            else:
+                self._schema[name] = dtype
+
+    def scan(self) -> pl.LazyFrame:
+        """The rows of all files, lazily, in order."""
+        return pl.concat([self._scan(file) for file in self.files])
+
+    def _scan(self, file: TextFile) -> pl.LazyFrame:
+        types = {name: self._schema.get(name, dtype) for name, dtype in file.types.items()}
+        return _scan(file.path, types).select([*self._schema])
+
+    def _overrides(self, names: Sequence[str]) -> dict[str, pl.DataType]:
+        """Types that are not inferred."""
+        kept = {"string": pl.String(), "uint64": pl.UInt64()}
+        known = [] if self._known is None else [c for c in self._known.columns if c.name in names]
+        return {c.name: kept[c.dtype] for c in known if c.dtype in kept}
+
+    def _common(self, name: str) -> pl.DataType | str:
+        """The type of a column in all files, or an error's text."""
+        for file in self.files:
+            if name not in file.types:
+                other = next(file for file in self.files if name in file.types)
+                return (
+                    f"The files do not form one table. {file.path} has no column {name!r} in its "
+                    f"header, which {other.path} has."
+                )
+        wanted = self._known[name] if self._known is not None and name in self._known else None
+        kinds = [file for file in self.files if not _is_null(file.types[name])]
+        found = {file.types[name] for file in kinds}
+        if wanted is not None and wanted.info.kind != "string" and pl.String() in found:
+            file = next(file for file in kinds if file.types[name] == pl.String())
+            return _no_value(file, name, str(wanted))
+        if len(found) > 1 and not found <= {*_NUMBERS}:
+            first = kinds[0]
+            other = next(file for file in kinds if file.types[name] != first.types[name])
+            return (
+                f"The files do not form one table. Column {name!r} is {first.types[name]} in "
+                f"{first.path} and {other.types[name]} in {other.path}. Write it as one type."
+            )
+        return pl.Float64() if len(found) > 1 else next(iter(found), pl.String())
+
+    def expect_unchanged(self) -> None:
+        """Raise if a file was removed or written since it was listed.
+
+        Raises:
+            WorkflowError: names the file.
+        """
+        for file in self.files:
+            with _reading(file.path):
+                now = state_of(file.path)
+            if now != (file.size, file.changed):
+                raise WorkflowError(
+                    f"Expected {file.path} as it was when the data was listed. Received: another "
+                    "file of this name, written since."
+                )
+
+    def damage(self) -> str | None:
+        """The place of damage that opening did not find: none."""
+
+
+def text_paths(paths: Sequence[Any]) -> list[Path] | None:
+    """The CSV and TSV files that paths and patterns name; None if they name no such file.
+
+    Files end with .csv or .tsv, or with .gz after it. Names that begin with "." or "_" are ignored
+    in a pattern.
+
+    Raises:
+        WorkflowError: files of other kinds are named as well, no file matches, or a path is of an
+            object store.
+
+    Example:
+        >>> text_paths(["ratings.parquet"]) is None
+        True
+    """
+    text = [path for path in paths if _is_text(path)]
+    if not text:
+        return None
+    if len(text) < len(paths):
+        other = next(path for path in paths if not _is_text(path))
+        raise WorkflowError(
+            f"Expected files of one kind. Received: {text[0]} and {other}. Pass CSV and TSV without "
+            "other files."
+        )
+    return [file for path in text for file in _matches(str(path))]
+
+
+def _is_text(path: Any) -> bool:
+    return isinstance(path, str | os.PathLike) and _ending(str(path)) in _SEPARATORS
+
+
+def _ending(path: str) -> str:
+    return Path(path.lower().removesuffix(_GZIP)).suffix
+
+
+def _matches(path: str) -> list[Path]:
+    if is_url(path):
+        raise WorkflowError(
+            f"Expected local CSV and TSV files. Received: {path}. Copy it to this machine, or give "
+            "a frame: polars.scan_csv(path)."
+        )
+    if Path(path).is_file():
+        return [Path(path)]
+    found = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 - absolute patterns too
+    files = [file for file in found if file.is_file() and not file.name.startswith(_HIDDEN)]
+    if not files:
+        raise WorkflowError(
+            f"No file matches {path!r}. Expected a CSV or TSV file or a glob pattern; names that "
+            'begin with "." or "_" are ignored.'
+        )
+    return files
+
+
+def _opened(path: Path, overrides: Any) -> TextFile:
+    """A file after a look at all of its lines.
+
+    Raises:
+        WorkflowError: as `TextTable`.
+    """
+    with _reading(path):
+        state = state_of(path)
+        names = _header(path)
+        _expect_lines(path, len(names))
+        scan = pl.scan_csv(
+            path,
+            separator=_separator(path),
+            infer_schema_length=None,
+            schema_overrides=overrides(names),
+            try_parse_dates=True,
+        )
+        types = dict(scan.collect_schema())
+        texts = [name for name, dtype in types.items() if dtype == pl.String()]
+        counted = scan.select(pl.col(texts).count()).collect(engine="streaming")
+    nulls = {name: pl.Null() for name in texts if not counted[name][0]}
+    return TextFile(path, names, *state, types | nulls)
+
+
+def _is_null(dtype: pl.DataType) -> bool:
+    return dtype == pl.Null()
+
+
+def _scan(path: Path, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    read_as = {n: pl.String() if _is_null(dtype) else dtype for n, dtype in types.items()}
+    return pl.scan_csv(path, separator=_separator(path), schema=read_as)
+
+
+def _separator(path: Path) -> str:
+    return _SEPARATORS[_ending(path.name)]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn errors of reading a file into ours.
+
+    Raises:
+        WorkflowError: names the file and, if it is known, the line.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise WorkflowError(f"{_not_utf8(path)} Expected UTF-8. {_ADVICE}") from error
+    except csv.Error as error:
+        raise WorkflowError(f"{path} cannot be read: {first_line(error)}. {_ADVICE}") from error
+    except EOFError as error:
+        raise WorkflowError(
+            f"{path} ends in the middle, like a truncated copy. Copy it again."
+        ) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise WorkflowError(f"{path} cannot be read: {reason}. {_ADVICE}") from error
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    return (
+        cast("IO[bytes]", gzip.open(path)) if path.name.lower().endswith(_GZIP) else path.open("rb")
+    )
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each record, and the number of its last line."""
+    with io.TextIOWrapper(_bytes(path), encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=_separator(path), strict=True)
+        for fields in reader:
+            yield reader.line_num, fields
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    _, names = next(_records(path), (0, []))
+    if not names:
+        raise WorkflowError(
+            f"Expected a header with the names of columns in {path}. Received: none."
+        )
+    if len(set(names)) < len(names) or "" in names:
+        raise WorkflowError(
+            f"Expected a header of different names in {path}. Received: {listed(map(repr, names))}."
+        )
+    others = [other for other in (";", "\t", "|", ",") if len(names) == 1 and other in names[0]]
+    if others:
+        raise WorkflowError(
+            f"Expected names separated by {_separator(path)!r} in the header of {path}. "
+            f"Received: {names[0]!r:.200}. Pass polars.scan_csv(path, separator={others[0]!r})."
+        )
+    return tuple(names)
+
+
+def _expect_lines(path: Path, fields: int) -> None:
+    """Refuse lines with another number of fields; Polars fills short ones with nulls.
+
+    Raises:
+        WorkflowError: names file and line.
+    """
+    line = pl.col("line")
+    found = line.str.replace_all('"[^"]*"', "").str.count_matches(_separator(path), literal=True)
+    odd = (found != fields - 1) | line.str.count_matches('"', literal=True).mod(2).ne(0)
+    # A field of several lines is odd as well, and no error.
+    if pl.scan_lines(path, name="line").filter(odd).head(1).collect(engine="streaming").is_empty():
+        return
+    for number, record in _records(path):
+        if len(record) != fields and (record or fields > 1):
+            raise WorkflowError(
+                f"Expected {fields} fields in line {number} of {path}, as in its header. "
+                f"Received: {len(record) or 'an empty line'}. Correct the line, or remove it."
+            )
+
+
+def _not_utf8(path: Path) -> str:
+    with _bytes(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f"Line {number} of {path} is not UTF-8."
+    return f"{path} is not UTF-8."
+
+
+def _no_value(file: TextFile, name: str, wanted: str) -> str:
+    """An error's text for a column of numbers, booleans or times with text in it."""
+    place = file.names.index(name)
+    for number, record in _records(file.path):
+        if number > 1 and record and record[place] and not _is_number(record[place]):
+            return (
+                f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
+                f"Received: {record[place]!r:.100} in line {number} of {file.path}."
+            )
+    return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
