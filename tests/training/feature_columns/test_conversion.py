@@ -117,7 +117,7 @@ def test_ids_of_files_of_numbers_and_of_records_are_those_of_tensorflow(numbers,
         numeric("count", normalizer_fn=lambda x: x * 2),
         numeric("price", default_value=4.0),
     ],
-    ids=str,
+    ids=range(5),
 )
 def test_numbers_are_those_of_tensorflow(column):
     (expected,), _ = of_tensorflow([column])
