@@ -104,7 +104,7 @@ def test_damage_in_floats_that_have_to_be_integers_is_named(two):
 
 
 def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(tmp_path):
-    table = tmp_path / "orders.csv"
+    table = tmp_path / "orders.txt"
     table.write_text("userId,price\n1,2.5\n")
     with pytest.raises(WorkflowError, match=r"polars\.scan_csv\(path\)") as error:
         Workflow(IDS).fit(table)
