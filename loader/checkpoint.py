@@ -6,6 +6,8 @@ import os
 import re
 import secrets
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,9 +45,12 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         save_freq: "epoch", or a number of batches after which to save as well.
         writes: whether to save at all. Of several workers with equal weights, one does; all of them
             restore what it saved, since they take the position of any one.
+        saving: a context of the model in which it is saved, which every worker enters:
+            `training.whole_tables`, which `training.train` uses, where tables are divided among them.
 
     Attributes:
         writes: whether it saves at all.
+        saving: the context.
 
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's, or
@@ -67,6 +72,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         save_freq: int | Literal["epoch"] = "epoch",
         *,
         writes: bool = True,
+        saving: Callable[[keras.Model], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         super().__init__()
         if save_freq != "epoch":
@@ -76,6 +82,7 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._folder = Path(folder)
         self._every = None if save_freq == "epoch" else save_freq
         self.writes = writes
+        self.saving = saving
         self._since_saved = 0
         self._ended_early = False
         self._restored: dict[str, Any] | None = None
@@ -183,8 +190,11 @@ class LoaderCheckpoint(keras.callbacks.Callback):
 
     def _save(self) -> None:
         self._since_saved = 0
-        if not self.writes:
-            return
+        with self.saving(self.model):
+            if self.writes:
+                self._write()
+
+    def _write(self) -> None:
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
         kept = {_POINTER, weights.name}
         try:

@@ -93,11 +93,27 @@ def _number(name: str, variable: str, value: Any, default: float) -> float:
         ) from None
 
 
+def gpu_megabytes(device: int = 0) -> float:
+    """The memory of a GPU, as much as TensorFlow may take.
+
+    Raises:
+        LoaderError: the driver does not say.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    limits = tf.config.get_logical_device_configuration(gpus[device]) or []
+    allowed = [each.memory_limit for each in limits if each.memory_limit is not None]
+    return float(allowed[0]) if allowed else _megabytes(device, "total")
+
+
 def _free_megabytes(device: int) -> float:
-    """The free memory of a GPU, from the driver: TensorFlow reports it only once it owns it."""
+    return _megabytes(device, "free")
+
+
+def _megabytes(device: int, kind: str) -> float:
+    """Memory of a GPU, from the driver: TensorFlow reports it only once it owns it."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     name = visible.split(",")[device] if visible else str(device)
-    query = ["--query-gpu=memory.free", "--format=csv,noheader,nounits", f"--id={name}"]
+    query = [f"--query-gpu=memory.{kind}", "--format=csv,noheader,nounits", f"--id={name}"]
     try:
         answer = subprocess.run(  # noqa: S603 - fixed program, name from the environment
             ["nvidia-smi", *query],  # noqa: S607 - the driver installs it on PATH
@@ -109,6 +125,6 @@ def _free_megabytes(device: int) -> float:
         return float(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise LoaderError(
-            f"Expected nvidia-smi to report the free memory of GPU {name}. Received: {error}. "
+            f"Expected nvidia-smi to report the {kind} memory of GPU {name}. Received: {error}. "
             "Pass memory_allocation in MB instead of a fraction."
         ) from error

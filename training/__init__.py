@@ -12,6 +12,7 @@ if TYPE_CHECKING or find_spec("tensorflow") is not None:
 
 if TYPE_CHECKING:
     from training.feature_columns.conversion import make_feature_column_workflow
+    from training.gather_tables import whole_tables
     from training.keras_signature import model_signature
     from training.parallel import Workers, join_workers
     from training.report import TrainingReport
@@ -36,6 +37,7 @@ __all__ = [
     "retrieval",
     "save_model",
     "train",
+    "whole_tables",
 ]
 
 # No function has the name of a module, which would take its place once it is imported. The export of
@@ -51,6 +53,7 @@ _MODULES = {
     "model_signature": "keras_signature",
     "save_model": "saved_model",
     "train": "training_run",
+    "whole_tables": "gather_tables",
 }
 
 

@@ -67,6 +67,30 @@ def state_of(optimizer: keras.Optimizer, kind: str, variable: Any) -> tf.Variabl
     return getattr(optimizer, kind)[place].value
 
 
+def states_of(optimizer: keras.Optimizer, variable: keras.Variable) -> list[keras.Variable]:
+    """All of an optimizer's state of a variable that has the variable's shape."""
+    variables = optimizer._trainable_variables  # noqa: SLF001
+    place = optimizer._get_variable_index(variable)  # noqa: SLF001
+    lists = [
+        each
+        for each in vars(optimizer).values()
+        if isinstance(each, list) and len(each) == len(variables) and each is not variables
+    ]
+    found = [each[place] for each in lists if isinstance(each[place], keras.Variable)]
+    return [state for state in found if state is not variable and state.shape == variable.shape]
+
+
+@contextmanager
+def replaced_value(variable: keras.Variable, value: tf.Variable) -> Iterator[None]:
+    """Let a variable of Keras have another value, of any shape, during the block."""
+    before = variable._value, variable._shape  # noqa: SLF001
+    variable._value, variable._shape = value, tuple(value.shape)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        variable._value, variable._shape = before  # noqa: SLF001
+
+
 @contextmanager
 def named_by_position(variables: Sequence[tf.Variable]) -> Iterator[None]:
     """Name variables by their positions, so that a SavedModel does not contain their names."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
+from training.gather_tables import whole_tables
 from training.gpu import has_gpu
 from training.parallel import Workers
 from training.parallel.agreement import agree
@@ -199,12 +200,15 @@ def _saver(
             "Expected the first of several workers alone to write checkpoints. Received: a "
             "LoaderCheckpoint on another. Give it writes=workers.rank == 0."
         )
-    if checkpoint is None or isinstance(checkpoint, LoaderCheckpoint):
+    if checkpoint is None:
+        return None
+    if isinstance(checkpoint, LoaderCheckpoint):
+        checkpoint.saving = whole_tables
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
         raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
-        return LoaderCheckpoint(train_data, checkpoint, writes=writes)
+        return LoaderCheckpoint(train_data, checkpoint, writes=writes, saving=whole_tables)
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
         f"Received: {type(train_data).__name__}. For a mapped loader give "

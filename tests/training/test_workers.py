@@ -1,57 +1,19 @@
 """Several processes that train one model, each a worker of TF_CONFIG, on this machine's CPU."""
 
 import json
-import multiprocessing
 import signal
-import socket
-from contextlib import ExitStack
 
 import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
 import train_together as program
+from worker_processes import found_by, start
 
 from training import TrainingError, Workers, compile_model, join_workers
 from training.parallel.failures import _lost
 
 ROWS = 180
-# Forks of one process that has imported TensorFlow, which takes 5 s, but not used it.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tensorflow", "keras"])
-
-
-def start(size, folder, name, *arguments, chief=False):
-    """Processes with TF_CONFIG that write their results to the folder."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(size)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    cluster = {"worker": addresses[chief:]} | ({"chief": addresses[:1]} if chief else {})
-    tasks = [
-        {"type": kind, "index": i} for kind in sorted(cluster) for i in range(len(cluster[kind]))
-    ]
-    processes = []
-    for rank, task in enumerate(tasks):
-        given = ({"cluster": cluster, "task": task}, name, f"{folder}/{rank}", *map(str, arguments))
-        processes.append(_processes.Process(target=program.work, args=given))
-        processes[-1].start()
-    return processes
-
-
-def found_by(processes, folder, timeout=200):
-    """The results of all processes, by rank."""
-    for process in processes:
-        process.join(timeout)
-    late = [process for process in processes if process.exitcode is None]
-    for process in late:
-        process.kill()
-    assert not late
-    results = [json.loads((folder / str(rank)).read_text()) for rank in range(len(processes))]
-    for result in results:
-        assert "found" in result, result["failed"]
-    return [result["found"] for result in results]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +38,9 @@ def rows(tmp_path_factory):
 def found(rows, tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("results")
     size = request.param
-    return found_by(start(size, folder, "joined_and_different", rows, chief=size == 3), folder)
+    return found_by(
+        start(size, folder, program.joined_and_different, rows, chief=size == 3), folder
+    )
 
 
 def joined(rows, case, size):
@@ -175,14 +139,14 @@ def test_workers_that_differ_are_an_error_on_all(found, what, messages):
 
 @pytest.mark.long
 def test_batches_of_unequal_rows_are_an_error_on_all(tmp_path):
-    for error in found_by(start(2, tmp_path, "unequal_rows"), tmp_path):
+    for error in found_by(start(2, tmp_path, program.unequal_rows), tmp_path):
         assert "as many rows on all workers. Received: 4 rows on worker 0 (localhost" in error
         assert "5 on worker 1" in error
 
 
 @pytest.mark.long
 def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
-    first, second = found_by(start(2, tmp_path, "reduced_precision"), tmp_path)
+    first, second = found_by(start(2, tmp_path, program.reduced_precision), tmp_path)
     assert first == second  # bit for bit
     assert first["float16"]["changed"] == [False, True, True]
     before, *after = first["float16"]["scales"]
@@ -193,7 +157,7 @@ def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
 @pytest.mark.long
 def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     run = tmp_path / "run"
-    workers = start(3, tmp_path, "until_one_dies", rows, run, chief=True)
+    workers = start(3, tmp_path, program.until_one_dies, rows, run, chief=True)
     workers[2].join(200)
     assert workers[2].exitcode == -signal.SIGKILL
     # The second to end may name the first one, which has gone too.
@@ -201,7 +165,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     text = "Expected all 3 workers to train until the end. Received: worker "
     assert all(text in error for error in errors)
     assert any(f"{text}2 (localhost" in error for error in errors)
-    first, second = found_by(start(2, tmp_path, "resumed", rows, run), tmp_path)
+    first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     assert first == second
     assert first["error"] == "nothing"
     assert "Build the model that was saved" in first["other model"]
@@ -211,7 +175,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
 
 @pytest.mark.long
 def test_a_worker_that_hangs_ends_the_others(rows, tmp_path):
-    workers = start(2, tmp_path, "until_one_hangs", rows, tmp_path / "0")
+    workers = start(2, tmp_path, program.until_one_hangs, rows, tmp_path / "0")
     workers[0].join(200)
     error = json.loads((tmp_path / "0").read_text())["found"]
     assert error.startswith("Expected an answer of all 2 workers within 20 seconds")

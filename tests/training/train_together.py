@@ -1,10 +1,8 @@
 """Programs of the workers of test_workers.py: each trains, and returns its findings for JSON."""
 
-import json
 import os
 import signal
 import time
-import traceback
 from pathlib import Path
 
 import keras
@@ -18,16 +16,6 @@ from training import TrainingError, compile_model, join_workers, models, optimiz
 CASES = {"lists": lambda: optimizers.Adam(0.05), "single ids": lambda: optimizers.Adagrad(0.1)}
 BATCH = 20
 EPOCHS = 2
-
-
-def work(config, program, result, *arguments):
-    """Run one of the functions below as a worker of TF_CONFIG."""
-    os.environ["TF_CONFIG"] = json.dumps(config)
-    try:
-        found = {"found": globals()[program](*arguments)}
-    except Exception:  # noqa: BLE001 - the test shows it
-        found = {"failed": traceback.format_exc()}
-    Path(result).write_text(json.dumps(found))
 
 
 def make(case, hidden=(8,), **options):

@@ -47,6 +47,7 @@ class DenseFeatures(keras.layers.Layer):
         indicators: column name -> cardinality, of columns that become the counts of their ids.
         shared: column name -> the column of `embedding_sizes` whose table it shares, of the same
             size and combiner; `shared_embeddings` among feature columns say it themselves.
+        shard: how the tables are divided among workers: see `EmbeddingCollection`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -94,6 +95,7 @@ class DenseFeatures(keras.layers.Layer):
         *,
         indicators: Mapping[str, int] | None = None,
         shared: Mapping[str, str] | None = None,
+        shard: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -125,6 +127,7 @@ class DenseFeatures(keras.layers.Layer):
                 self.embeddings_initializer,
                 validate_ids,
                 shared,
+                shard=shard,
                 name="embeddings",
                 dtype=self.dtype_policy,
             )
@@ -244,6 +247,7 @@ class DenseFeatures(keras.layers.Layer):
             "aggregation": self.aggregation,
             "validate_ids": self.validate_ids,
             "shared": {} if self.embeddings is None else dict(self.embeddings.shared),
+            "shard": None if self.embeddings is None else self.embeddings.shard,
         }
 
     @classmethod

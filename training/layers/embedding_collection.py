@@ -12,6 +12,9 @@ from training.errors import TrainingError
 from training.layers.bags import check_combiner
 from training.layers.embedding_bag import check_size, rows_of
 from training.layers.shared_table import SharedTable
+from training.parallel.workers import joined_workers
+from training.sharding.plan import bytes_of_workers, check_shard, check_widths, plan
+from training.sharding.room import expect_room
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -31,6 +34,11 @@ class EmbeddingCollection(keras.layers.Layer):
         embeddings_initializer: a Keras initializer, called separately for each column.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         shared: column -> the column whose table it shares, of the same size and combiner.
+        shard: how the tables are divided among the workers that `training.join_workers` has
+            connected; one process alone holds them whole. "table": each on one worker, in balance;
+            "row": rows of each table on all workers in turn; "column": a part of each vector on each
+            worker; "auto": large tables by row, small ones whole; None: each worker holds all. All
+            workers must make the layer, call it, and see `training.whole_tables` to save it.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -44,7 +52,8 @@ class EmbeddingCollection(keras.layers.Layer):
 
     Raises:
         TrainingError: no column, an invalid size, a column that is missing from the inputs or has
-            another shape, or no memory for a table.
+            another shape, or no memory for a table. An unknown `shard`, a width that "column" cannot
+            divide, or tables too large for all workers.
         tf.errors.InvalidArgumentError: as in `EmbeddingBag`.
 
     Example:
@@ -64,6 +73,8 @@ class EmbeddingCollection(keras.layers.Layer):
         embeddings_initializer: Any = "uniform",
         validate_ids: bool = False,
         shared: Mapping[str, str] | None = None,
+        *,
+        shard: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -78,6 +89,7 @@ class EmbeddingCollection(keras.layers.Layer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.validate_ids = validate_ids
         self.shared = _check_shared(shared or {}, embedding_sizes, self.combiner)
+        self.shard = check_shard(shard)
         self._tables = self._make_tables()
 
     @property
@@ -91,6 +103,7 @@ class EmbeddingCollection(keras.layers.Layer):
             combiner = self.combiner if isinstance(self.combiner, str) else self.combiner[name]
             together.setdefault((width, combiner), {})[name] = rows
         several = not isinstance(self.combiner, str)
+        divided = self._divided()
         return [
             SharedTable(
                 columns,
@@ -100,9 +113,29 @@ class EmbeddingCollection(keras.layers.Layer):
                 {name: owner for name, owner in self.shared.items() if name in columns},
                 name=f"width_{width}_{combiner}" if several else f"width_{width}",
                 dtype=self.dtype_policy,
+                **divided,
             )
             for (width, combiner), columns in together.items()
         ]
+
+    def _divided(self) -> dict[str, Any]:
+        """Arguments of `SharedTable` that divide it among the workers, if there are several."""
+        workers = joined_workers()
+        if self.shard is None or workers.size == 1:
+            return {}
+        sizes = {
+            name: (rows + 1, width)
+            for name, rows, width in self.embedding_sizes
+            if name not in self.shared
+        }
+        if self.shard == "column":
+            check_widths(self.widths, workers.size)
+            held = [bytes_of_workers(sizes, dict.fromkeys(sizes), workers.size)[0]] * workers.size
+            expect_room(workers, sizes, held)
+            return {"workers": workers}
+        places = plan(sizes, workers.size, self.shard)
+        expect_room(workers, sizes, bytes_of_workers(sizes, places, workers.size))
+        return {"workers": workers, "places": places}
 
     @property
     def embedding_tables(self) -> dict[str, tf.Tensor]:
@@ -184,6 +217,7 @@ class EmbeddingCollection(keras.layers.Layer):
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "validate_ids": self.validate_ids,
             "shared": dict(self.shared),
+            "shard": self.shard,
         }
 
     @classmethod

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+from training.sharding.layout import Layout, Own
 
 # Initializers that draw each value independently of the shape, so that rows can come in blocks.
 _BY_VALUE = (
@@ -27,6 +30,7 @@ def initial_table(
     width: int,
     initializer: keras.initializers.Initializer,
     dtype: Any,
+    layout: Layout | None = None,
 ) -> tf.Tensor:
     """The rows of several columns, each followed by a row of zeros, in one tensor.
 
@@ -40,18 +44,23 @@ def initial_table(
         initializer: a Keras initializer, called separately for each column; for blocks of rows if
             it draws each value independently and has no seed.
         dtype: dtype of the values.
+        layout: of a table that is divided among workers. Each draws the same values as one that
+            holds the whole table, with the same seeds, and keeps its own.
 
     Returns:
-        (sum of cardinalities + number of columns, width).
+        (sum of cardinalities + number of columns, width), or this worker's part of it.
     """
     columns = tuple(cardinalities)
     shape = (sum(columns) + len(columns), width)
     parts = _parts(columns, width, initializer, dtype)
+    if layout is not None:
+        shape, parts = layout.shape, _own_parts(parts, layout, dtype)
     if shape[0] > _MOST_ROWS or tf.as_dtype(dtype) not in _IN_PLACE:
-        return tf.concat([*parts], axis=0)
+        return tf.concat([draw() for _, draw in parts], axis=0)
     table = tf.raw_ops.Empty(shape=shape, dtype=dtype)
     block, start = _rows_of_a_block(width), 0
-    for part in parts:
+    for _, draw in parts:
+        part = draw()
         for first in range(0, len(part), block):
             values = part[first : first + block]
             rows = tf.range(start, start + len(values))
@@ -62,12 +71,32 @@ def initial_table(
 
 def _parts(
     columns: tuple[int, ...], width: int, initializer: keras.initializers.Initializer, dtype: Any
-) -> Iterator[tf.Tensor]:
+) -> Iterator[tuple[int, Callable[[], tf.Tensor]]]:
+    """The numbers of rows of the parts, and what draws them."""
     for rows in columns:
         for size in _sizes(rows, width, initializer):
             # The same initializer object would give columns of equal size equal tables.
-            yield initializer.clone()((size, width), dtype)
-        yield tf.zeros((1, width), dtype)
+            yield size, partial(initializer.clone(), (size, width), dtype)
+        yield 1, partial(tf.zeros, (1, width), dtype)
+
+
+def _own_parts(
+    parts: Iterator[tuple[int, Callable[[], tf.Tensor]]], layout: Layout, dtype: Any
+) -> Iterator[tuple[int, Callable[[], tf.Tensor]]]:
+    """The parts of this worker, in their order."""
+    first, own_rows = 0, 0
+    for size, draw in parts:
+        own = layout.own(layout.rank, first, size)
+        first += size
+        if own is not None:
+            own_rows += own.count
+            yield own.count, partial(_selected, draw, own)
+    if not own_rows:
+        yield 1, partial(tf.zeros, layout.shape, dtype)
+
+
+def _selected(draw: Callable[[], tf.Tensor], own: Own) -> tf.Tensor:
+    return draw()[own.rows, own.columns]
 
 
 def _sizes(rows: int, width: int, initializer: keras.initializers.Initializer) -> Iterator[int]:

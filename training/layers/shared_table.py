@@ -21,6 +21,9 @@ from training.layers.ids import (
     table_rows,
 )
 from training.layers.initial_table import initial_table
+from training.layers.sharded_lookup import ShardedLookup
+from training.parallel.workers import Workers
+from training.sharding.layout import ByColumn, ByRow, Layout, assign_own, layout_of, set_layout
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -40,11 +43,14 @@ class SharedTable(keras.layers.Layer):
         initializer: a Keras initializer, called separately for each column.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
         shared: column -> the column of `columns` whose rows it looks up, of as many ids.
+        workers: several workers among which the table is divided; else None.
+        places: for each column with rows of its own the worker that holds them, None if all hold a
+            part of them; by default all hold a part of each vector.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
         embeddings: the variable, (sum of cardinalities + number of columns, width), of the columns
-            that have rows of their own.
+            that have rows of their own, or this worker's part of it.
         validate_ids: whether ids and row lengths are checked in every call.
     """
 
@@ -55,6 +61,9 @@ class SharedTable(keras.layers.Layer):
         initializer: keras.initializers.Initializer,
         combiner: str,
         shared: Mapping[str, str] | None = None,
+        *,
+        workers: Workers | None = None,
+        places: Mapping[str, int | None] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,11 +73,27 @@ class SharedTable(keras.layers.Layer):
         self.initializer = initializer
         self.validate_ids = False
         owners = dict(shared or {})
-        self._own = [rows for name, rows in columns.items() if name not in owners]
-        starts = itertools.accumulate((rows + 1 for rows in self._own), initial=0)
-        own = dict(zip((name for name in columns if name not in owners), starts, strict=False))
+        self._own = {name: rows for name, rows in columns.items() if name not in owners}
+        starts = itertools.accumulate((rows + 1 for rows in self._own.values()), initial=0)
+        own = dict(zip(self._own, starts, strict=False))
         self.offsets = {name: own[owners.get(name, name)] for name in columns}
-        self.rows = sum(self._own) + len(self._own)
+        self.rows = sum(self._own.values()) + len(self._own)
+        self._layout = None if workers is None else self._divided(workers, places)
+        self._sharded: ShardedLookup | None = None
+        if workers is not None and workers.collectives is not None and self._layout is not None:
+            self._sharded = ShardedLookup(workers.collectives, self._layout)
+
+    def _divided(self, workers: Workers, places: Mapping[str, int | None] | None) -> Layout:
+        heights = [rows + 1 for rows in self._own.values()]
+        if places is None:
+            return ByColumn(heights, self.width, workers.size, workers.rank)
+        owners = [places[name] for name in self._own]
+        return ByRow(heights, owners, self.width, workers.size, workers.rank)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether this worker holds a part of the table now."""
+        return self.built and layout_of(self.embeddings) is not None
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
         """Creates the table.
@@ -79,7 +104,7 @@ class SharedTable(keras.layers.Layer):
         try:
             self.embeddings = self.add_weight(
                 name="embeddings",
-                shape=(self.rows, self.width),
+                shape=(self.rows, self.width) if self._layout is None else self._layout.shape,
                 initializer=self._initial,
                 # Otherwise mixed precision casts the whole table in every step.
                 autocast=False,
@@ -93,10 +118,42 @@ class SharedTable(keras.layers.Layer):
                 "several layers and build each under its own tf.device('/gpu:0'), '/gpu:1', ..., "
                 "or '/cpu:0'. An optimizer with state needs as much again, Adam twice as much."
             ) from error
+        set_layout(self.embeddings, self._layout)
         self.built = True
 
+    def load_own_variables(self, store: Any) -> None:
+        """Sets the table from a file; of a divided one this worker's part.
+
+        Raises:
+            ValueError: the file has a table of another shape.
+        """
+        if self._layout is None or not self.is_divided:
+            super().load_own_variables(store)
+            return
+        if "0" not in store or tuple(store["0"].shape) != self._layout.whole:
+            found = tuple(store["0"].shape) if "0" in store else "none"
+            raise ValueError(f"a table of shape {self._layout.whole} expected, {found} found")
+        assign_own(self.embeddings, self._layout, store["0"])
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the table to a file.
+
+        Raises:
+            TrainingError: this worker has a part of it only.
+        """
+        self._expect_whole("save it")
+        super().save_own_variables(store)
+
+    def _expect_whole(self, purpose: str) -> None:
+        if self.is_divided:
+            raise TrainingError(
+                f"Expected a whole table of {', '.join(self.cardinalities)}, to {purpose}. Received: "
+                "a part, since it is divided among the workers. Do so in "
+                "`with training.whole_tables(model):`, which all workers enter, on the first one."
+            )
+
     def _initial(self, shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-        table = initial_table(self._own, self.width, self.initializer, dtype)
+        table = initial_table(self._own.values(), self.width, self.initializer, dtype, self._layout)
         return tf.ensure_shape(table, shape)
 
     def table(self, column: str) -> tf.Tensor:
@@ -110,6 +167,7 @@ class SharedTable(keras.layers.Layer):
                 f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
                 "is not. Call it with inputs, or build()."
             )
+        self._expect_whole("read it")
         start = self.offsets[column]
         return self.embeddings.value[start : start + self.cardinalities[column]]
 
@@ -125,9 +183,20 @@ class SharedTable(keras.layers.Layer):
                 f"Expected vectors of shape {expected} for {column!r}. Received: {np.shape(vectors)}."
             )
         start = self.offsets[column]
+        if self._layout is not None and self.is_divided:
+            assign_own(self.embeddings, self._layout, vectors, start, expected[0])
+            return
         self.embeddings.value[start : start + expected[0]].assign(
             tf.cast(vectors, self.embeddings.dtype)
         )
+
+    def _vectors(self, rows: tf.Tensor) -> tf.Tensor:
+        """The vectors of rows of the whole table, of any shape: (*rows, width)."""
+        if self._sharded is None or not self.is_divided:
+            return tf.gather(self.embeddings.value, rows)
+        if is_for_few_rows():
+            self._expect_whole("serve it")
+        return self._sharded(self.embeddings, rows)
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
@@ -148,7 +217,7 @@ class SharedTable(keras.layers.Layer):
             np.expand_dims([self.offsets[name] for name in columns], 1 - axis),
         )
         # Transposed last: whole columns are computed faster than single ids.
-        return tf.gather(self.embeddings.value, rows if few else tf.transpose(rows))
+        return self._vectors(rows if few else tf.transpose(rows))
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
@@ -165,7 +234,7 @@ class SharedTable(keras.layers.Layer):
             bags.append(row_of_value(lengths, ids) + first)
             # TensorFlow pads integers on the host only.
             counts.append(tf.concat([lengths, tf.zeros([1], lengths.dtype)], axis=0))
-        vectors = tf.gather(self.embeddings.value, tf.concat(rows, axis=0))
+        vectors = self._vectors(tf.concat(rows, axis=0))
         combined = combine(
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from training.gpu import has_gpu
 from training.optimizers.marks import added_up
 from training.optimizers.padding import capacity, padded
 
@@ -39,18 +40,50 @@ def distinct_rows(
         return _on_cpu(gradient, table.shape[0])
 
 
+def distinct_places(rows: tf.Tensor, height: int, device: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Each row once, and for each of the rows its place among them.
+
+    On a GPU the host waits for the number of distinct rows.
+
+    Args:
+        rows: integers (n,).
+        height: number of rows of the table.
+        device: where to compute.
+    """
+    if "CPU" not in device or height >= tf.int32.max:
+        distinct, places = tf.unique(tf.cast(rows, tf.int64))
+        return distinct, places
+    with tf.device(device):
+        distinct, places, count = _found(tf.cast(rows, tf.int32), height)
+        return distinct[:count], places[: tf.size(rows)]
+
+
+def summed_by_place(values: tf.Tensor, places: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """The sums of values (n, width) by place (n,): (count, width)."""
+    if has_gpu():
+        return tf.math.unsorted_segment_sum(values, places, count)
+    size = capacity(tf.size(places))
+    kept = tf.zeros([capacity(count)])
+    return _added_up(padded(values, size), padded(places, size, size), kept)[:count]
+
+
 def _on_cpu(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
     rows = tf.cast(gradient.indices, tf.int32)
-    size = capacity(tf.size(rows))
-    padding = padded(rows, size, height)
-    distinct, places, count = tf.cond(
-        size > max(height // _MARKED, _FEW),
-        lambda: _marked(padding, height),
-        lambda: _looked_up(rows, size, height),
-    )
+    distinct, places, count = _found(rows, height)
+    size = tf.size(distinct)
     kept = distinct[: tf.minimum(capacity(count), size)]
     values = _added_up(padded(gradient.values, size), places, kept)
     return tf.IndexedSlices(values[:count], distinct[:count], gradient.dense_shape)
+
+
+def _found(rows: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As `_marked`, of rows that are not padded yet."""
+    size = capacity(tf.size(rows))
+    return tf.cond(
+        size > max(height // _MARKED, _FEW),
+        lambda: _marked(padded(rows, size, height), height),
+        lambda: _looked_up(rows, size, height),
+    )
 
 
 @tf.function(jit_compile=True, autograph=False)

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.optimizers.distinct import distinct_rows
+from training.private import states_of
+from training.sharding.layout import assign_own, layout_of, set_layout
 
 
 class SparseRows:
@@ -25,6 +27,7 @@ class SparseRows:
     loss_scale_factor: float | None
     gradient_accumulation_steps: int | None
     _trainable_variables: list[Any]
+    variables: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -34,6 +37,33 @@ class SparseRows:
                 f"would hold a whole gradient of each table. Received: "
                 f"{self.gradient_accumulation_steps}. Use a larger batch."
             )
+
+    def build(self, variables: Any) -> None:
+        """Create the state; that of a divided table is divided likewise."""
+        super().build(variables)  # type: ignore[misc]
+        for variable in variables:
+            if layout_of(variable) is not None:
+                for state in states_of(self, variable):
+                    set_layout(state, layout_of(variable))
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the state from a file; of divided tables this worker's part.
+
+        Raises:
+            ValueError: the file has state of other shapes.
+        """
+        is_divided = any(layout_of(variable) is not None for variable in self.variables)
+        if not is_divided or len(store.keys()) != len(self.variables):
+            super().load_own_variables(store)  # type: ignore[misc]
+            return
+        for number, variable in enumerate(self.variables):
+            layout, saved = layout_of(variable), store[str(number)]
+            if layout is None:
+                variable.assign(saved)
+            elif tuple(saved.shape) != layout.whole:
+                raise ValueError(f"state of shape {layout.whole} expected, {saved.shape} found")
+            else:
+                assign_own(variable, layout, saved)
 
     @property
     def linear(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -42,8 +42,14 @@ def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
                 )
 
 
-def fingerprint(model: keras.Model) -> dict[str, Any]:
+def fingerprint(
+    model: keras.Model, shape_of: Callable[[keras.Variable], Sequence[int]] = lambda v: v.shape
+) -> dict[str, Any]:
     """Settings of a compiled model for `agree`.
+
+    Args:
+        model: the model.
+        shape_of: the shape of a variable, which for a divided table is that of the whole.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -53,7 +59,7 @@ def fingerprint(model: keras.Model) -> dict[str, Any]:
     """
     return {
         "layers": [type(layer).__name__ for layer in layers_of(model)],
-        "weights": [[list(v.shape), v.dtype] for v in model.variables],
+        "weights": [[list(shape_of(v)), v.dtype] for v in model.variables],
         "metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
         "optimizer": _optimizer(model.optimizer),
     }

@@ -61,6 +61,15 @@ class Collectives:
             input=tensor, **self._common(place or self.device, number)
         )
 
+    def exchanged(self, tensor: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+        """The parts that all workers have for this one.
+
+        Args:
+            tensor: (workers, ...), a part for each worker, with the same shape on all of them.
+            number: of the operation.
+        """
+        return tf.raw_ops.CollectiveAllToAllV2(input=tensor, **self._common(self.device, number))
+
     def texts(self, text: str) -> list[str]:
         """The text that each worker gives."""
         own = text.encode()

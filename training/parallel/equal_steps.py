@@ -24,7 +24,7 @@ class EqualSteps:
             raise TypeError("several workers are compared")
         self._workers = workers
         self._collectives = workers.collectives
-        self._number = self._tables = 0
+        self._number = self._later = self._tables = 0
         self._iterator: Any = lambda: None
         with tf.device(self._collectives.host):
             # For each worker the number of the epoch, and that of the batch's rows.
@@ -61,6 +61,16 @@ class EqualSteps:
             equal = tf.reduce_all(tf.equal(kept, kept[0]))
             with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
                 return tf.cast(counts, tf.int32)
+
+    def count(self, tables: Sequence[tf.IndexedSlices]) -> tf.Tensor:
+        """As `compare`, in a step of which the batches have been compared before."""
+        self._later = self._later or self._collectives.reserve(1)
+        found = [tf.shape(table.indices)[0] for table in tables]
+        if not found:
+            return tf.zeros([self._workers.size, 0], tf.int32)
+        with tf.device(self._collectives.host):
+            own = tf.stack(found)[tf.newaxis]
+            return self._collectives.gathered(own, self._later, self._collectives.host)
 
     def end(self) -> None:
         """Takes part in a step for which this worker has no batch.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,10 @@ import tensorflow as tf
 from loader.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
+
+# The workers of this process: TensorFlow joins others once.
+_JOINED: dict[str, Workers] = {}
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +88,24 @@ def join_workers(timeout: float = 600.0) -> Workers:
     with strategy.scope():
         size, rank = current_worker() or (1, 0)
     device = strategy.extended.worker_devices[0]
-    return Workers(size, rank, addresses, len(chiefs), Collectives(size, rank, device, timeout))
+    collectives = Collectives(size, rank, device, timeout)
+    _JOINED["all"] = Workers(size, rank, addresses, len(chiefs), collectives)
+    return _JOINED["all"]
+
+
+def joined_workers() -> Workers:
+    """The workers that `join_workers` has connected; before that, or `alone`, this process."""
+    return Workers() if _ALONE.get() else _JOINED.get("all", Workers())
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let layers that are made inside the block be those of one worker, with whole tables."""
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
 
 
 def expect_workers(workers: Any) -> Workers:

@@ -9,8 +9,10 @@ import keras
 from training import optimizers
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.optimizers.rows import SparseRows
 from training.parallel import Workers
 from training.parallel.workers import expect_workers
+from training.sharding.layout import layout_of
 from training.split import loop, replicas
 from training.split.exchange import Exchange
 from training.split.precision import policy_of
@@ -91,15 +93,40 @@ def compile_model(
         optimizer = _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizers.LossScaleOptimizer(optimizer)
+    is_divided = any(layout_of(variable) is not None for variable in model.variables)
+    if is_divided:
+        _expect_rows_alone(workers, optimizer, precision)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
-    # Keras reads the attribute; without an own one the model has its class's method.
-    vars(model).pop("train_step", None)
+    # Keras reads the attributes; without own ones the model has its class's methods.
     loop.uninstall(model)
     replicas.install(model)
     if split:
         exchange = Exchange(workers, model) if workers.size > 1 else None
         model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla, exchange)
         loop.install(model, exchange)
+        if exchange is not None and is_divided:
+            loop.install_lookups(model, exchange)
+
+
+def _expect_rows_alone(workers: Workers, optimizer: keras.Optimizer, precision: str) -> None:
+    """Raise TrainingError if tables that are divided among workers cannot be trained so."""
+    if workers.size == 1:
+        raise TrainingError(
+            "Expected workers=join_workers() for a model whose tables are divided among them "
+            "(shard=...). Received: none, or one alone."
+        )
+    if not isinstance(optimizer, SparseRows):
+        raise TrainingError(
+            "Expected an optimizer of training.optimizers for tables that are divided among workers "
+            f'(shard=...): "sgd", "adagrad" or "adam". Received: {type(optimizer).__name__}.'
+            + (' With precision="float16" use "bfloat16".' if precision == "float16" else "")
+        )
+    clips = {name: getattr(optimizer, name) for name in ("clipnorm", "global_clipnorm")}
+    if any(clips.values()):
+        raise TrainingError(
+            "Expected no norm to clip by for tables that are divided among workers (shard=...), of "
+            f"whose gradient each knows a part. Received: {clips}. Use clipvalue."
+        )
 
 
 def _expect_divisible(workers: Workers, loss: Any, *, split: bool) -> None:

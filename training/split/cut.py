@@ -68,7 +68,8 @@ def is_lookup(layer: Any) -> bool:
 def is_compilable(parts: SplitModel) -> bool:
     """Whether XLA can compile the lookups: of single ids that are not checked, on one device.
 
-    XLA compiles for fixed shapes, which lists change in each batch; it drops checks silently.
+    XLA compiles for fixed shapes, which lists change in each batch; it drops checks silently. It
+    knows no exchange with other workers, which lookups in divided tables need.
     """
     nodes = [node for tensor in parts.lookup.outputs for node in _ancestry(tensor)]
     # A table too large for the GPU may be on the host.
@@ -86,8 +87,10 @@ def _compiles(node: Any) -> bool:
     parts = [node.operation]
     if isinstance(node.operation, keras.layers.Layer):
         parts = layers_of(node.operation)
-    takes_lists = any(isinstance(part, SharedTable) for part in parts) and _holds_pairs(node)
-    return not takes_lists and all(
+    tables = [part for part in parts if isinstance(part, SharedTable)]
+    if any(table.is_divided for table in tables) or (tables and _holds_pairs(node)):
+        return False
+    return all(
         getattr(part, "supports_jit", True) and not getattr(part, "validate_ids", False)
         for part in parts
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,16 +13,14 @@ from training.layers.shared_table import SharedTable
 from training.optimizers.distinct import distinct_rows
 from training.parallel.agreement import agree, fingerprint
 from training.parallel.equal_steps import EqualSteps
+from training.parallel.lengths import NUMBERS, common_length, lengthened
 from training.parallel.workers import Workers
 from training.private import layers_of
+from training.sharding.layout import layout_of
 
 # Bytes of a piece: large ones use the network well; of several, the first travels while the
 # optimizer's other work goes on.
 _PIECE = 32 << 20
-# Lengths between a power of two and the next, to which rows are padded: few, since each has a number
-# for its operations, and so many that at most 3 % are padding.
-_LENGTHS = 32
-_NUMBERS = 32 * _LENGTHS
 
 
 class Exchange:
@@ -30,9 +28,9 @@ class Exchange:
 
     Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
     their values, of which each worker then has those of all; on a CPU a worker sums those of a
-    repeated row first. What a step adds to the metrics'
-    state is added up, so each worker has the metrics of all rows. Other state that steps change,
-    such as moving averages, is averaged.
+    repeated row first. Those of divided tables are already where their rows are. What a step adds
+    to the metrics' state is added up, so each worker has the metrics of all rows. Other state that
+    steps change, such as moving averages, is averaged.
 
     Args:
         workers: the workers.
@@ -53,6 +51,11 @@ class Exchange:
         self._is_ready = self._measures = False
         self._numbers_of_pieces = self._numbers_of_tables = 0
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether lookups take place on all workers: tables are divided among them now."""
+        return any(layout_of(variable) is not None for variable in self._model.variables)
+
     def prepare(self) -> None:
         """Before the first step: give all workers the first one's model.
 
@@ -64,12 +67,16 @@ class Exchange:
         model = self._model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        agree(self.workers, fingerprint(model))
-        variables = [*model.variables, *model.optimizer.variables]
+        agree(self.workers, fingerprint(model, _whole_shape))
+        variables = [
+            variable
+            for variable in (*model.variables, *model.optimizer.variables)
+            if layout_of(variable) is None
+        ]
         self._collectives.copy_from_first([variable.value for variable in variables])
         reserve = self._collectives.reserve
         self._numbers_of_pieces = reserve(len(variables) + len(model.metrics_variables))
-        self._numbers_of_tables = reserve(2 * _NUMBERS * len(model.trainable_variables))
+        self._numbers_of_tables = reserve(2 * NUMBERS * len(model.trainable_variables))
         self._is_ready = True
 
     def before(self, y: Any, weight: Any) -> list[tf.Tensor]:
@@ -89,6 +96,26 @@ class Exchange:
                 self._model.compute_metrics(None, y, outputs, sample_weight=weight)
                 self._model.reset_metrics()
         return [tf.identity(variable.value) for variable in self._changing()]
+
+    def begin(self, x: Any, y: Any) -> list[Any]:
+        """A comparison of the steps, to be awaited by lookups that all workers do together.
+
+        Args:
+            x: features of the batch.
+            y: labels; None in prediction, where rows are not compared.
+        """
+        rows = tf.zeros([1]) if y is None else by_row(x, y)
+        return [self.steps.compare(rows, [])] if self.looks_up else []
+
+    def evaluated(self, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A step of evaluation or prediction whose lookups all workers do together."""
+
+        def call(data: Any) -> Any:
+            x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+            with tf.control_dependencies(self.begin(x, y)):
+                return step(data)
+
+        return call
 
     def _changing(self) -> list[keras.Variable]:
         """Variables besides weights that a step changes: of metrics, then of layers."""
@@ -110,10 +137,14 @@ class Exchange:
             before: state before the step: see `before`.
         """
         changing = self._changing()
+        is_table = [
+            isinstance(grad, tf.IndexedSlices) and layout_of(variable) is None
+            for grad, variable in zip(gradients, variables, strict=True)
+        ]
         tables = [
             _summed(grad, variable)
-            for grad, variable in zip(gradients, variables, strict=True)
-            if isinstance(grad, tf.IndexedSlices)
+            for grad, variable, kept in zip(gradients, variables, is_table, strict=True)
+            if kept
         ]
         dense = [
             (grad, v)
@@ -121,7 +152,8 @@ class Exchange:
             if isinstance(grad, tf.Tensor)
         ]
         changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
-        counts = self.steps.compare(batch, tables)
+        compared = self.steps.count(tables) if self.looks_up else None
+        counts = self.steps.compare(batch, tables) if compared is None else compared
         with tf.control_dependencies([counts]):
             totals = self._totals([*dense, *changes])
         means = iter([total / self.workers.size for total in totals[: len(dense)]])
@@ -130,8 +162,8 @@ class Exchange:
             self._gathered(table, counts[:, place], place) for place, table in enumerate(tables)
         )
         averaged = [
-            grad if grad is None else next(slices if isinstance(grad, tf.IndexedSlices) else means)
-            for grad in gradients
+            next(slices) if kept else next(means) if isinstance(grad, tf.Tensor) else grad
+            for grad, kept in zip(gradients, is_table, strict=True)
         ]
         return averaged, self._model.get_metrics_result()
 
@@ -170,21 +202,31 @@ class Exchange:
         """
         collectives = self._collectives
         with tf.device(collectives.host):
-            length, kind = _length(tf.reduce_max(counts))
+            length, kind = common_length(tf.reduce_max(counts))
             spans = [
                 (length * rank, length * rank + count)
                 for rank, count in enumerate(tf.unstack(counts, collectives.size))
             ]
-            number = self._numbers_of_tables + 2 * _NUMBERS * place + kind
+            number = self._numbers_of_tables + 2 * NUMBERS * place + kind
 
         def together(tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-            every = collectives.gathered(_lengthened(tensor, length), number)
+            every = collectives.gathered(lengthened(tensor, length), number)
             return tf.concat([every[first:last] for first, last in spans], axis=0)
 
         # On a GPU integers of 32 bits are on the host.
         rows = together(tf.cast(table.indices, tf.int64), number)
-        values = together(table.values / collectives.size, number + _NUMBERS)
+        values = together(table.values / collectives.size, number + NUMBERS)
         return tf.IndexedSlices(values, rows, table.dense_shape)
+
+
+def by_row(x: Any, y: Any) -> tf.Tensor:
+    """A tensor of the batch with one entry for each row."""
+    return next(t for t in keras.tree.flatten((y, x)) if t is not None)
+
+
+def _whole_shape(variable: keras.Variable) -> Sequence[int]:
+    layout = layout_of(variable)
+    return tuple(variable.shape) if layout is None else layout.whole
 
 
 def _summed(gradient: tf.IndexedSlices, table: keras.Variable) -> tf.IndexedSlices:
@@ -210,42 +252,11 @@ def _moving(model: keras.Model) -> list[keras.Variable]:
     return [v for v in model.non_trainable_variables if "float" in v.dtype and id(v) not in fixed]
 
 
-def _length(count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A length of at least `count`, and its number among all of them.
-
-    Args:
-        count: int32, a scalar.
-
-    Example:
-        >>> for count in (0, 5, 1024, 1025, 26 * 65_536):
-        ...     print(*map(int, _length(tf.constant(count))))
-        32 160
-        32 160
-        1024 320
-        1056 321
-        1703936 660
-    """
-    count = tf.maximum(count, _LENGTHS)
-    # A rounding error of the logarithm selects the neighbouring power, and the same length.
-    power = tf.cast(tf.math.log(tf.cast(count, tf.float64)) / math.log(2), tf.int32)
-    least = tf.bitwise.left_shift(1, power)
-    step = least // _LENGTHS
-    steps = (count - least + step - 1) // step
-    return least + steps * step, power * _LENGTHS + steps
-
-
 def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
     """Zeros like the rows of a tensor, outside of its graph."""
     if tensor is None:
         return None
     return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
-
-
-def _lengthened(tensor: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """A tensor (n, ...) with zeros behind it: (length, ...)."""
-    missing = [length - tf.shape(tensor)[0], *tensor.shape[1:]]
-    # TensorFlow pads integers on the host only.
-    return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)
 
 
 def _pieces(variables: Sequence[keras.Variable]) -> list[list[int]]:

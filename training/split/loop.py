@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -34,9 +34,36 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
     model.make_train_function = make_train_function
 
 
+def install_lookups(model: keras.Model, exchange: Exchange) -> None:
+    """Lets workers evaluate and predict together, as lookups in divided tables need it."""
+    own = type(model)
+    for kind in ("test", "predict"):
+        setattr(model, f"{kind}_step", exchange.evaluated(getattr(model, f"{kind}_step")))
+
+    def divided(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        everywhere = _Together(function, exchange)
+        return lambda data: everywhere(data) if exchange.looks_up else function(data)
+
+    def make_test_function(force: bool = False) -> None:
+        if model.test_function is None or force:
+            own.make_test_function(model, force=True)
+            model.test_function = divided(model.test_function)
+
+    def make_predict_function(force: bool = False) -> Any:
+        if model.predict_function is None or force:
+            own.make_predict_function(model, force=True)
+            model.predict_function = divided(model.predict_function)
+        return model.predict_function
+
+    model.make_test_function = make_test_function
+    model.make_predict_function = make_predict_function
+
+
 def uninstall(model: keras.Model) -> None:
-    """Restores Keras' own training function."""
-    vars(model).pop("make_train_function", None)
+    """Restores Keras' own functions for training, evaluation and prediction."""
+    for kind in ("train", "test", "predict"):
+        vars(model).pop(f"make_{kind}_function", None)
+        vars(model).pop(f"{kind}_step", None)
 
 
 class _TrainFunction:
@@ -81,14 +108,14 @@ class _TrainFunction:
 
 
 class _Together:
-    """A training function of which each step takes place on all workers."""
+    """A function of Keras of which each step takes place on all workers."""
 
-    def __init__(self, function: _TrainFunction, exchange: Exchange) -> None:
+    def __init__(self, function: Callable[[Any], Any], exchange: Exchange) -> None:
         self._function = function
         self._exchange = exchange
 
-    def __call__(self, iterator: Iterator[Any]) -> Mapping[str, tf.Tensor]:
-        """As `_TrainFunction`.
+    def __call__(self, iterator: Iterator[Any]) -> Any:
+        """As the function.
 
         Raises:
             TrainingError: the workers differ, or one is lost.

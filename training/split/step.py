@@ -10,10 +10,12 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.layers.sharded_lookup import gradients_of_tables, recorded
+from training.sharding.layout import layout_of
 from training.split import replicas
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
-from training.split.exchange import Exchange
+from training.split.exchange import Exchange, by_row
 from training.split.precision import faster
 
 # Shapes are known on the host, which decides by them.
@@ -77,6 +79,7 @@ class SplitStep:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         before = [] if self._exchange is None else self._exchange.before(y, weight)
         tables = self.parts.lookup.trainable_variables
+        ready = [] if self._exchange is None else self._exchange.begin(x, y)
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
         if self._on_gpu:
@@ -86,12 +89,18 @@ class SplitStep:
             result = self._run(_taken(self.parts.lookup, x), y, weight, joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
         else:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch([table.value for table in tables])
+            held = [table for table in tables if layout_of(table) is None]
+            with (
+                tf.GradientTape(watch_accessed_variables=False) as tape,
+                recorded(tape) as lookups,
+                tf.control_dependencies(ready),
+            ):
+                tape.watch([table.value for table in held])
                 border = self._look_up(x)
             result = self._run(border, y, weight, joined=False)
-            backward = _backward(tape, border, result.lookup_gradients, tables)
-            gradients = _by_variable(tables, backward)
+            sources = [table.value for table in held], [each.vectors for each in lookups]
+            backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
+            gradients = _by_variable(held, backward) | gradients_of_tables(lookups, arrived)
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random
@@ -103,7 +112,7 @@ class SplitStep:
         logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
         if self._exchange is not None:
-            ordered, logs = self._exchange(ordered, variables, _by_row(x, y), before)
+            ordered, logs = self._exchange(ordered, variables, by_row(x, y), before)
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs
@@ -235,23 +244,19 @@ def _widened(data: Any) -> Any:
 
 def _rows(given: Any, y: Any) -> tf.Tensor:
     """The number of rows, from the label: the tensors of a list feature have other lengths."""
-    return tf.shape(_by_row(given, y))[0]
-
-
-def _by_row(given: Any, y: Any) -> tf.Tensor:
-    return next(t for t in keras.tree.flatten((y, given)) if t is not None)
+    return tf.shape(by_row(given, y))[0]
 
 
 def _backward(
     tape: tf.GradientTape,
     border: Sequence[tf.Tensor],
     gradients: Sequence[tf.Tensor | None],
-    tables: Sequence[keras.Variable],
-) -> list[Any]:
-    """The gradients of tables from those of the looked-up vectors."""
+    sources: Any,
+) -> Any:
+    """The gradients of tables, or of vectors looked up in them, from those of the border."""
     pairs = [pair for pair in zip(border, gradients, strict=True) if pair[1] is not None]
     targets, upstream = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
-    return tape.gradient(targets, [table.value for table in tables], output_gradients=upstream)
+    return tape.gradient(targets, sources, output_gradients=upstream)
 
 
 def _by_variable(variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> dict[int, Any]:

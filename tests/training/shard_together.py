@@ -1,0 +1,152 @@
+"""Programs of the workers of test_sharded_tables.py: each trains, and returns its findings for JSON."""
+
+import keras
+import numpy as np
+from train_together import BATCH, refused, weights_of
+
+from loader import KerasSequenceLoader, LoaderCheckpoint
+from training import compile_model, join_workers, layers, optimizers, train, whole_tables
+
+# Two widths, so two variables, which two and three workers divide; in "auto" some tables are whole.
+# A friend is looked up in the table of users.
+SIZES = {"user": (9, 6), "friend": (9, 6), "item": (40, 6), "city": (3, 6), "tags": (50, 12)}
+SHARDS = ("auto", "table", "row", "column")
+# Accumulators start so low that every gradient shows.
+OPTIMIZERS = {
+    "auto": lambda: optimizers.Adagrad(0.05, initial_accumulator_value=1e-4),
+    "table": lambda: optimizers.SGD(0.5),
+    "row": lambda: optimizers.Adam(0.05),
+    "column": lambda: optimizers.Adagrad(0.05, initial_accumulator_value=1e-4),
+}
+MEASURED = ("auto", "column")
+EPOCHS = 2
+
+
+def make(shard, sizes=None):
+    inputs = {
+        name: keras.Input((1,), name=name, dtype="int32")
+        for name in ("user", "friend", "item", "city")
+    }
+    inputs["tags"] = tuple(
+        keras.Input((1,), name=f"tags__{half}", dtype="int32") for half in ("values", "nnzs")
+    )
+    features = layers.DenseFeatures(
+        sizes or SIZES,
+        embeddings_initializer="normal",
+        shared={"friend": "user"},
+        shard=shard,
+        name="features",
+    )
+    hidden = keras.layers.Dense(8, "relu")(features(inputs))
+    return keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(hidden))
+
+
+def load(rows, rank, size):
+    return KerasSequenceLoader(
+        str(rows), BATCH, ["label"], cat_names=[*SIZES], seed=3,
+        global_size=size, global_rank=rank,
+    )  # fmt: skip
+
+
+def state_of(model):
+    """The whole weights and optimizer state, where the tables are whole."""
+    state = [variable.numpy().tolist() for variable in model.optimizer.variables]
+    return {"weights": weights_of(model), "state": state}
+
+
+def trained(shard, rows, workers):
+    keras.utils.set_random_seed(1)
+    data, model = load(rows, workers.rank, workers.size), make(shard)
+    held = [list(v.shape) for v in model.get_layer("features").trainable_variables]
+    compile_model(model, OPTIMIZERS[shard](), workers=workers, xla=False)
+    found = {"held": held}
+    found["loss"] = model.fit(data, epochs=EPOCHS, verbose=0, shuffle=False).history["loss"]
+    if shard in MEASURED:
+        found["measured"] = measured(model, rows)
+    with whole_tables(model):
+        if workers.rank == 0:
+            found |= state_of(model)
+            if shard in MEASURED:
+                found["measured whole"] = measured(model, rows)
+    return found
+
+
+def measured(model, rows):
+    """The loss of all rows, and predictions for them."""
+    data = load(rows, 0, 1)
+    loss = model.evaluate(data, verbose=0)
+    return [loss, *model.predict(data.map(lambda x, _: x), verbose=0)[:, 0].tolist()]
+
+
+def divided(rows, folder):
+    """Train with each way of dividing tables; then misuse them."""
+    workers = join_workers(timeout=60)
+    found = {shard: trained(shard, rows, workers) for shard in SHARDS}
+    found["refused"] = misused(rows, folder, workers)
+    found["given"] = given(workers)
+    return found
+
+
+def given(workers):
+    """A table that is set as a whole, and saved as a whole."""
+    vectors = np.arange(240, dtype="float32").reshape(40, 6)
+    found = {}
+    for shard in SHARDS:
+        model = make(shard)
+        model.get_layer("features").embeddings.set_embedding_table("item", vectors)
+        with whole_tables(model):
+            if workers.rank == 0:
+                table = model.get_layer("features").embedding_tables["item"]
+                found[shard] = bool((table.numpy() == vectors).all())
+    return found
+
+
+def misused(rows, folder, workers):
+    rank = workers.rank
+    data = load(rows, rank, workers.size)
+
+    def compiled(*arguments, **options):
+        return refused(lambda: compile_model(make("row"), *arguments, **options))
+
+    def run(model, **options):
+        return refused(lambda: train(model, data, workers=workers, **options))
+
+    huge = {**SIZES, "item": (10**13, 6)}
+    model = make("row")
+    return {
+        "no workers": compiled("sgd"),
+        "keras": compiled(keras.optimizers.Adam(), workers=workers),
+        "norm": compiled(optimizers.SGD(clipnorm=1.0), workers=workers),
+        "float16": compiled("sgd", precision="float16", workers=workers),
+        "width": refused(lambda: make("column", {**SIZES, "user": (9, 5), "friend": (9, 5)})),
+        "room": refused(lambda: make("auto", huge)),
+        "save": refused(lambda: model.save(f"{folder}/part{rank}.keras")),
+        "read": refused(lambda: model.get_layer("features").embedding_tables),
+        "other sizes": run(make("row", {**SIZES, "item": (40 + rank, 6)})),
+    }
+
+
+def up_to(rows, folder, epochs, shard):
+    """Train up to an epoch, from the checkpoint."""
+    workers = join_workers(timeout=60)
+    keras.utils.set_random_seed(1)
+    model = make(shard)
+    train(
+        model, load(rows, workers.rank, workers.size), epochs=int(epochs), workers=workers,
+        optimizer=OPTIMIZERS["auto"](), checkpoint=f"{folder}/run",
+    )  # fmt: skip
+    other = refused(
+        lambda: train(
+            make(shard, {**SIZES, "item": (41, 6)}), load(rows, workers.rank, workers.size),
+            epochs=int(epochs), workers=workers, optimizer=OPTIMIZERS["auto"](),
+            checkpoint=LoaderCheckpoint(
+                load(rows, workers.rank, workers.size), f"{folder}/run", writes=False
+            ),
+        )
+    )  # fmt: skip
+    found = {"other model": other}
+    with whole_tables(model):
+        if workers.rank == 0:
+            found |= state_of(model)
+            model.save(f"{folder}/{epochs}.keras")
+    return found

@@ -1,0 +1,183 @@
+"""Tables that are divided among several processes, each a worker of TF_CONFIG, on this machine's CPU."""
+
+import keras
+import numpy as np
+import polars as pl
+import pytest
+import shard_together as program
+import tensorflow as tf
+from worker_processes import found_by, start
+
+from training import TrainingError, compile_model, layers
+
+ROWS = 120
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Ids that workers have in common, some out of range; lists of 0 to 5."""
+    random = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "user": random.integers(0, 11, ROWS).astype("int32"),
+            "friend": random.integers(0, 9, ROWS).astype("int32"),
+            "item": np.minimum(random.zipf(1.3, ROWS), 39).astype("int32"),
+            "city": random.integers(0, 3, ROWS).astype("int32"),
+            "tags": [random.integers(0, 50, n).tolist() for n in random.integers(0, 6, ROWS)],
+            "label": random.integers(0, 2, ROWS).astype("int8"),
+        },
+        schema_overrides={"tags": pl.List(pl.Int32)},
+    )
+    file = tmp_path_factory.mktemp("together") / "rows.parquet"
+    frame.write_parquet(file, row_group_size=20)
+    return file
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.long)])
+def found(rows, tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("results")
+    return found_by(start(request.param, folder, program.divided, rows, folder), folder)
+
+
+def epochs_of(rows, size):
+    """For each epoch the batches of all workers, each step's as one."""
+    loaders = [program.load(rows, rank, size) for rank in range(size)]
+    for _ in range(program.EPOCHS):
+        yield [
+            tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *batches)
+            for batches in zip(*loaders, strict=True)
+        ]
+
+
+@pytest.fixture(scope="module")
+def ones(rows, found):
+    """Losses, weights and state of one process with whole tables, from equal seeds."""
+    results = {}
+    epochs = [*epochs_of(rows, len(found))]
+    for shard in ("auto", "table", "row"):
+        keras.utils.set_random_seed(1)
+        model = program.make(None)
+        compile_model(model, program.OPTIMIZERS[shard]())
+        losses = [
+            model.fit(as_data(epoch), verbose=0, shuffle=False).history["loss"][0]
+            for epoch in epochs
+        ]
+        results[shard] = {"loss": losses, **program.state_of(model)}
+    return {**results, "column": results["auto"]}  # with the same optimizer
+
+
+def as_data(batches):
+    signature = tf.nest.map_structure(lambda t: tf.TensorSpec((None, 1), t.dtype), batches[0])
+    data = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
+    return data.apply(tf.data.experimental.assert_cardinality(len(batches)))
+
+
+@pytest.mark.parametrize("shard", program.SHARDS)
+def test_divided_tables_train_as_whole_ones(found, ones, shard):
+    for worker in found:
+        np.testing.assert_allclose(worker[shard]["loss"], ones[shard]["loss"], rtol=0, atol=1e-6)
+    for kind in ("weights", "state"):
+        for own, expected in zip(found[0][shard][kind], ones[shard][kind], strict=True):
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shard", program.SHARDS)
+def test_each_worker_holds_a_part(found, shard):
+    # With a row for unknown ids in each column.
+    whole = np.array([(9 + 40 + 3 + 3) * 6, 51 * 12])
+    held = np.array([[rows * width for rows, width in worker[shard]["held"]] for worker in found])
+    # A worker without any row of a variable has one spare row.
+    empty = (held == [6, 12]).sum(axis=0)
+    assert (held.sum(axis=0) - empty * [6, 12] == whole).all()
+    assert held.sum(axis=1).max() < 0.8 * whole.sum()
+
+
+@pytest.mark.parametrize("shard", program.MEASURED)
+def test_workers_evaluate_and_predict_together(found, shard):
+    first, *others = (worker[shard] for worker in found)
+    for other in others:
+        assert other["measured"] == first["measured"]
+    np.testing.assert_allclose(first["measured whole"], first["measured"], rtol=0, atol=1e-6)
+
+
+def test_a_table_that_is_set_is_saved_as_it_is(found):
+    assert found[0]["given"] == dict.fromkeys(program.SHARDS, True)
+
+
+@pytest.mark.parametrize(
+    ("what", "messages"),
+    [
+        ("no workers", ["Expected workers=join_workers()", "Received: none, or one alone"]),
+        ("keras", ["an optimizer of training.optimizers", "Received: Adam"]),
+        ("norm", ["no norm to clip by", "'clipnorm': 1.0", "clipvalue"]),
+        ("float16", ['With precision="float16" use "bfloat16"']),
+        ("room", ["tables of 2.4e+05 GB. Received: ", " GB for worker 0, which has", "at least"]),
+        (
+            "save",
+            [
+                "Expected a whole table of user, friend, item, city, to save it",
+                "whole_tables(model)",
+            ],
+        ),
+        ("read", ["Expected a whole table of ", "whole_tables(model)"]),
+        ("other sizes", ["the same weights. Received: [[55, 6]", "[[56, 6]"]),
+    ],
+)
+def test_misuse_is_an_error(found, what, messages):
+    for worker in found:
+        for message in messages:
+            assert message in worker["refused"][what]
+
+
+def test_a_width_that_does_not_divide_is_an_error(found):
+    for worker in found:
+        error = worker["refused"]["width"]
+        assert f"Expected widths that {len(found)} workers divide" in error
+        assert "Received: 5 for 'user'" in error
+
+
+def test_an_unknown_word_is_an_error():
+    text = "Expected shard as None or one of auto, table, row, column. Received: 'rows'"
+    with pytest.raises(TrainingError, match=text):
+        layers.EmbeddingCollection({"user": (9, 4)}, shard="rows")
+
+
+def test_one_worker_alone_holds_whole_tables():
+    layer = layers.EmbeddingCollection({"user": (9, 4)}, shard="column")
+    layer.build()
+    assert layer.embedding_tables["user"].shape == (9, 4)
+    restored = layers.EmbeddingCollection.from_config(layer.get_config())
+    assert restored.shard == "column"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("numbers", [(2, 3), (3, 1), (1, 2)])
+def test_a_checkpoint_resumes_with_another_number_of_workers(rows, tmp_path, numbers):
+    results = tmp_path / "results"
+    for number, epochs in zip(numbers, (1, 2), strict=True):
+        folder = results / str(number)
+        folder.mkdir(parents=True)
+        processes = start(number, folder, program.up_to, rows, tmp_path, epochs, "auto")
+        found = found_by(processes, folder)
+        for worker in found:
+            assert "Build the model that was saved" in worker["other model"]
+    model = keras.saving.load_model(tmp_path / "2.keras")
+    for own, expected in zip(model.get_weights(), found[0]["weights"], strict=True):
+        np.testing.assert_array_equal(own, np.array(expected, "float32"))
+    one = resumed_as_one(rows, numbers)
+    for own, expected in zip(found[0]["weights"], one.get_weights(), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
+    for own, expected in zip(found[0]["state"], one.optimizer.variables, strict=True):
+        np.testing.assert_allclose(own, expected.numpy(), rtol=0, atol=1e-6)
+
+
+def resumed_as_one(rows, numbers):
+    """The model of one process that trains on the joined batches of each epoch's workers."""
+    keras.utils.set_random_seed(1)
+    model = program.make(None)
+    compile_model(model, program.OPTIMIZERS["auto"]())
+    for epoch, size in enumerate(numbers):
+        batches = [*epochs_of(rows, size)][epoch]
+        for x, y in batches:
+            model.train_on_batch(x, y)
+    return model

@@ -1,0 +1,191 @@
+"""Lookups in tables that are divided among workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.optimizers.distinct import distinct_places, summed_by_place
+from training.parallel.collectives import Collectives
+from training.parallel.lengths import NUMBERS, common_length, lengthened
+from training.sharding.layout import Layout, Route
+
+
+@dataclass
+class Recorded:
+    """The lookups of a step, whose gradients go back to the workers that hold the rows.
+
+    Attributes:
+        tape: watches the vectors that arrive.
+        lookups: in their order.
+    """
+
+    tape: tf.GradientTape
+    lookups: list[Looked] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One lookup.
+
+    Attributes:
+        table: this worker's part of the table.
+        vectors: those of the distinct rows that this worker has looked up, (rows, width).
+        route: the way of these rows.
+        wanted: rows of this worker's part that each worker has looked up, (workers, length).
+        counts: the number of rows that each worker (first axis) has looked up in the part of each.
+        travel: exchanges tensors.
+    """
+
+    table: keras.Variable
+    vectors: tf.Tensor
+    route: Route
+    wanted: tf.Tensor
+    counts: tf.Tensor
+    travel: Travel
+
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
+        """The gradient of this worker's part, from all workers.
+
+        Args:
+            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+        """
+        if isinstance(upstream, tf.IndexedSlices):
+            rows = tf.shape(self.vectors)[0]
+            upstream = summed_by_place(upstream.values, upstream.indices, rows)
+        collectives = self.travel.collectives
+        parts = self.route.divided(upstream / collectives.size)
+        length = tf.shape(self.wanted)[1]
+        received = self.travel(parts, length, "gradients")
+        # On the host, which knows the numbers.
+        with tf.device(collectives.host):
+            counts = tf.unstack(self.counts[:, collectives.rank], collectives.size)
+        rows = [self.wanted[rank, :count] for rank, count in enumerate(counts)]
+        values = [received[rank, :count] for rank, count in enumerate(counts)]
+        shape = tf.constant(tuple(self.table.shape), tf.int64)
+        return tf.IndexedSlices(tf.concat(values, 0), tf.concat(rows, 0), shape)
+
+
+_RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def recorded(tape: tf.GradientTape) -> Iterator[list[Looked]]:
+    """The lookups inside the block, whose vectors the tape watches."""
+    record = Recorded(tape)
+    before = _RECORDED.set(record)
+    try:
+        yield record.lookups
+    finally:
+        _RECORDED.reset(before)
+
+
+def gradients_of_tables(
+    lookups: Sequence[Looked], upstream: Sequence[Any]
+) -> dict[int, tf.IndexedSlices]:
+    """The gradients of this worker's parts of tables, by the id of the variable.
+
+    Args:
+        lookups: of a step.
+        upstream: the gradient of the vectors of each, None if the loss does not depend on them.
+    """
+    found: dict[int, list[tf.IndexedSlices]] = {}
+    for looked, gradient in zip(lookups, upstream, strict=True):
+        if gradient is not None:
+            found.setdefault(id(looked.table), []).append(looked.gradient(gradient))
+    return {
+        table: tf.IndexedSlices(
+            tf.concat([part.values for part in parts], axis=0),
+            tf.concat([part.indices for part in parts], axis=0),
+            parts[0].dense_shape,
+        )
+        for table, parts in found.items()
+    }
+
+
+class Travel:
+    """An all-to-all exchange of rows, which are padded to the longest of all workers.
+
+    Args:
+        collectives: all workers.
+    """
+
+    _KINDS = ("rows", "vectors", "gradients")
+
+    def __init__(self, collectives: Collectives) -> None:
+        self.collectives = collectives
+        self._count = collectives.reserve(1)
+        self._numbers = {kind: collectives.reserve(NUMBERS) for kind in self._KINDS}
+
+    def counts(self, rows: list[tf.Tensor]) -> tf.Tensor:
+        """How many rows each worker has for each, (workers, workers), on the host."""
+        found = [tf.shape(each)[0] for each in rows]
+        with tf.device(self.collectives.host):
+            own = tf.stack(found)[tf.newaxis]
+            return self.collectives.gathered(own, self._count, self.collectives.host)
+
+    def __call__(self, parts: list[tf.Tensor], length: tf.Tensor, kind: str) -> tf.Tensor:
+        """The parts that all workers have for this one, (workers, length, ...).
+
+        Args:
+            parts: one for each worker, (at most length, ...).
+            length: as `common_length` gives it, the same on all workers.
+            kind: "rows", "vectors" or "gradients".
+        """
+        with tf.device(self.collectives.host):
+            _, place = common_length(length)
+            number = self._numbers[kind] + place
+        sent = tf.stack([lengthened(part, length) for part in parts])
+        return self.collectives.exchanged(sent, number)
+
+
+class ShardedLookup:
+    """Looks up rows of a table that is divided among workers; all of them call it together.
+
+    A row that a worker needs several times travels once, and so does the sum of its gradients.
+
+    Args:
+        collectives: all workers.
+        layout: of the table.
+    """
+
+    def __init__(self, collectives: Collectives, layout: Layout) -> None:
+        self._collectives = collectives
+        self._layout = layout
+        self._travel = Travel(collectives)
+
+    def __call__(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
+        """The vectors of rows.
+
+        Args:
+            table: this worker's part.
+            rows: of the whole table, integers of any shape.
+
+        Returns:
+            (*rows, width).
+        """
+        flat = tf.reshape(rows, [-1])
+        distinct, places = distinct_places(flat, self._layout.whole[0], table.value.device)
+        route = self._layout.route(distinct)
+        counts = self._travel.counts(route.rows)
+        with tf.device(self._collectives.host):
+            length, _ = common_length(tf.reduce_max(counts))
+        wanted = self._travel(route.rows, length, "rows")
+        held = tf.gather(table.value, wanted)
+        answers = self._travel(tf.unstack(held, self._collectives.size), length, "vectors")
+        with tf.device(self._collectives.host):
+            own = tf.unstack(counts[self._collectives.rank], self._collectives.size)
+        vectors = tf.stop_gradient(
+            route.joined([answers[rank, :count] for rank, count in enumerate(own)])
+        )
+        record = _RECORDED.get()
+        if record is not None:
+            record.tape.watch(vectors)
+            record.lookups.append(Looked(table, vectors, route, wanted, counts, self._travel))
+        return tf.gather(vectors, tf.reshape(places, tf.shape(rows)))

@@ -1,0 +1,44 @@
+"""Lengths to which tensors are padded before they are exchanged."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+# Lengths between a power of two and the next, to which rows are padded: few, since each has a number
+# for its operations, and so many that at most 3 % are padding.
+_LENGTHS = 32
+# Numbers of operations, one for each length.
+NUMBERS = 32 * _LENGTHS
+
+
+def common_length(count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A length of at least `count`, and its number among all of them.
+
+    Args:
+        count: int32, a scalar.
+
+    Example:
+        >>> for count in (0, 5, 1024, 1025, 26 * 65_536):
+        ...     print(*map(int, common_length(tf.constant(count))))
+        32 160
+        32 160
+        1024 320
+        1056 321
+        1703936 660
+    """
+    count = tf.maximum(count, _LENGTHS)
+    # A rounding error of the logarithm selects the neighbouring power, and the same length.
+    power = tf.cast(tf.math.log(tf.cast(count, tf.float64)) / math.log(2), tf.int32)
+    least = tf.bitwise.left_shift(1, power)
+    step = least // _LENGTHS
+    steps = (count - least + step - 1) // step
+    return least + steps * step, power * _LENGTHS + steps
+
+
+def lengthened(tensor: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """A tensor (n, ...) with zeros behind it: (length, ...)."""
+    missing = [length - tf.shape(tensor)[0], *tensor.shape[1:]]
+    # TensorFlow pads integers on the host only.
+    return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)

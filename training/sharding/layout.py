@@ -1,0 +1,227 @@
+"""The parts of a table that each worker holds."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_BLOCK = 2**20  # values, 4 MB of float32
+
+
+@dataclass(frozen=True)
+class Own:
+    """The part of a block of a table that a worker holds.
+
+    Attributes:
+        rows: of the block.
+        columns: of the block.
+        start: the row of the worker's part in which they begin.
+        count: number of rows.
+    """
+
+    rows: slice
+    columns: slice
+    start: int
+    count: int
+
+
+class Layout(ABC):
+    """A table of several columns of ids, one below the other, divided among workers.
+
+    Args:
+        heights: the number of rows of each column.
+        width: width of the vectors.
+        size: number of workers.
+        rank: number of this worker.
+    """
+
+    def __init__(self, heights: Sequence[int], width: int, size: int, rank: int) -> None:
+        self.heights = list(heights)
+        self.starts = list(itertools.accumulate(heights, initial=0))
+        self.size = size
+        self.rank = rank
+        self.whole = (self.starts.pop(), width)
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The shape of this worker's part; it has one row at least."""
+
+    @abstractmethod
+    def own(self, rank: int, first: int, count: int) -> Own | None:
+        """The part of a block of rows of one column that a worker holds, if any."""
+
+    @abstractmethod
+    def route(self, rows: tf.Tensor) -> Route:
+        """The way of rows (n,) to the workers that hold them."""
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """First row and number of rows of blocks of a few MB, none with rows of two columns."""
+        most = max(1, _BLOCK // self.whole[1])
+        for start, height in zip(self.starts, self.heights, strict=True):
+            for first in range(start, start + height, most):
+                yield first, min(most, start + height - first)
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of looked-up rows to the workers that hold them, and of their vectors back.
+
+    Attributes:
+        rows: for each worker the rows of its part.
+        places: for each worker the numbers of these among the looked-up rows; None if each holds a
+            part of all vectors.
+    """
+
+    rows: list[tf.Tensor]
+    places: list[tf.Tensor] | None
+
+    def joined(self, vectors: Sequence[tf.Tensor]) -> tf.Tensor:
+        """The vectors (n, width) from those of each worker."""
+        if self.places is None:
+            return tf.concat(vectors, axis=1)
+        return tf.dynamic_stitch(self.places, vectors)
+
+    def divided(self, vectors: tf.Tensor) -> list[tf.Tensor]:
+        """The inverse of `joined`."""
+        if self.places is None:
+            return tf.split(vectors, len(self.rows), axis=1)
+        return [tf.gather(vectors, places) for places in self.places]
+
+
+class ByRow(Layout):
+    """Whole columns of ids on a worker each, and others divided by row among all.
+
+    Rows of a divided column go round the workers, so that frequent ids, which are small, do not
+    meet on one.
+
+    Args:
+        heights: the number of rows of each column.
+        places: for each column the worker that holds it, None if all do.
+        width: width of the vectors.
+        size: number of workers.
+        rank: number of this worker.
+    """
+
+    def __init__(
+        self,
+        heights: Sequence[int],
+        places: Sequence[int | None],
+        width: int,
+        size: int,
+        rank: int,
+    ) -> None:
+        super().__init__(heights, width, size, rank)
+        self._steps = [size if place is None else 1 for place in places]
+        self._firsts = [place or 0 for place in places]
+        held = [
+            [_count(height, place, worker, size) for worker in range(size)]
+            for height, place in zip(heights, places, strict=True)
+        ]
+        sums = np.cumsum(np.array(held, np.int64), axis=0)
+        # The first row of each column in the part of each worker.
+        self._locals = sums - np.array(held)
+        self._held = sums[-1]
+        self._places = list(places)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of this worker's part; it has one row at least."""
+        return max(int(self._held[self.rank]), 1), self.whole[1]
+
+    def own(self, rank: int, first: int, count: int) -> Own | None:
+        """The part of a block of rows of one column that a worker holds, if any."""
+        column = bisect.bisect_right(self.starts, first) - 1
+        number, step = first - self.starts[column], self._steps[column]
+        if self._places[column] not in (None, rank):
+            return None
+        skipped = (rank - number) % step if self._places[column] is None else 0
+        if skipped >= count:
+            return None
+        start = int(self._locals[column, rank]) + (number + skipped) // step
+        return Own(slice(skipped, count, step), slice(None), start, -(-(count - skipped) // step))
+
+    def route(self, rows: tf.Tensor) -> Route:
+        """The way of rows (n,) to the workers that hold them."""
+        rows = tf.cast(rows, tf.int64)
+        starts = tf.constant(self.starts, tf.int64)
+        columns = tf.searchsorted(starts, rows, side="right", out_type=tf.int64) - 1
+        numbers = rows - tf.gather(starts, columns)
+        steps = tf.gather(tf.constant(self._steps, tf.int64), columns)
+        workers = tf.gather(tf.constant(self._firsts, tf.int64), columns) + numbers % steps
+        first = tf.gather(tf.constant(self._locals.reshape(-1)), columns * self.size + workers)
+        own, workers = first + numbers // steps, tf.cast(workers, tf.int32)
+        places = tf.range(tf.size(rows))
+        return Route(
+            tf.dynamic_partition(own, workers, self.size),
+            tf.dynamic_partition(places, workers, self.size),
+        )
+
+
+class ByColumn(Layout):
+    """Each worker holds the same part of every vector."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of this worker's part."""
+        return self.whole[0], self.whole[1] // self.size
+
+    def own(self, rank: int, first: int, count: int) -> Own:
+        """The part of a block of rows that a worker holds."""
+        width = self.shape[1]
+        return Own(slice(0, count), slice(rank * width, (rank + 1) * width), first, count)
+
+    def route(self, rows: tf.Tensor) -> Route:
+        """The way of rows (n,) to all workers."""
+        return Route([tf.cast(rows, tf.int64)] * self.size, None)
+
+
+def _count(height: int, place: int | None, rank: int, size: int) -> int:
+    """The rows of a column that a worker holds."""
+    if place is None:
+        return max(0, -(-(height - rank) // size))
+    return height if place == rank else 0
+
+
+def layout_of(variable: keras.Variable) -> Layout | None:
+    """The layout of a table of which this worker holds a part, or of its optimizer state."""
+    return getattr(variable, "sharding_layout", None)
+
+
+def set_layout(variable: keras.Variable, layout: Layout | None) -> None:
+    """Marks a variable as this worker's part of a table."""
+    variable.sharding_layout = layout
+
+
+def assign_own(
+    variable: keras.Variable,
+    layout: Layout,
+    whole: Any,
+    first: int = 0,
+    count: int | None = None,
+) -> None:
+    """Sets this worker's part of a table, or of its state.
+
+    Args:
+        variable: the part.
+        layout: its layout.
+        whole: rows of the table, sliced block by block: an array, or a dataset of an HDF5 file.
+        first: the row of the table that is its first one.
+        count: the number of its rows; None for all of the table.
+    """
+    end = layout.whole[0] if count is None else first + count
+    for start, length in layout.blocks():
+        kept = min(length, end - start)
+        own = layout.own(layout.rank, start, kept) if start >= first and kept > 0 else None
+        if own is not None:
+            block = np.asarray(whole[start - first : start - first + kept])
+            part = variable.value[own.start : own.start + own.count]
+            part.assign(tf.convert_to_tensor(block[own.rows, own.columns], variable.dtype))
