@@ -185,9 +185,12 @@ def test_equal_scores_are_no_difference_and_other_items_are(tower, tmp_path):
 
 
 def test_items_of_equal_scores_are_published(workflow, tower, tmp_path):
-    vectors = np.repeat(np.random.default_rng(3).normal(size=(6, WIDTH)), 4, axis=0)
-    file = catalogue(tmp_path / "items.parquet", list(range(24)), vectors)
-    for runtime, k in itertools.product(["onnx", "fused_onnx"], [6, 24]):
+    """Scores that differ in their last digits too: which is greater depends on the order of a sum."""
+    random = np.random.default_rng(3)
+    vectors = np.repeat(random.normal(size=(6, WIDTH)), 40, axis=0)
+    vectors[::2] *= 1 + random.normal(size=(120, WIDTH)) * 1e-7
+    file = catalogue(tmp_path / "items.parquet", list(range(240)), vectors)
+    for runtime, k in itertools.product(["onnx", "fused_onnx"], [60, 240]):
         export_ensemble(
             NearestItems(tower, file, k),
             workflow,
