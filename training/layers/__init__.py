@@ -7,6 +7,7 @@ from training.layers.embedding_bag import EmbeddingBag
 from training.layers.embedding_collection import EmbeddingCollection
 from training.layers.linear_features import LinearFeatures
 from training.layers.outer_product import XDeepFMOuterProduct
+from training.layers.sequence_embedding import SequenceEmbedding
 
 __all__ = [
     "CrossNetwork",
@@ -15,5 +16,6 @@ __all__ = [
     "EmbeddingBag",
     "EmbeddingCollection",
     "LinearFeatures",
+    "SequenceEmbedding",
     "XDeepFMOuterProduct",
 ]

@@ -1,0 +1,96 @@
+"""A behaviour sequence and a target as vectors with positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from training.layers.embedding_bag import EmbeddingBag
+
+
+@keras.saving.register_keras_serializable(package="parquet_to_triton")
+class SequenceEmbedding(keras.layers.Layer):
+    """Vectors of a sequence of ids and of a target, from one table, each with its position's vector.
+
+    The position is the distance to the target: 0 of the target itself, 1 of the newest id. The
+    sequence has the oldest id first, and is padded with 0 at its end.
+
+    Args:
+        input_dim: the number of ids.
+        output_dim: the width of a vector.
+        length: the width of the sequence, L.
+        embeddings_initializer: a Keras initializer of both tables.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        sequence: ids (N, L).
+        target: ids (N, 1).
+
+    Returns:
+        The vectors (N, L + 1, output_dim), the target's last, and a mask (N, L + 1), False for
+        padding.
+
+    Example:
+        >>> layer = SequenceEmbedding(20, 8, length=3)
+        >>> vectors, mask = layer(tf.constant([[5, 7, 0]]), tf.constant([[7]]))
+        >>> vectors.shape, mask.numpy().tolist()
+        (TensorShape([1, 4, 8]), [[True, True, False, True]])
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        length: int,
+        embeddings_initializer: Any = "uniform",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.input_dim, self.output_dim, self.length = input_dim, output_dim, length
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.items = EmbeddingBag(
+            input_dim,
+            output_dim,
+            embeddings_initializer=self.embeddings_initializer,
+            name="items",
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, *_: Any) -> None:
+        """Creates both tables."""
+        self.items.build()
+        self.positions = self.add_weight(
+            name="positions",
+            shape=(self.length + 1, self.output_dim),
+            initializer=self.embeddings_initializer,
+        )
+        self.built = True
+
+    def call(self, sequence: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The vectors and the mask; see the class."""
+        ids = tf.concat([sequence, tf.cast(target, sequence.dtype)], axis=1)
+        present = tf.concat([sequence != 0, tf.ones_like(target, tf.bool)], axis=1)
+        count = tf.reduce_sum(tf.cast(sequence != 0, tf.int32), axis=1, keepdims=True)
+        distance = tf.maximum(count - tf.range(self.length), 0)
+        distance = tf.concat([distance, tf.zeros_like(count)], axis=1)
+        vectors = self.items(tf.reshape(ids, (-1, 1)))
+        vectors = tf.reshape(vectors, (-1, self.length + 1, self.output_dim))
+        return vectors + tf.cast(tf.gather(self.positions, distance), vectors.dtype), present
+
+    def compute_output_spec(self, sequence: Any, *_: Any) -> Any:
+        """The shapes of `call`'s results."""
+        rows = (sequence.shape[0], self.length + 1)
+        vectors = keras.KerasTensor((*rows, self.output_dim), self.compute_dtype)
+        return vectors, keras.KerasTensor(rows, "bool")
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "length": self.length,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
