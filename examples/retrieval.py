@@ -74,11 +74,7 @@ def make_lists(folder: Path, lines: pl.DataFrame, households: pl.DataFrame) -> p
     )
     loader = KerasSequenceLoader(folder / "train", batch_size=2048, seed=2)
     optimizer = keras.optimizers.Adam(0.005)
-    print(
-        train(
-            model, loader, epochs=2, loss=retrieval.SoftmaxLoss(), metrics=[], optimizer=optimizer
-        )
-    )
+    print(train(model, loader, epochs=2, loss=retrieval.SoftmaxLoss(), optimizer=optimizer))
 
     products = lines.select(pl.col("product_id").unique(maintain_order=True))
     items = folder / "products.parquet"

@@ -49,6 +49,11 @@ class ItemVectors:
                 null or occurs twice; vectors of different widths; a number that is null, NaN or
                 infinite.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise TrainingError(
+                f"Expected the items as the path of a parquet file. Received: {type(path).__name__}. "
+                f"{_REMEDY}"
+            )
         try:
             source = Source.of(path)
             missing = [name for name in (ID, VECTOR) if name not in source.names]

@@ -26,6 +26,7 @@ from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
+from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
@@ -68,7 +69,7 @@ def train(
             of `keras.optimizers.schedules`.
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
         metrics: Keras metrics or their names, such as "auc" and "accuracy"; None for the area under
-            the ROC curve. Each of several outputs has all of them.
+            the ROC curve, or none for `SoftmaxLoss`. Each of several outputs has all of them.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
             1: 20.0}` for rare positives. Predictions are then those for data in which positives are
             that many times more frequent.
@@ -124,6 +125,7 @@ def train(
     if steps_per_execution is not None:
         check_count("steps_per_execution", steps_per_execution)
     outputs = len(getattr(model, "outputs", None) or [0])
+    metrics = check_softmax(model, loss, metrics)
     metrics = check_names(optimizer, loss, metrics, outputs)
     check_data(model, train_data, "train_data")
     if validation_data is not None:

@@ -195,10 +195,18 @@ def call_network(
     # A sequential model that was never called has no `input`; it takes one tensor.
     structure = getattr(model, "input", model.inputs[0])
     answer = model.predict_on_batch(_fill(structure, tensors))
-    if isinstance(answer, Mapping):
-        return {name: np.asarray(answer[name]) for name in names}
-    answers = answer if isinstance(answer, list | tuple) else [answer]
-    return {name: np.asarray(array) for name, array in zip(names, answers, strict=True)}
+    if not isinstance(answer, Mapping):
+        answers = answer if isinstance(answer, list | tuple) else [answer]
+        if len(answers) == len(names):
+            return {name: np.asarray(array) for name, array in zip(names, answers, strict=True)}
+        answer = dict.fromkeys(f"output {number}" for number in range(1, len(answers) + 1))
+    if not set(names) <= set(answer):
+        raise ClientError(
+            "PARITY",
+            f"Expected the network that was exported, with the outputs {', '.join(names)}. "
+            f"Received: one with {', '.join(answer)}.",
+        )
+    return {name: np.asarray(answer[name]) for name in names}
 
 
 def _fill(structure: Any, tensors: Mapping[str, Array]) -> Any:

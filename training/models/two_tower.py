@@ -39,7 +39,7 @@ def two_tower(
     with positive and negative rows. With it the output is the logarithm of the probability of the
     row's item among others, to be trained with `SoftmaxLoss`, which needs positive rows only:
 
-        train(model, loader, loss=retrieval.SoftmaxLoss(), metrics=[])
+        train(model, loader, loss=retrieval.SoftmaxLoss())
 
     For retrieval the towers are separated: `retrieval.write_item_vectors` writes the candidates'
     vectors to a file, and the query's tower, `retrieval.tower(model, "query")`, is served, whose

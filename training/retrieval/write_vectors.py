@@ -19,6 +19,7 @@ from training.retrieval.towers import tower
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
 from workflow.expressions.polars.series import to_column
+from workflow.expressions.program.program import build
 from workflow.schema.column import Array
 
 
@@ -49,8 +50,9 @@ def write_item_vectors(
         The number of items.
 
     Raises:
-        TrainingError: the model has no candidate's tower, the columns are missing, the workflow
-            drops or adds rows, or the id is of another type than whole numbers or strings.
+        TrainingError: the model has no candidate's tower, columns are missing, an item is null or
+            occurs twice, a column of the candidate needs more than one row, the id is of another type than whole
+            numbers or strings, or there is no such folder.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
@@ -59,13 +61,20 @@ def write_item_vectors(
     candidate = tower(model, "candidate")
     try:
         target, source = as_path(path), Source.of(items)
-        inputs = workflow.input_schema.names
-        if id not in source.names:
+        names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
+        if missing := [name for name in names if name not in source.names]:
             raise TrainingError(
-                f"Expected the column {id!r} in items. Received: {', '.join(source.names)}."
+                f"Expected the columns {', '.join(names)} in items. Received: "
+                f"{', '.join(source.names)}; missing: {', '.join(missing)}."
             )
-        names = [name for name in source.names if name in inputs or name == id]
-        pieces = source.select(names).sound().pieces(batch_rows)
+        if not target.parent.is_dir():
+            raise TrainingError(
+                f"Expected an existing folder to write {target.name} into. Received: {target.parent}."
+            )
+        source = source.select(names).sound()
+        with source.errors("The items cannot be read"):
+            _expect_distinct(source.frame.select(id).collect()[id])
+        pieces = source.pieces(batch_rows)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with source.errors("The items cannot be read"):
@@ -76,6 +85,23 @@ def write_item_vectors(
     except WorkflowError as error:
         raise TrainingError(f"Expected items to transform. Received: {error}") from error
     return rows
+
+
+def _needed(workflow: Workflow, candidate: keras.Model) -> list[str]:
+    """The columns of the raw data from which a tower's inputs are made."""
+    made, schema = workflow.served(candidate.input), workflow.output_schema
+    columns = [(schema[name], made[name].expression) for name in candidate.input]
+    return build(columns, workflow.input_schema).inputs.names
+
+
+def _expect_distinct(ids: pl.Series) -> None:
+    twice = ids.filter(ids.is_duplicated() | ids.is_null()).unique(maintain_order=True)
+    if len(twice):
+        raise TrainingError(
+            f"Expected a row for each item, and no null in {ids.name!r}. Received: {len(ids):,} rows, "
+            f"with {len(twice):,} values that are null or occur again, such as {twice[:3].to_list()}. "
+            f"Take one row of each: items.unique({ids.name!r})."
+        )
 
 
 def _write(
@@ -104,12 +130,6 @@ def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_:
         if name not in table.columns
     )
     made = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
-    if made.height != table.height:
-        raise TrainingError(
-            "Expected a workflow that makes a row of each item, to compute its vector. Received: "
-            f"{made.height:,} rows of {table.height:,}. Leave Filter and Dropna out of the "
-            "candidate's columns, or filter before fit."
-        )
     vectors = candidate.predict_on_batch(_tensors(candidate.input, made))
     ids = table[id_]
     if ids.dtype.is_integer():

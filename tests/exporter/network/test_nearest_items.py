@@ -16,7 +16,7 @@ from exporter import (
     verify,
 )
 from exporter.repository.config_pbtxt import read_config
-from serving import EnsembleClient, TritonServer, check_parity
+from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from training.models.two_tower import UnitVector
 from workflow import Workflow, ops
 
@@ -131,6 +131,12 @@ def test_users_features_are_answered_with_the_best_items(server, workflow, tower
         assert report.passed, str(report)
         others = NearestItems(tower, shifted(file), K)
         assert not check_parity(client, workflow, others, ROWS)
+        with pytest.raises(ClientError, match=r"item of the shape \(6, 6\). Received: \(6, 5\)"):
+            check_parity(client, workflow, NearestItems(tower, file, K + 1), ROWS)
+        with pytest.raises(
+            ClientError, match=r"exported, with the outputs item, score.*one with output 1"
+        ):
+            check_parity(client, workflow, tower, ROWS)
 
 
 def shifted(file):

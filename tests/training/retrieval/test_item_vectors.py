@@ -77,12 +77,25 @@ def test_a_file_stays_if_a_later_one_cannot_be_written(trained, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["items.parquet"]
 
 
+def test_a_folder_that_is_missing_is_told(trained, tmp_path):
+    file = tmp_path / "missing" / "items.parquet"
+    with pytest.raises(TrainingError, match=r"existing folder to write items\.parquet.*missing"):
+        write_item_vectors(*trained, MOVIES, file, id="movieId")
+
+
 @pytest.mark.parametrize(
     ("items", "id_", "message"),
     [
-        (MOVIES, "movie", "column 'movie' in items. Received: movieId, title"),
+        (MOVIES, "movie", "columns movie, movieId, genres in items.*missing: movie"),
+        (MOVIES.drop("genres"), "movieId", "missing: genres"),
+        (pl.concat([MOVIES, MOVIES]), "movieId", r"10 rows, with 5 values.*\[70, 10, 90\].*unique"),
+        (MOVIES.with_columns(title=None), "title", r"5 rows, with 1 values.*\[None\]"),
         (MOVIES[:0], "movieId", "at least one item"),
-        (MOVIES.with_columns(price=pl.lit(0.5)), "price", "numbers or strings. Received: Float64"),
+        (
+            MOVIES.with_columns(price=pl.col("unused") / 2),
+            "price",
+            "numbers or strings. Received: Float64",
+        ),
         ("no-such.parquet", "movieId", "no-such.parquet"),
     ],
 )
@@ -98,7 +111,7 @@ def test_a_workflow_that_drops_items_is_told(trained, tmp_path):
     workflow = Workflow(kept >> ops.Categorify()).fit(
         {"userId": [1, 2], "movieId": [70, 20], "genres": [["a"], []]}
     )
-    with pytest.raises(TrainingError, match=r"4 rows of 5.*Filter and Dropna"):
+    with pytest.raises(TrainingError, match=r"Filter over .* needs more than one row"):
         write_item_vectors(model, workflow, MOVIES, tmp_path / "items.parquet", id="movieId")
 
 
@@ -130,6 +143,8 @@ def test_files_that_hold_no_vectors_of_items(tmp_path, change, message):
 
 def test_other_files_and_sizes_are_named(tmp_path):
     file = tmp_path / "items.parquet"
+    with pytest.raises(TrainingError, match=r"path of a parquet file.* DataFrame"):
+        ItemVectors.read(MOVIES)
     with pytest.raises(TrainingError, match=r"items\.parquet"):
         ItemVectors.read(file)
     pl.DataFrame({"item": [1], "vector": [[1.0]]}).write_parquet(file)

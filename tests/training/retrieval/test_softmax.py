@@ -131,6 +131,18 @@ def test_only_a_corrected_softmax_learns_popularity(rate, is_corrected):
     assert (likeness > 0.9) == is_corrected
 
 
+def test_another_loss_is_refused(batches):
+    """The usual one would learn nonsense of log probabilities, without an error."""
+    softmax = InBatchSoftmax("movieId")
+    model = models.two_tower(SIZES, **SIDES, hidden=(8,), width=4, softmax=softmax)
+    with pytest.raises(
+        TrainingError, match=r"SoftmaxLoss\(\).*Received: loss='binary_crossentropy'"
+    ):
+        train(model, batches(96, 32))
+    report = train(model, batches(96, 32), loss=SoftmaxLoss())
+    assert set(report.history) == {"loss"}
+
+
 def test_rewards_weigh_the_rows():
     loss = SoftmaxLoss()(tf.constant([[1.0], [0.0], [0.5]]), tf.constant([[-1.0], [-7.0], [-3.0]]))
     assert float(loss) == pytest.approx((1 * 1 + 0 * 7 + 0.5 * 3) / 3)
