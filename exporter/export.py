@@ -17,7 +17,7 @@ from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
 from exporter.plan.embeddings import expect_room
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.options import ServingOptions
+from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
 from exporter.plan.runtime import AUTO, Runtime, Writer, runtimes_for
@@ -53,6 +53,8 @@ from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import expect_local
 from workflow.files.durable import file_hash
 
+# A search computes a float32 for each row of a request and each item: 1 GiB.
+MOST_SCORES = 2**28
 # In a staging folder, beside the models, whose names do not begin with a dot.
 OTHERS = ".others"
 
@@ -125,7 +127,12 @@ def export_ensemble(
     expect_local(path, ExportError)
     given = serving or ServingOptions()
     taken = _checked(network, given)
-    options = replace(given, columns=taken.columns, runtime=_runtime(taken, given))
+    options = replace(
+        given,
+        columns=taken.columns,
+        runtime=_runtime(taken, given),
+        max_rows=_most_rows(taken, given),
+    )
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
     expect_room(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
@@ -186,6 +193,14 @@ def _runtime(network: Network, options: ServingOptions) -> str:
             f"Received: {options.runtime!r}, which runs the network in TensorFlow."
         )
     return options.runtime
+
+
+def _most_rows(network: Network, options: ServingOptions) -> int | None:
+    """The option `max_rows`; by default as many rows as a search for items has memory for."""
+    if not isinstance(network, NearestNetwork) or options.max_rows or options.max_batch_size:
+        return options.max_rows
+    rows = max(1, MOST_SCORES // len(network.items.ids))
+    return rows if rows < DEFAULT_LIMITS["max_rows"] else None
 
 
 def _possible(network: Network) -> tuple[str, ...]:

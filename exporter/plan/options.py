@@ -75,7 +75,8 @@ class ServingOptions:
             the process of the export, in about a second. "server" also loads them in a server that
             is started for it, in some seconds more, so that a model that this server cannot load is
             not published. "auto" does so if a server can be started here.
-        max_rows: the most rows of a request; None for `max_batch_size`, or 65,536 without it.
+        max_rows: the most rows of a request; None for `max_batch_size`, or without it 65,536, or what
+            1 GiB holds of the scores of `NearestItems`.
         max_list_length: the most values in a row of a list; None for 65,536.
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
             models check these three limits before any work; Triton's own backends check

@@ -226,6 +226,24 @@ def test_new_items_are_a_new_generation_of_one_step(workflow, tower, files, tmp_
     verify(models, "shop")
 
 
+def test_a_request_has_as_many_rows_as_there_is_memory_for(
+    workflow, tower, files, tmp_path, monkeypatch
+):
+    network = NearestItems(tower, files["integers"], K)
+
+    def limits(**options):
+        made = export_ensemble(
+            network, workflow, "shop", tmp_path, ["bought"], serving=ServingOptions(**options)
+        )
+        return made.plan.pipeline.options.limits.get("max_rows")
+
+    assert limits() == 2**16
+    monkeypatch.setattr("exporter.export.MOST_SCORES", 10 * ITEMS + 7)
+    assert limits() == 10
+    assert limits(max_rows=500) == 500
+    assert limits(max_batch_size=64) is None
+
+
 def two_outputs():
     given = keras.Input((1,), name="price")
     return keras.Model({"price": given}, {"a": given, "b": given})
