@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.plan.runtime import AUTO, RUNTIMES
@@ -26,6 +27,8 @@ def export(
     repository: Annotated[Path, typer.Option(help="The model repository; made if missing.")] = Path(
         "models"
     ),
+    items: Items = None,
+    k: K = 10,
     label: Annotated[
         list[str] | None,
         typer.Option(help="A column that requests lack; by default those tagged as target."),
@@ -83,7 +86,7 @@ def export(
     }
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
     report = export_ensemble(
-        model,
+        with_items(model, items, k),
         Workflow.load(workflow),
         name,
         repository,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 
@@ -24,6 +25,8 @@ def parity(
         Path,
         typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
+    items: Items = None,
+    k: K = 10,
     rows: Annotated[
         int, typer.Option(min=1, help="Compare this many rows, the first ones.")
     ] = 10_000,
@@ -51,7 +54,7 @@ def parity(
     from workflow import Workflow  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
-    fitted, network = Workflow.load(workflow), load_network(model)
+    fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
     frame = as_lazy_frame(data).head(rows)
     with connected(name, url, repository) as client:
         report = check_parity(client, fitted, network, frame, tolerance=tolerance)

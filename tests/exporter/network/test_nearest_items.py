@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from exporter import (
     ExportError,
@@ -15,6 +16,7 @@ from exporter import (
     export_tensorflow_ensemble,
     verify,
 )
+from exporter.command_line.app import make_app
 from exporter.repository.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from training.models.two_tower import UnitVector
@@ -137,6 +139,26 @@ def test_users_features_are_answered_with_the_best_items(server, workflow, tower
             ClientError, match=r"exported, with the outputs item, score.*one with output 1"
         ):
             check_parity(client, workflow, tower, ROWS)
+
+
+@pytest.mark.xdist_group("nearest_items")
+def test_the_commands_export_and_prove_it(server, workflow, tower, files, tmp_path):
+    tower.save(tmp_path / "tower.keras")
+    workflow.save(tmp_path / "workflow")
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    given = ["--workflow", tmp_path / "workflow", "--model", tmp_path / "tower.keras"]
+    given += ["--items", files["integers"], "--k", K]
+    made = ensemble("export", "shop", "--label", "bought", "--repository", tmp_path / "m", *given)
+    assert "gives item int64[N, 5]" in made
+    rows = tmp_path / "rows.parquet"
+    shown = ensemble("parity", "joined", rows, "--url", server.grpc_url, *given)
+    assert "Parity passed: joined, 6 rows" in shown
+
+
+def ensemble(*arguments):
+    result = CliRunner().invoke(make_app(), [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def shifted(file):
