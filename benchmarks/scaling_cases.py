@@ -203,6 +203,7 @@ def _operators() -> list[Case]:
             "lists in the table",
             table=True,
         ),
+        Case("PretrainedVectors", _vectors, ids, "integers", table=True),
         Case("JoinGroupby", _on_a(described), rated, table=True),
         Case("LambdaOp", _on_a(lambda_op), number, lists=a),
         Case("ListSlice", _on_a(ops.ListSlice(5)), number, lists=a, only_lists=True),
@@ -229,6 +230,10 @@ def _operators() -> list[Case]:
 
 def _join(kind: str) -> Make:
     return lambda n: ["a"] >> ops.JoinExternal(_external(n, kind), on="a")
+
+
+def _vectors(n: int) -> Graph:
+    return ["a"] >> ops.PretrainedVectors(np.zeros((n, 8), np.float32), ids=np.arange(n))
 
 
 def _edges(count: int) -> list[float]:

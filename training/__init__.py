@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from training.gather_tables import whole_tables
     from training.keras_signature import model_signature
     from training.parallel import Workers, join_workers
+    from training.pretrained import PretrainedTable, pretrained_table
     from training.report import TrainingReport
     from training.saved_model import save_model
     from training.signature import ModelSignature, TensorSpec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSignature",
+    "PretrainedTable",
     "TensorSpec",
     "TrainingError",
     "TrainingReport",
@@ -34,6 +36,7 @@ __all__ = [
     "model_signature",
     "models",
     "optimizers",
+    "pretrained_table",
     "retrieval",
     "save_model",
     "train",
@@ -45,12 +48,14 @@ __all__ = [
 _MODULES = {
     "ModelSignature": "signature",
     "TensorSpec": "signature",
+    "PretrainedTable": "pretrained",
     "TrainingReport": "report",
     "Workers": "parallel",
     "compile_model": "split",
     "join_workers": "parallel",
     "make_feature_column_workflow": "feature_columns.conversion",
     "model_signature": "keras_signature",
+    "pretrained_table": "pretrained",
     "save_model": "saved_model",
     "train": "training_run",
     "whole_tables": "gather_tables",

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import polars as pl
 
-from training import layers, models
+from training import layers, models, pretrained_table
 from workflow import Workflow, get_embedding_sizes, ops
 
 NAMES = [chr(97 + power % 26) * 2**power for power in range(1, 17)]
@@ -117,6 +117,32 @@ def pairs():
     return Pipeline(workflow, keras.Model(inputs, output), rows)
 
 
+def pretrained():
+    """Vectors of another model: looked up in the workflow, and as the table of a frozen layer."""
+    vectors = np.random.default_rng(3).normal(size=(40, 3)).astype(np.float32)
+    rows = pl.DataFrame(
+        {"item": [3, 3, 39, 0, None, 40, -1, 2**50, 7], "city": ["a", "b", "é", None, "", *"abcd"]}
+    )
+    named = {"city": ["é", "a"], "vector": [[0.5, 1.5], [-2.0, 1e-3]]}
+    looked_up = (["item"] >> ops.PretrainedVectors(vectors)) + (
+        ["city"] >> ops.PretrainedVectors(named, ids="city")
+    )
+    ids = ["item", "city"] >> ops.Categorify()
+    workflow = Workflow(ids + (looked_up >> ops.Rename(postfix="_vector"))).fit(rows)
+    table = pretrained_table(workflow, "item", vectors, initializer="zeros")
+    frozen = layers.EmbeddingCollection({"item": table.vectors.shape}, trainable=False)
+    inputs = {
+        "item": keras.Input((1,), name="item", dtype="int64"),
+        "item_vector": keras.Input((3,), name="item_vector"),
+        "city_vector": keras.Input((2,), name="city_vector"),
+    }
+    embedded = frozen(inputs)["item"]
+    frozen.set_embedding_table("item", table.vectors)
+    columns = [embedded, inputs["item_vector"], inputs["city_vector"]]
+    together = keras.layers.Concatenate(name="together")(columns)
+    return Pipeline(workflow, keras.Model(inputs, together), rows)
+
+
 def everything():
     """All kinds of columns in one network, which gives back what of them is exact."""
     movies = pl.DataFrame(
@@ -184,4 +210,10 @@ def everything():
     return Pipeline(workflow, keras.Model(inputs, outputs), rows, ["rating"], learnt)
 
 
-PIPELINES = {"movielens": movielens, "extremes": extremes, "strings": strings, "pairs": pairs}
+PIPELINES = {
+    "movielens": movielens,
+    "extremes": extremes,
+    "strings": strings,
+    "pairs": pairs,
+    "pretrained": pretrained,
+}

@@ -25,7 +25,7 @@ def test_every_kind_of_table(name, kind, pipelines, client):
     answer = connection.predict(table)
     for column in expected.columns:
         np.testing.assert_array_equal(
-            np.asarray(answer[column]).reshape(-1), expected[column].to_numpy()
+            np.ravel(answer[column].tolist()), np.ravel(expected[column].to_list())
         )
 
 
@@ -46,6 +46,18 @@ def test_extremes_come_back_to_the_bit(pipelines, client):
     for name in ("i32", "i64", "f32", "f64"):
         assert answer[f"{name}_back"].dtype == rows[name].dtype
         assert answer[f"{name}_back"].to_list() == rows[name].to_list()
+
+
+def test_pretrained_vectors_arrive_as_they_were_given(client):
+    vectors = np.random.default_rng(3).normal(size=(40, 3)).astype(np.float32)
+    answer = client("pretrained").predict({"item": [39, 40, None], "city": ["é", "q", "a"]})
+    nothing = [0.0] * 3
+    expected = [
+        [*vectors[39], *vectors[39], 0.5, 1.5],
+        [*nothing, *nothing, 0.0, 0.0],
+        [*nothing, *nothing, -2.0, np.float32(1e-3)],
+    ]
+    np.testing.assert_array_equal(answer["together"], np.array(expected, np.float32))
 
 
 def test_strings_of_every_length_have_their_own_id(client):

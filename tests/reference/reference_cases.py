@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from workflow import ops, where
 
 
@@ -56,6 +58,11 @@ NUMBERS = ["user", "small", "large", *REAL, "items", "scores"]
 PLAIN = [*KEYS, *REAL, *LISTS]
 TIMES = ["at", "on", "there"]
 
+VECTORS = np.array([[0.5, -1.5], [2.0, 3e38], [-0.0, 0.25]], np.float32)
+WORD_VECTORS = {
+    "word": ["a", "\u00e9", ""],
+    "vector": [[1.0, 2.0, 3.0], [0.5, 0.5, 0.5], [-1.0] * 3],
+}
 TOPICS = {
     "id": [-3, -3, -1, 0, 0, 0, 1, 2, 3, 5, 8, None],
     "topic": ["a", "b", "a", "c", "c", "é", None, "b", "", "a", "b", "a"],
@@ -263,6 +270,9 @@ CASES = [
         ["city", "flag", "small"],
         {"df_ext": PLACES, "on": ["city", "flag"], "on_ext": ["name", "open"]},
     ),
+    Case("PretrainedVectors", ["user", "small", "large"], {"table": VECTORS}),
+    Case("PretrainedVectors", ["user", "short"], {"table": VECTORS, "ids": [-3, 2, 9]}),
+    Case("PretrainedVectors", ["city"], {"table": WORD_VECTORS, "ids": "word"}),
     Case("JoinGroupby", ["user", "city", "flag"]),
     Case(
         "JoinGroupby",

@@ -174,6 +174,15 @@ def _of_arrow(data: Any) -> Frame:
         table = pa.table(data)
     except UNREADABLE as error:  # a stream of values that are not rows, such as a pandas series
         raise _no_table(data) from error
+    except Exception as error:  # of the library that makes the stream, such as DuckDB's
+        raise WorkflowError(
+            f"The stream of a {type(data).__name__} cannot be read: {first_line(error)}."
+        ) from error
+    if not table.num_rows and isinstance(data, pa.RecordBatchReader | Iterator):
+        raise WorkflowError(
+            f"Expected rows. Received: none from a {type(data).__name__}, which can be read once. "
+            "If it was read before, make it again, or keep its rows: table = reader.read_all()."
+        )
     _expect_distinct(table.column_names)
     refused = extension_errors(table.schema)
     return _read(

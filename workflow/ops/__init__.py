@@ -31,6 +31,7 @@ from .list_slice import ListSlice
 from .log_op import LogOp
 from .normalize import Normalize
 from .normalize_min_max import NormalizeMinMax
+from .pretrained_vectors import PretrainedVectors
 from .reduce_dtype_size import ReduceDtypeSize
 from .rename import Rename
 from .target_encoding import TargetEncoding
@@ -62,6 +63,7 @@ __all__ = [
     "LogOp",
     "Normalize",
     "NormalizeMinMax",
+    "PretrainedVectors",
     "ReduceDtypeSize",
     "Rename",
     "TagAsItemFeatures",

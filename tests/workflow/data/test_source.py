@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -57,6 +60,63 @@ def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings,
     again = Workflow(ColumnSelector(tags=["mine"]) + "userId").fit(named(tmp_path / "made"))
     assert again.output_schema.names == ["rating", "userId"]
     assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
+
+
+@pytest.fixture(scope="module")
+def duck():
+    with duckdb.connect() as connection:
+        yield connection.sql(
+            "select range as item, range / 4 as price, 'c' || (range % 5) as city, "
+            "[range, range + 1] as pair, date '2024-01-01' + range::int as day, "
+            "case when range % 3 = 0 then null else range end as gap from range(4000)"
+        )
+
+
+def test_a_query_of_duckdb_is_data_as_often_as_it_is_needed(duck, tmp_path):
+    ids = ["item", "city", "gap"] >> ops.Categorify()
+    columns = ids + (["price"] >> ops.Normalize()) + (["day"] >> ops.DatePart(["weekday"])) + "pair"
+    rows = range(4000)
+    plain = pl.DataFrame(
+        {
+            "item": rows,
+            "price": [row / 4 for row in rows],
+            "city": [f"c{row % 5}" for row in rows],
+            "pair": [[row, row + 1] for row in rows],
+            "day": [date(2024, 1, 1) + timedelta(row) for row in rows],
+            "gap": [row if row % 3 else None for row in rows],
+        }
+    )
+    expected = Workflow(columns).fit_transform(plain).collect()
+    workflow = Workflow(columns).fit(duck)
+    assert workflow.transform(duck).collect().equals(expected)
+    files = workflow.transform_to_parquet(duck, tmp_path / "made")
+    assert pl.read_parquet(files).equals(expected)
+    reader = duck.to_arrow_reader(700)
+    assert Workflow(columns).fit_transform(reader).collect().equals(expected)
+
+
+def test_a_stream_that_was_read_says_that_it_can_be_read_once(ratings, duck):
+    readers = [ratings.to_arrow().to_reader(), duck.select("item as userId").to_arrow_reader(10)]
+    for reader in readers:
+        workflow = Workflow(["userId"] >> ops.Categorify()).fit(reader)
+        for use in (workflow.fit, workflow.transform):
+            with pytest.raises(WorkflowError, match=r"RecordBatchReader, which can be read once.*"):
+                use(reader)
+    # A table without rows is one, each time.
+    nothing = Capsule(ratings[:0].to_arrow())
+    assert workflow.transform(nothing).collect().height == 0
+
+
+class Failing:
+    """A stream of a library with an error class of its own."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise LookupError("the connection is closed")
+
+
+def test_an_error_of_the_library_that_makes_the_stream():
+    with pytest.raises(WorkflowError, match=r"stream of a Failing cannot be read: the connection"):
+        Workflow("x").fit(Failing())
 
 
 def test_rows_as_dicts_are_refused_with_the_remedy():

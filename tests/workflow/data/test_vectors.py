@@ -1,0 +1,133 @@
+"""Pre-trained vectors from every kind of file, and what is refused in them."""
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import save_file
+
+from workflow import WorkflowError
+from workflow.data.vectors import read_vectors
+
+MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3) / 4
+IDS = [9, -2, 7, 2**40]
+
+
+def in_npy(folder):
+    np.save(folder / "v.npy", MATRIX)
+    return {"table": folder / "v.npy", "ids": IDS}
+
+
+def in_two_npy(folder):
+    np.save(folder / "i.npy", np.array(IDS))
+    return {**in_npy(folder), "ids": str(folder / "i.npy")}
+
+
+def in_safetensors(folder):
+    save_file({"id": np.array(IDS), "item": MATRIX}, folder / "v.safetensors")
+    return {"table": folder / "v.safetensors", "ids": "id"}
+
+
+def in_parquet(folder):
+    table = pl.DataFrame({"id": IDS, "v": MATRIX.tolist(), "note": "x"})
+    table.write_parquet(folder / "v.parquet")
+    return {"table": str(folder / "v.parquet"), "ids": "id"}
+
+
+def in_arrays_of_parquet(folder):
+    dtype = pl.Array(pl.Float32, 3)
+    table = pl.DataFrame({"id": IDS, "v": MATRIX.tolist()}, schema_overrides={"v": dtype})
+    table.write_parquet(folder / "v.parquet")
+    return {"table": folder, "ids": "id", "vector": "v"}
+
+
+def in_memory(_):
+    return {"table": MATRIX.astype(np.float64), "ids": np.array(IDS)}
+
+
+@pytest.mark.parametrize(
+    "made", [in_npy, in_two_npy, in_safetensors, in_parquet, in_arrays_of_parquet, in_memory]
+)
+def test_every_kind_of_file_has_the_same_vectors(made, tmp_path):
+    read = read_vectors(**made(tmp_path))
+    assert read.ids.to_list() == IDS
+    assert read.matrix.dtype == np.float32
+    np.testing.assert_array_equal(read.matrix, MATRIX)
+
+
+@pytest.mark.parametrize("made", [in_npy, in_safetensors])
+def test_a_file_of_arrays_is_mapped_and_not_read(made, tmp_path):
+    matrix = read_vectors(**made(tmp_path)).matrix
+    while not isinstance(matrix, np.memmap):
+        assert matrix.base is not None
+        matrix = matrix.base
+    assert read_vectors(MATRIX).ids is None
+
+
+def test_a_tensor_is_chosen_by_name(tmp_path):
+    save_file({"a": MATRIX, "b": MATRIX * 2}, tmp_path / "v.safetensors")
+    read = read_vectors(tmp_path / "v.safetensors", vector="b")
+    np.testing.assert_array_equal(read.matrix, MATRIX * 2)
+    with pytest.raises(WorkflowError, match=r"as vector. Received: None. The tensors are: a, b"):
+        read_vectors(tmp_path / "v.safetensors")
+
+
+NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"table": MATRIX[0]}, r"shape \(ids, width\).*Received: shape \(3,\)"),
+        ({"table": MATRIX[:, :0]}, r"Received: shape \(4, 0\)"),
+        ({"table": MATRIX.astype(int)}, "vectors of floats.*int64"),
+        ({"table": NAN}, "finite.*nan.*for id 2"),
+        ({"table": NAN, "ids": IDS}, "finite.*nan.*for id 7"),
+        ({"table": np.full((4, 3), -np.inf), "ids": IDS}, "finite numbers"),
+        ({"table": MATRIX, "ids": [1, 2, 3]}, "each of 4 vectors.*Received: 3 ids"),
+        ({"table": MATRIX, "ids": [1, 2, 1, 4]}, "each id once.*Received: 1 2 times"),
+        ({"table": MATRIX, "ids": [1, None, 3, 4]}, "ids without null.*null in row 1"),
+        ({"table": MATRIX, "ids": [1.0, 2, 3, 4]}, "integers or strings. Received: Float64"),
+        ({"table": MATRIX, "ids": [1, "b", 3, 4]}, "ids of one type"),
+        ({"table": MATRIX, "ids": "id"}, "name of a tensor. Received: 'id'. The tensors are: none"),
+        ({"table": {"v": [[1.0]]}, "ids": "id"}, "column of ids as ids. Received: 'id'.*are: v"),
+        ({"table": {"id": [1], "v": [[1.0]]}}, "column of ids as ids. Received: None"),
+        ({"table": {"id": [1], "v": [1.0]}, "ids": "id"}, r"column of lists.*id \(Int64\), v"),
+        ({"table": {"id": [1], "v": [[1]]}, "ids": "id"}, r"lists of floats.*List\(Int64\)"),
+        (
+            {"table": {"id": [1, 2, 3], "v": [[1.0, 2.0], [3.0, 4.0], [5.0]]}, "ids": "id"},
+            "one width in column 'v', 2 as most are. Received: 1 numbers for id 3",
+        ),
+        ({"table": {"id": [1, 2], "v": [[1.0], None]}, "ids": "id"}, "0 numbers for id 2|id 1"),
+        ({"table": {"id": [1, 2], "v": [[1.0], [None]]}, "ids": "id"}, "finite.*nan.*for id 2"),
+        ({"table": {"id": [], "v": []}, "ids": "id"}, "Received"),
+    ],
+)
+def test_vectors_that_are_wrong(settings, message):
+    with pytest.raises(WorkflowError, match=message):
+        read_vectors(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.npy", None, "array in .*v.npy. Received: no such file"),
+        ("v.npy", b"no array", "as numpy.save writes it"),
+        ("v.npy", b"", "as numpy.save writes it"),
+        ("v.safetensors", None, "tensors of float32 in .*v.safetensors: expected a file"),
+        ("v.safetensors", b"short", "tensors of float32"),
+        ("v.parquet", None, "No parquet file matches"),
+        ("v.parquet", b"short", "cannot be read as parquet"),
+    ],
+)
+def test_files_that_are_missing_or_damaged(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(WorkflowError, match=message):
+        read_vectors(path, ids="id" if name.endswith("parquet") else None)
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    np.save(tmp_path / "v.npy", np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(WorkflowError, match="Python objects in dtype"):
+        read_vectors(tmp_path / "v.npy")

@@ -1,0 +1,89 @@
+"""PretrainedVectors: saved, mapped by the server's step, and refused for other columns."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from exporter.write.python_step import writer
+from workflow import Schema, Workflow, WorkflowError, ops
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.program.program_json import load_program
+from workflow.schema.column import Column
+from workflow.schema.training_data import TrainingData
+
+MATRIX = np.arange(8, dtype=np.float32).reshape(4, 2)
+ROWS = {"item": [7, 9, None, 5]}
+EXPECTED = [[2.0, 3.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.save(tmp_path / "v.npy", MATRIX)
+    return tmp_path / "v.npy"
+
+
+def made(workflow, rows=ROWS):
+    return workflow.transform(rows).collect().to_series().to_list()
+
+
+def test_a_saved_workflow_needs_no_file(file, tmp_path):
+    vectors = ["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])
+    workflow = Workflow(vectors >> ops.Rename(postfix="_vector")).fit(ROWS)
+    assert made(workflow) == EXPECTED
+    column = workflow.output_schema["item_vector"]
+    assert column.properties["value_count"] == {"min": 2, "max": 2}
+    assert column.has_tag("continuous")
+    workflow.save(tmp_path / "saved")
+    file.unlink()
+    loaded = Workflow.load(tmp_path / "saved")
+    assert made(loaded) == EXPECTED
+    assert made(loaded.fit(ROWS)) == EXPECTED
+
+
+def test_a_server_reads_the_rows_of_a_request_alone(file, tmp_path):
+    workflow = Workflow(["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])).fit(ROWS)
+    folder = tmp_path / "step"
+    folder.mkdir()
+    writer(workflow.program, TrainingData())(folder)
+    program = load_program(folder)
+    (table,) = (s.parameters["table"] for s in program.steps if s.verb == "gather")
+    base = table.values
+    while not isinstance(base, np.memmap):
+        assert base.base is not None, "The vectors are copied into memory."
+        base = base.base
+    answer = NumpyInterpreter(program)({"item": Column(np.array([7, 9]))})["item"]
+    assert answer.values.tolist() == [2, 3, 0, 1]
+    assert answer.lengths.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "message"),
+    [
+        ({"item": ["a"]}, {"ids": [1, 2, 3, 4]}, "ids of vectors as strings.*Received: integers"),
+        ({"item": ["a"]}, {}, r"Received: integers \(row numbers\)"),
+        ({"item": [1]}, {"ids": list("abcd")}, "ids of vectors as integers.*Received: strings"),
+        ({"item": [[1]]}, {}, "single ids. Received: column 'item'.*training.pretrained_table"),
+        ({"item": [1.5]}, {}, "ids of vectors as float"),
+    ],
+)
+def test_columns_of_another_kind(rows, settings, message):
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(["item"] >> ops.PretrainedVectors(MATRIX, **settings)).fit(rows)
+
+
+def test_a_damaged_state_is_refused():
+    operator = ops.PretrainedVectors(MATRIX)
+    for state in (
+        {},
+        {"vectors": Column(np.zeros(4, np.float32), None, np.array([1, 3]))},
+        {"vectors": Column(np.zeros(4), None, np.array([2, 2]))},
+        {"vectors": Column(np.zeros(4, np.float32))},
+    ):
+        with pytest.raises(WorkflowError, match="state of vectors of one width"):
+            operator.from_config({}, state)
+
+
+def test_it_is_fitted_to_columns_alone():
+    workflow = Workflow(["item"] >> ops.PretrainedVectors(MATRIX))
+    frame = pl.DataFrame({"item": pl.Series([3, 4, -1], dtype=pl.Int32)})
+    assert made(workflow.fit(frame, schema=Schema([])), frame) == [[6, 7], [0, 0], [0, 0]]

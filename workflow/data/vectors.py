@@ -1,0 +1,231 @@
+"""Pre-trained vectors, from arrays, files of arrays or a table, as ids and one matrix."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from workflow.errors import WorkflowError, listed
+from workflow.expressions.polars.series import column_schema
+from workflow.expressions.program.safetensors_file import FormatError, read_arrays
+from workflow.schema.column import Array
+from workflow.schema.dtypes import SchemaError
+
+from .sources import Source
+
+# Values that are checked at once, so that a mapped file does not fill the memory.
+_BLOCK = 2**22
+
+
+class Vectors(NamedTuple):
+    """Pre-trained vectors, one for each id.
+
+    Attributes:
+        ids: integers or strings, each once; None where a vector's row number is its id.
+        matrix: float32, (ids, width); a memory map where the file allows it.
+    """
+
+    ids: pl.Series | None
+    matrix: Array
+
+    @property
+    def width(self) -> int:
+        """The width of a vector."""
+        return int(self.matrix.shape[1])
+
+    def expect_ids(self, column: str, kind: str) -> None:
+        """Check that a column's values can be among the ids.
+
+        Args:
+            column: name of the column.
+            kind: kind of its dtype, such as "int" and "string".
+
+        Raises:
+            WorkflowError: its values are of another kind.
+        """
+        own = "integers" if self.ids is None or self.ids.dtype.is_integer() else "strings"
+        wanted = {"int": "integers", "uint": "integers", "string": "strings"}.get(kind, kind)
+        if own != wanted:
+            raise WorkflowError(
+                f"Expected ids of vectors as {wanted}, like column {column!r}. Received: {own}"
+                f"{' (row numbers)' if self.ids is None else ''}. Pass ids of the column's kind."
+            )
+
+
+def read_vectors(table: Any, ids: Any = None, vector: str | None = None) -> Vectors:
+    """Read pre-trained vectors, and validate them.
+
+    Args:
+        table: an array (N, width); the path of an .npy or a .safetensors file; or paths of parquet,
+            a frame or a dict with a column of ids and one of vectors, which are lists.
+        ids: of arrays: a list, an array or a series, the path of an .npy file, or the name of a
+            tensor in the same file; by default the id of a vector is its row number. Of a table:
+            the name of the column.
+        vector: name of the tensor, or of the column of lists; by default the only one.
+
+    Raises:
+        WorkflowError: a file is missing or damaged, there is no such tensor or column, vectors have
+            different widths, a value is null, NaN or infinite, or ids are repeated, null, of
+            another type or of another number.
+
+    Example:
+        >>> read_vectors({"item": [7, 9], "vector": [[1.0, 2.0], [3.0, 4.0]]}, ids="item").matrix
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
+    """
+    if isinstance(table, np.ndarray):
+        named, matrix = _series(ids, {}), table
+    elif _ending(table) == ".npy":
+        named, matrix = _series(ids, {}), _npy(Path(table))
+    elif _ending(table) == ".safetensors":
+        named, matrix = _safetensors(Path(table), ids, vector)
+    else:
+        named, matrix = _of_table(table, ids, vector)
+    where = str(table) if isinstance(table, str | os.PathLike) else "the vectors"
+    _expect_matrix(where, matrix)
+    if named is not None:
+        _expect_ids(where, named, len(matrix))
+    _expect_finite(where, named, matrix)
+    return Vectors(named, matrix.astype(np.float32, copy=False))
+
+
+def _ending(table: Any) -> str:
+    return Path(table).suffix.lower() if isinstance(table, str | os.PathLike) else ""
+
+
+def _npy(path: Path) -> Array:
+    try:
+        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise WorkflowError(
+            f"Expected an array in {path}. Received: {(error.strerror or str(error)).lower()}."
+        ) from error
+    except (ValueError, EOFError) as error:
+        raise WorkflowError(
+            f"Expected an array in {path}, as numpy.save writes it. Received: "
+            f"{str(error).splitlines()[0].rstrip('.')}."
+        ) from error
+    return found
+
+
+def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | None, Array]:
+    try:
+        tensors = read_arrays(path)
+    except FormatError as error:
+        raise WorkflowError(f"Expected tensors of float32 in {path}. Received: {error}") from error
+    matrices = [name for name, tensor in tensors.items() if tensor.ndim == 2]
+    name = matrices[0] if vector is None and len(matrices) == 1 else vector
+    if name not in tensors:
+        raise WorkflowError(
+            f"Expected the name of a tensor in {path} as vector. Received: {vector!r}. "
+            f"The tensors are: {listed(tensors)}."
+        )
+    return _series(ids, tensors), tensors[name]
+
+
+def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
+    if ids is None:
+        return None
+    if isinstance(ids, str) and ids in tensors:
+        ids = tensors[ids]
+    elif isinstance(ids, str | os.PathLike):
+        if _ending(ids) != ".npy":
+            raise WorkflowError(
+                "Expected ids as values, as the path of an .npy file, or as the name of a tensor. "
+                f"Received: {str(ids)!r}. The tensors are: {listed(tensors) or 'none'}."
+            )
+        ids = _npy(Path(ids))
+    try:
+        return pl.Series("ids", np.array(ids) if isinstance(ids, np.ndarray) else ids, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise WorkflowError(
+            f"Expected ids of one type. Received: {ids!r:.200} ({error})."
+        ) from error
+
+
+def _of_table(table: Any, ids: Any, vector: str | None) -> tuple[pl.Series, Array]:
+    source = Source.of(table)
+    types = source.frame.collect_schema()
+    if not isinstance(ids, str) or ids not in source.names:
+        raise WorkflowError(
+            f"Expected the name of the column of ids as ids. Received: {ids!r:.200}. "
+            f"The columns are: {listed(source.names)}."
+        )
+    lists = [n for n, t in types.items() if isinstance(t, pl.List | pl.Array)]
+    name = lists[0] if vector is None and len(lists) == 1 else vector
+    if name not in source.names:
+        raise WorkflowError(
+            f"Expected the name of a column of lists as vector. Received: {vector!r}. "
+            f"The columns are: {', '.join(f'{n} ({t})' for n, t in types.items())}."
+        )
+    with source.errors("The vectors cannot be read"):
+        rows = source.select([ids, name]).sound().frame.collect()
+    return rows[ids], _matrix(rows[ids], rows[name])
+
+
+def _matrix(ids: pl.Series, vectors: pl.Series) -> Array:
+    if isinstance(vectors.dtype, pl.Array):
+        vectors = vectors.arr.to_list()
+    if not isinstance(vectors.dtype, pl.List) or not vectors.dtype.inner.is_float():
+        raise WorkflowError(
+            f"Expected lists of floats in column {vectors.name!r}. Received: {vectors.dtype}."
+        )
+    lengths = vectors.list.len().fill_null(0)
+    width = max(lengths.mode().to_list(), default=0)
+    other = (lengths != width).arg_true()
+    if len(other):
+        raise WorkflowError(
+            f"Expected vectors of one width in column {vectors.name!r}, {width} as most are. "
+            f"Received: {lengths[other[0]]} numbers for id {ids[other[0]]!r}."
+        )
+    values = vectors.explode(empty_as_null=False).fill_null(float("nan"))
+    return values.to_numpy().reshape(len(ids), -1)
+
+
+def _expect_matrix(where: str, matrix: Array) -> None:
+    if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind != "f":
+        raise WorkflowError(
+            f"Expected vectors of floats, of shape (ids, width), in {where}. "
+            f"Received: shape {matrix.shape}, {matrix.dtype}."
+        )
+
+
+def _expect_ids(where: str, ids: pl.Series, rows: int) -> None:
+    try:
+        kind = column_schema("ids", ids.dtype).info.kind
+    except SchemaError:
+        kind = str(ids.dtype)
+    if kind not in ("int", "uint", "string") or ids.dtype.is_temporal():
+        raise WorkflowError(
+            f"Expected ids of vectors as integers or strings. Received: {ids.dtype} for {where}."
+        )
+    if len(ids) != rows:
+        raise WorkflowError(
+            f"Expected an id for each of {rows} vectors in {where}. Received: {len(ids)} ids."
+        )
+    if ids.has_nulls():
+        raise WorkflowError(
+            f"Expected ids without null. Received: null in row {ids.is_null().arg_true()[0]} of "
+            f"{where}. Leave the row out."
+        )
+    if len(twice := ids.filter(ids.is_duplicated())):
+        raise WorkflowError(
+            f"Expected each id once in {where}. Received: {twice[0]!r} "
+            f"{twice.eq(twice[0]).sum()} times, and {twice.n_unique() - 1} others."
+        )
+
+
+def _expect_finite(where: str, ids: pl.Series | None, matrix: Array) -> None:
+    step = max(1, _BLOCK // matrix.shape[1])
+    for start in range(0, len(matrix), step):
+        wrong = ~np.isfinite(matrix[start : start + step]).all(axis=1)
+        if wrong.any():
+            row = start + int(wrong.argmax())
+            raise WorkflowError(
+                f"Expected finite numbers in {where}. Received: {matrix[row].tolist()!r:.100} for id "
+                f"{(row if ids is None else ids[row])!r}. Leave its row out."
+            )
