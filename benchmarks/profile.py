@@ -222,8 +222,8 @@ def profile_workflow(parsed: argparse.Namespace) -> None:
         one = each.select(pl.all().max())
         table.append(stage(name, rows, functools.partial(collect_on_gpu, one)))
     table.append(stage("read, compute, copy to the host", rows, lambda: collect_on_gpu(query)))
-    with rows_on_gpu() as make, tempfile.TemporaryDirectory() as out:
-        made = make(query)
+    with rows_on_gpu() as gpu, tempfile.TemporaryDirectory() as out:
+        made = gpu.hold(query)
         paths = [Path(out, f"{n}.parquet") for n in range(max(1, rows // ROWS_PER_FILE))]
         for compression in ("snappy", "lz4", "uncompressed"):
             arguments = (paths, ROWS_PER_FILE, compression, ROW_GROUP_ROWS)

@@ -42,7 +42,7 @@ from benchmarks import data
 from benchmarks.measure import Contestant, Taken, in_child, memory_gb, options, race, show, timed
 from benchmarks.peers.polars_workflow import BY_HAND
 from benchmarks.pipelines import PIPELINES, click_workflow
-from workflow.engine.cudf import device_memory
+from workflow.expressions.cudf.rows_on_gpu import device_memory
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column

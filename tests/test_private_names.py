@@ -20,7 +20,7 @@ FREEZE, BACKEND = (
     "triton_models/backends/tensorflow/model.py",
 )
 # The only files of the product that may know a private name of another library.
-FILES = {LOADER, TRAINING, FREEZE, BACKEND, "workflow/engine/cudf.py"}
+FILES = {LOADER, TRAINING, FREEZE, BACKEND, "workflow/expressions/cudf/rows_on_gpu.py"}
 # Methods of a base class that ours replace, and protocols; each is in NAMES.
 PARTS_OF_OURS = {"training/optimizers/rows.py", "loader/tensorflow/batch_spec.py"}
 PRODUCT = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
@@ -115,7 +115,7 @@ def test_columns_of_shared_embeddings_have_their_settings():
 
 
 def test_a_query_has_the_plan_that_cudf_translates():
-    told = f"workflow/engine/cudf.py builds on it, and Polars {version('polars')} no longer has it."
+    told = f"workflow/expressions/cudf/rows_on_gpu.py builds on it, and Polars {version('polars')} no longer has it."
     assert callable(getattr(pl.LazyFrame()._ldf, "visit", None)), told
 
 

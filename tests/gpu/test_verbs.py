@@ -5,12 +5,15 @@ What the GPU cannot run is an error, never a fallback, and fails.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import polars as pl
 import pytest
+from gpu_on_the_host import GpuOnTheHost
 from same_columns import assert_same
 from verb_cases import verb_cases
 
-from workflow.engine.engine import collect_on_gpu
+from workflow.engine.engine import rows_on_gpu
 from workflow.expressions.cudf.host_and_engine import host_and_engine
 from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
@@ -21,17 +24,19 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_verb_is_the_same_on_the_gpu(verb, device):
-    collect = pl.LazyFrame.collect if device == "cpu" else collect_on_gpu
+    place = nullcontext(GpuOnTheHost()) if device == "cpu" else rows_on_gpu()
     # Polars on the CPU multiplies with the reciprocal of a constant.
     exact = VERBS[verb].exact and (verb, device) != ("divide", "cpu")
     wrong, cases = [], list(verb_cases([verb]))
     assert cases
-    for case in cases:
-        expected = NumpyInterpreter(case.program)(case.columns)["out"]
-        frame = pl.LazyFrame([to_series(column, name) for name, column in case.columns.items()])
-        try:
-            made = to_column(host_and_engine(case.program)(frame, collect)["out"])
-            assert_same(expected, made, exact=exact)
-        except Exception as error:  # noqa: BLE001 - the other cases are wanted all the same
-            wrong.append(f"{case.label}: {type(error).__name__}: {' '.join(str(error).split())}")
+    with place as gpu:
+        for case in cases:
+            expected = NumpyInterpreter(case.program)(case.columns)["out"]
+            frame = pl.LazyFrame([to_series(column, name) for name, column in case.columns.items()])
+            try:
+                made = host_and_engine(case.program)(frame, gpu).to_host()
+                assert_same(expected, to_column(made["out"]), exact=exact)
+            except Exception as error:  # noqa: BLE001 - the other cases are wanted all the same
+                text = " ".join(str(error).split())
+                wrong.append(f"{case.label}: {type(error).__name__}: {text}")
     assert not wrong, f"{len(wrong)} of {len(cases)} cases:\n" + "\n".join(wrong)

@@ -12,11 +12,10 @@ import polars as pl
 from workflow.errors import WorkflowError
 from workflow.expressions.cudf.exceptions import VERBS_ON_GPU, is_one_query
 from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.cudf.rows_on_gpu import Gpu, device_memory, gpu_settings
 from workflow.expressions.polars.interpreter import VERBS
 from workflow.expressions.polars.stages import apply, compile_stages, free_name, run_stages
 from workflow.expressions.program.program import Program
-
-from .cudf import RowsOnGpu, device_memory, gpu_settings
 
 # Queries in one pass over the data; for each the scan holds what it has read ahead.
 QUERIES_AT_ONCE = 8
@@ -73,40 +72,50 @@ def gpu_engine() -> pl.GPUEngine:
 
 
 @contextmanager
-def rows_on_gpu() -> Iterator[Callable[[pl.LazyFrame], RowsOnGpu]]:
-    """A function from queries to their results, which stay in GPU memory."""
+def rows_on_gpu() -> Iterator[Gpu]:
+    """The GPU, as the place where the results of queries stay."""
     engine = gpu_engine()
     with gpu_settings(engine.memory_resource):
-        yield lambda query: RowsOnGpu(query, engine)
+        yield Gpu(engine)
 
 
 def held_on_gpu(query: pl.LazyFrame, engine: str) -> pl.LazyFrame:
     """Result of a query, for many queries: in GPU memory, if they run on the GPU."""
     if not is_gpu(engine):
         return query
-    with rows_on_gpu() as make:
-        return make(query).lazy()
+    with rows_on_gpu() as gpu:
+        return gpu.hold(query).lazy()
 
 
-def run_program(frame: pl.LazyFrame, program: Program, engine: str) -> pl.LazyFrame:
+def run_program(
+    frame: pl.LazyFrame, program: Program, engine: str, *, hold: bool = False
+) -> pl.LazyFrame:
     """A program's outputs, lazily; on the GPU in memory if one query cannot compute them.
 
     Args:
         frame: the program's inputs.
         program: the program to run on each row.
         engine: "auto", "cpu" or "gpu".
+        hold: whether that is the GPU's memory, which only queries on the GPU can read.
     """
     if not is_gpu(engine):
         return apply(frame, program)
     if is_one_query(program):
         return run_stages(frame, compile_stages(program, VERBS_ON_GPU))
-    return gpu_runner(program)(frame).lazy()
+    with rows_on_gpu() as gpu:
+        made = host_and_engine(program)(frame, gpu)
+        return made.lazy() if hold else made.to_host().lazy()
 
 
 def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
     """A function from a frame of a program's inputs to its outputs, computed on the GPU."""
     run = host_and_engine(program)
-    return lambda frame: run(frame, collect_on_gpu)
+
+    def run_on_gpu(frame: pl.LazyFrame) -> pl.DataFrame:
+        with rows_on_gpu() as gpu:
+            return run(frame, gpu).to_host()
+
+    return run_on_gpu
 
 
 def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.LazyFrame:

@@ -55,7 +55,7 @@ def learn_part(
         with node.errors(bound.columns):
             reading = readings[number] = read(bound)
             data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
-            own = bound.rows.select(data, reading.program, engine)
+            own = bound.rows.select(data, reading.program, engine, hold=True)
             if is_wide and len(reading.columns) > _SOME:
                 own = HeldRows(own.collect())
             grouped = bound.operator.groups_on_host(reading.columns)

@@ -116,14 +116,16 @@ class RowSet:
         self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
         return {name: _source(keys[name], made[name]) for name in made}
 
-    def select(self, data: pl.LazyFrame, program: Program, engine: str = "cpu") -> pl.LazyFrame:
+    def select(
+        self, data: pl.LazyFrame, program: Program, engine: str = "cpu", *, hold: bool = False
+    ) -> pl.LazyFrame:
         """A program's outputs for data, lazily.
 
         Args:
             data: the columns of the data that `reads` names.
             program: a result of `program`.
             engine: the engine for collecting the outputs: "auto", "cpu" or "gpu".
-
+            hold: as in `run_program`.
         """
         wanted, extensions = self._needed(program)
         if self.origin is None:
@@ -136,7 +138,7 @@ class RowSet:
             frame, names = with_outputs(frame, inner, engine)
             values = dict(zip(extension.columns, map(pl.col, names), strict=True))
             frame = extension.extend(frame, values).drop(names)
-        return run_program(frame, program, engine)
+        return run_program(frame, program, engine, hold=hold)
 
     def _rows_made(self, origin: Origin, data: pl.LazyFrame, engine: str) -> pl.LazyFrame:
         program = origin.rows.program(origin.columns.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import polars as pl
 
 from workflow.data.sources import Source
 from workflow.engine.engine import is_gpu
+from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
 
@@ -76,11 +77,11 @@ def write_outputs(
             return _write_on_cluster(graph, sink, source, engine, client)
     if is_gpu(engine) and source.files is not None and source.is_empty():
         engine = "cpu"  # nothing to compute, and cuDF cannot make an empty column of lists
-    queries = _queries(graph, sink, source, engine)
-    frames = _frames(graph, source, engine) if queries is None else iter(())
+    pieces = _pieces_on_gpu(graph, sink, source, engine)
+    frames = _frames(graph, source, engine) if pieces is None else iter(())
     with source.errors("The data cannot be transformed"):
-        if queries is not None:
-            return sink.write_on_gpu(queries, graph.output_schema)
+        if pieces is not None:
+            return sink.write_on_gpu(pieces, graph.output_schema)
         return sink.write(frames, graph.output_schema)
 
 
@@ -103,10 +104,10 @@ def _is_row_by_row(graph: FittedGraph) -> bool:
     return all(operator.row_by_row for operator in graph.operators)
 
 
-def _queries(
+def _pieces_on_gpu(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str
-) -> Iterator[pl.LazyFrame] | None:
-    """Queries for the outputs of whole files, if the GPU can run and write them."""
+) -> Iterator[Callable[[Gpu], RowsOnGpu]] | None:
+    """Functions that make the rows of whole files, if the GPU can compute and write them."""
     if source.files is None or not (
         is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu
     ):

@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 import polars as pl
 
 from workflow.data.checksums import add_checksums
-from workflow.engine.cudf import RowsOnGpu
 from workflow.engine.engine import rows_on_gpu
 from workflow.errors import WorkflowError
+from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.schema.schema import Schema
 
 from .dataset_run import run_into
@@ -119,21 +119,23 @@ class ParquetSink:
         add_checksums(path)
         return path
 
-    def write_on_gpu(self, queries: Iterable[pl.LazyFrame], schema: Schema) -> list[Path]:
-        """Write the results of queries on the GPU, which also encodes the files.
+    def write_on_gpu(
+        self, pieces: Iterable[Callable[[Gpu], RowsOnGpu]], schema: Schema
+    ) -> list[Path]:
+        """Write rows that are computed on the GPU, which also encodes the files.
 
         Args:
-            queries: at least one, in order; each makes `rows_per_query` rows, the last one the
+            pieces: at least one, in order; each makes `rows_per_query` rows, the last one the
                 remainder.
-            schema: schema of the queries.
+            schema: schema of the rows.
 
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with run_into(self.folder) as run, rows_on_gpu() as make:
-            write = partial(self._write_query, run.scratch, make)
-            # One query's files are written while the next query runs.
-            written = in_order(write, enumerate(queries), 2)
+        with run_into(self.folder) as run, rows_on_gpu() as gpu:
+            write = partial(self._write_piece, run.scratch, gpu)
+            # One piece's files are written while the next piece is computed.
+            written = in_order(write, enumerate(pieces), 2)
             return run.publish([path for paths in written for path in paths], schema)
 
     @property
@@ -161,14 +163,11 @@ class ParquetSink:
         number, frame = numbered
         return self.write_file(frame, scratch, number)
 
-    def _write_query(
-        self,
-        scratch: Path,
-        make: Callable[[pl.LazyFrame], RowsOnGpu],
-        numbered: tuple[int, pl.LazyFrame],
+    def _write_piece(
+        self, scratch: Path, gpu: Gpu, numbered: tuple[int, Callable[[Gpu], RowsOnGpu]]
     ) -> list[Path]:
-        number, query = numbered
-        rows = make(query)
+        number, make = numbered
+        rows = make(gpu)
         first = number * (self.rows_per_query // self.rows_per_file)
         count = max(1, -(-rows.height // self.rows_per_file))
         paths = [scratch / f"part-{first + n:05}.parquet" for n in range(count)]

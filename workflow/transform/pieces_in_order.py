@@ -6,13 +6,15 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import polars as pl
 
 from workflow.data.parquet import ParquetTable
 from workflow.engine.engine import collect_all, gpu_runner, is_gpu
-from workflow.expressions.cudf.exceptions import VERBS_ON_GPU, is_one_query
+from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.polars.stages import compile_stages, run_stages
 from workflow.expressions.program.program import Program
@@ -77,23 +79,21 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 
 def transform_on_gpu(
     program: Program, files: ParquetTable, rows: int
-) -> Iterator[pl.LazyFrame] | None:
-    """Queries for the GPU that compute the outputs, each for `rows` rows.
+) -> Iterator[Callable[[Gpu], RowsOnGpu]] | None:
+    """Functions that compute the outputs on the GPU, each for `rows` rows.
 
     Args:
         program: the program to run on each row.
         files: the files to read.
-        rows: rows of a query's result.
+        rows: rows of a result.
 
     Returns:
-        The queries, in order; None if rows have to pass through the host, because one query cannot
-        compute them, or because they are too many for the GPU's memory.
+        The functions, in order; None if the rows are too many for the GPU's memory.
     """
-    program = fold_tables(program)
-    if not is_one_query(program) or rows > MOST_GPU_ROWS:
+    if rows > MOST_GPU_ROWS:
         return None
-    stages = compile_stages(program, VERBS_ON_GPU)
-    return (run_stages(part, stages) for part in files.slices(rows))
+    run = host_and_engine(fold_tables(program))
+    return (partial(run, part) for part in files.slices(rows))
 
 
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from gpu_on_the_host import GpuOnTheHost
 from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.engine import engine as engines
-from workflow.expressions.cudf.exceptions import ON_HOST, REEXPRESSED, VERBS_ON_GPU
+from workflow.expressions.cudf.exceptions import BETWEEN_QUERIES, REEXPRESSED, VERBS_ON_GPU
 from workflow.expressions.language.verbs import VERBS
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import OPERATORS
@@ -33,23 +33,7 @@ def gpu_on_the_cpu(monkeypatch):
     monkeypatch.setattr("workflow.engine.engine.gpu_engine", lambda: "in-memory")
     monkeypatch.setattr("workflow.engine.engine.find_spec", lambda _: True)
     for module in ("engine.engine", "transform.parquet_sink"):
-        monkeypatch.setattr(f"workflow.{module}.rows_on_gpu", lambda: nullcontext(RowsOnTheHost))
-
-
-class RowsOnTheHost:
-    """What a query makes, where there is no memory of a GPU for it."""
-
-    def __init__(self, query):
-        self._frame = query.collect(engine=engines.gpu_engine())
-        self.height = self._frame.height
-
-    def lazy(self):
-        return self._frame.lazy()
-
-    def write_parquet(self, paths, rows_per_file, compression, row_group_rows):
-        for number, path in enumerate(paths):
-            rows = self._frame.slice(number * rows_per_file, rows_per_file)
-            rows.write_parquet(path, compression=compression, row_group_size=row_group_rows)
+        monkeypatch.setattr(f"workflow.{module}.rows_on_gpu", lambda: nullcontext(GpuOnTheHost()))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -97,12 +81,12 @@ def test_lists_of_grouped_rows_are_computed_and_learnt_from(tmp_path):
 def test_the_list_of_what_is_done_otherwise_is_the_one_that_is_documented():
     decisions = Path(__file__).parents[3] / "docs" / "decisions"
     (page,) = decisions.glob("*-queries-on-the-gpu.md")
-    _, reexpressed, on_host = page.read_text().split("\n|---|---|\n")
-    assert set(re.findall("`([a-z0-9_]+)`", reexpressed.split("Done on the host")[0])) == set(
-        REEXPRESSED
-    )
-    rows = [row for row in on_host.splitlines() if row.startswith("|")]
-    assert set(re.findall("`([a-z0-9_]+)`", " ".join(rows))) == set(ON_HOST)
+    _, reexpressed, between = page.read_text().split("\n|---|---|\n")
+    assert set(
+        re.findall("`([a-z0-9_]+)`", reexpressed.split("Done between two queries")[0])
+    ) == set(REEXPRESSED)
+    rows = [row for row in between.splitlines() if row.startswith("|")]
+    assert set(re.findall("`([a-z0-9_]+)`", " ".join(rows))) == set(BETWEEN_QUERIES)
     assert VERBS_ON_GPU.keys() == VERBS.keys()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from gpu_on_the_host import GpuOnTheHost
 
 from workflow import Workflow, ops
 from workflow.expressions.cudf.host_and_engine import host_and_engine
@@ -25,7 +26,9 @@ def collect_without_lists(query):
 
 
 def check(workflow, frame):
-    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
+    made = host_and_engine(workflow.program)(
+        frame.lazy(), GpuOnTheHost(collect_without_lists)
+    ).to_host()
     assert made.equals(workflow.transform(frame).collect(), null_equal=True)
 
 
@@ -40,7 +43,9 @@ def test_every_operator_gives_the_same_without_lists(example):
 def test_null_elements_empty_lists_and_missing_lists_stay_apart():
     frame = pl.DataFrame({"n": [1, 2, 3, 4], "l": [[None], [], None, [5, None]]})
     workflow = Workflow("n" + (["l"] >> ops.Categorify())).fit(frame)
-    made = host_and_engine(workflow.program)(frame.lazy(), collect_without_lists)
+    made = host_and_engine(workflow.program)(
+        frame.lazy(), GpuOnTheHost(collect_without_lists)
+    ).to_host()
     assert made["l"].to_list() == [[1], [], [], [3, 1]]
 
 

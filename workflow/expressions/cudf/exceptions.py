@@ -25,14 +25,14 @@ REEXPRESSED: Mapping[str, Compile] = {
 }
 VERBS_ON_GPU: Mapping[str, Compile] = {**VERBS, **REEXPRESSED}
 
-# Verbs computed on the host, between two queries that run on the GPU.
-ON_HOST: Mapping[str, str] = {
-    "source": "Lists of the data are read on the GPU and split into elements and lengths.",
+# Verbs computed between two queries that run on the GPU, on the host where the text does not say.
+BETWEEN_QUERIES: Mapping[str, str] = {
+    "source": "Lists of the data are read and split into elements and lengths on the GPU.",
     "gather": "Lists taken from a table, if a program does more than pass them on.",
     "hash": "Distinct strings are hashed; the GPU finds which row has which string.",
-    "list_length": "The lengths are kept when lists are split.",
-    "list_slice": "Lists are assembled, cut, and split again.",
-    "list_pad": "Lists are assembled, padded, and split again.",
+    "list_length": "Lists are copied to the host and counted.",
+    "list_slice": "Lists are copied to the host, cut, and sent back.",
+    "list_pad": "Lists are copied to the host, padded, and sent back.",
 }
 
 

@@ -1,9 +1,10 @@
 """The Polars interpreter for programs with steps that cuDF's engine cannot run.
 
 The stages are those of `polars/stages.py`: verbs over the elements of lists become a program over
-rows of elements, which runs on the engine. A step that converts between scalars and lists, or makes
-other lists, runs as its ordinary expression in memory, between two queries; so do the hashes of
-strings, for the distinct ones. `exceptions.ON_HOST` lists these steps.
+rows of elements, which runs on the engine; the lists stay on the GPU. A step that makes other
+lists, or numbers of lists, runs as its ordinary expression in the host's memory, between two
+queries; so do the hashes of strings, for the distinct ones. `exceptions.BETWEEN_QUERIES` names
+these steps.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 import polars as pl
 
 from workflow.expressions.language.hashing import hash_strings
-from workflow.expressions.polars.interpreter import VERBS, expressions
-from workflow.expressions.polars.series import list_elements, relisted, to_strings
+from workflow.expressions.polars.interpreter import VERBS, expressions, source_expression
+from workflow.expressions.polars.series import polars_dtype, to_strings
 from workflow.expressions.polars.stages import (
     ELEMENT,
     compile_stages,
@@ -25,12 +26,13 @@ from workflow.expressions.polars.stages import (
 )
 from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program
+from workflow.schema.schema import ColumnSchema
 
 from .exceptions import VERBS_ON_GPU, hashes_strings, is_one_query
+from .rows_on_gpu import Gpu, RowsOnGpu
 from .verbs import find
 
-Collect = Callable[[pl.LazyFrame], pl.DataFrame]
-Run = Callable[[pl.LazyFrame, Collect], pl.DataFrame]
+Run = Callable[[pl.LazyFrame, Gpu], RowsOnGpu]
 
 
 def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
@@ -41,19 +43,11 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
         made_before: the inputs that are not data, as in `expressions`.
 
     Returns:
-        It takes the program's inputs, which fit into memory, and a function that runs a query on
-        the engine; it only reads lists.
-
-    Example:
-        >>> from workflow import Workflow, ops
-        >>> genres = {"genres": [["a", "b"], ["a"]]}
-        >>> program = Workflow(["genres"] >> ops.Categorify()).fit(genres).program
-        >>> host_and_engine(program)(pl.LazyFrame(genres), pl.LazyFrame.collect)["genres"].to_list()
-        [[3, 4], [3]]
+        It takes the program's inputs, which fit into memory, and the GPU; it only reads lists.
     """
     if is_one_query(program):
         query = compile_stages(program, VERBS_ON_GPU, made_before)
-        return lambda data, collect: collect(run_stages(data, query))
+        return lambda data, gpu: gpu.hold(run_stages(data, query))
     made = set(made_before)
     actions: list[Callable[[_Columns], None]] = []
     *before, last = stages(program, VERBS_ON_GPU, _around_the_host(program))
@@ -65,8 +59,8 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
         made |= set(stage.program.output_schema)
     outputs = expressions(last.program, VERBS_ON_GPU, made)
 
-    def run(data: pl.LazyFrame, collect: Collect) -> pl.DataFrame:
-        columns = _Columns(data, collect)
+    def run(data: pl.LazyFrame, gpu: Gpu) -> RowsOnGpu:
+        columns = _Columns(data, gpu)
         for action in actions:
             action(columns)
         return columns.select(outputs)
@@ -95,31 +89,31 @@ def _on_host(program: Program, number: int) -> bool:
 
 
 class _Columns:
-    """The columns of a run: lazy expressions for the engine, and lists in memory."""
+    """The columns of a run: lazy expressions for the engine, and lists that are there already."""
 
-    def __init__(self, data: pl.LazyFrame, collect: Collect) -> None:
-        self.rows, self.collect = data, collect
-        self.lists: dict[str, pl.Series] = {}
+    def __init__(self, data: pl.LazyFrame, gpu: Gpu) -> None:
+        self.rows, self.gpu = data, gpu
+        self.lists: dict[str, RowsOnGpu] = {}
 
-    def select(self, columns: Sequence[pl.Expr]) -> pl.DataFrame:
-        """Some columns in memory: computed on the engine, or lists that are there already."""
-        lists, scalars, constants = [], [], []
-        for column in columns:
-            names = column.meta.root_names()
-            if not names:
-                constants.append(column)
-            elif names[0] in self.lists:
-                lists.append(self.lists[names[0]].alias(column.meta.output_name()))
-            else:
-                scalars.append(column)
-        made = self.collect(self.rows.select(scalars)).get_columns() if scalars else []
-        together = pl.DataFrame([*made, *lists]).with_columns(constants)
-        return together.select(column.meta.output_name() for column in columns)
+    def select(self, columns: Sequence[pl.Expr]) -> RowsOnGpu:
+        """Some columns: computed by a query, or lists."""
+        lists = {c.meta.output_name(): self._list(c) for c in columns}
+        made = {name: of for name, of in lists.items() if of is not None}
+        if others := [c for c in columns if lists[c.meta.output_name()] is None]:
+            names = [column.meta.output_name() for column in others]
+            # A constant has the length of the rows beside it.
+            made |= self.gpu.hold(self.rows.with_columns(others).select(names)).columns()
+        return self.gpu.together({name: made[name] for name in lists})
+
+    def _list(self, column: pl.Expr) -> RowsOnGpu | None:
+        names = column.meta.root_names()
+        return self.lists.get(names[0]) if names else None
 
     def add(self, made: pl.DataFrame) -> None:
-        """Add columns that were computed in memory."""
-        lists = {c.name: c for c in made if isinstance(c.dtype, pl.List)}
-        self.lists |= lists
+        """Add columns that were computed in the host's memory."""
+        lists = [c.name for c in made if isinstance(c.dtype, pl.List)]
+        if lists:
+            self.lists |= self.gpu.send(made.select(lists)).columns()
         if len(lists) < made.width:
             frames = [self.rows, made.drop(lists).lazy()]
             self.rows = pl.concat(frames, how="horizontal", strict=True)
@@ -135,6 +129,9 @@ def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns
         actions.append(lambda columns: _add_lazily(columns, added))
     for column, number in host:
         step = program.steps[number]
+        if step.verb == "source":
+            actions.append(_read(column.name, program.inputs[step.parameters["name"]]))
+            continue
         if hashes_strings(program, step):
             texts = program.steps[step.operands[0]].parameters["name"]
             actions.append(_hash(texts, column.name, step.parameters["seed"]))
@@ -144,13 +141,32 @@ def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns
     return actions
 
 
+def _read(name: str, source: ColumnSchema) -> Callable[[_Columns], None]:
+    """Lists of the data, whose elements become as the program takes them."""
+    as_taken = source_expression(source.with_(name=ELEMENT, is_list=False))
+    dtype = polars_dtype(source.dtype)
+
+    def action(columns: _Columns) -> None:
+        if source.name in columns.lists:
+            columns.lists[name] = columns.lists[source.name]
+            return
+        lists = columns.gpu.hold(columns.rows.select(source.name)).with_empty_lists()
+        elements = lists.elements(ELEMENT)
+        if elements.schema[ELEMENT] != dtype or dtype.is_float():
+            made = columns.gpu.hold(elements.lazy().select(as_taken))
+            lists = made.in_lists(lists)
+        columns.lists[name] = lists
+
+    return action
+
+
 def _add_lazily(columns: _Columns, added: Sequence[pl.Expr]) -> None:
     columns.rows = columns.rows.with_columns(added)
 
 
 def _on_the_host(program: Program, made: Sequence[pl.Expr]) -> Callable[[_Columns], None]:
     names = [pl.col(name) for name in program.inputs]
-    return lambda columns: columns.add(columns.select(names).lazy().select(made).collect())
+    return lambda columns: columns.add(columns.select(names).to_host().select(made))
 
 
 def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
@@ -158,9 +174,8 @@ def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
 
     def action(columns: _Columns) -> None:
         of = columns.lists[lists]
-        elements = list_elements(of).alias(ELEMENT).to_frame()
-        made = run(elements.lazy(), columns.collect)
-        columns.add(pl.DataFrame([relisted(column, of) for column in made]))
+        made = run(of.elements(ELEMENT).lazy(), columns.gpu)
+        columns.lists |= made.in_lists(of).columns()
 
     return action
 
@@ -170,7 +185,8 @@ def _hash(texts: str, name: str, seed: int) -> Callable[[_Columns], None]:
 
     def action(columns: _Columns) -> None:
         value = pl.col(texts)
-        distinct = columns.collect(columns.rows.select(value).unique())[texts].drop_nulls()
+        held = columns.gpu.hold(columns.rows.select(value).unique())
+        distinct = held.to_host()[texts].drop_nulls()
         hashes = pl.Series(hash_strings(to_strings(distinct), seed))
         found = pl.when(value.is_not_null()).then(find(value, distinct, hashes, 0))
         _add_lazily(columns, [found.alias(name)])

@@ -65,13 +65,14 @@ def step_expression(
 ) -> pl.Expr:
     """One step over the expressions of its operands, for whole rows or for elements."""
     if step.verb == "source":
-        return _source(program.inputs[step.parameters["name"]])
+        return source_expression(program.inputs[step.parameters["name"]])
     if step.verb == "constant":
         return pl.lit(step.parameters["value"], polars_dtype(step.type.dtype))
     return verbs[step.verb](step, types, operands)
 
 
-def _source(column: ColumnSchema) -> pl.Expr:
+def source_expression(column: ColumnSchema) -> pl.Expr:
+    """A column of the data as a program takes it: of its dtype, NaN as null, a null list as empty."""
     expression = pl.col(column.name)
     if column.is_time:
         expression = microseconds(expression, is_list=column.is_list)
