@@ -9,7 +9,7 @@ import tensorflow as tf
 from exporter import ServingOptions, export_ensemble
 from loader import KerasSequenceLoader
 from serving import EnsembleClient, TritonServer, check_parity
-from training import TrainingError, layers, models, train
+from training import TrainingError, compile_model, layers, models, train
 from workflow import Workflow, ops
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -164,6 +164,27 @@ def test_sessions_are_learnt_in_their_order_and_served_with_dynamic_batching(tmp
                     client.predict(raw)["output"].to_numpy(), expected[:, 0], atol=1e-5
                 )
                 assert check_parity(client, workflow, model, unseen[:100], batch_size=7)
+
+
+@pytest.mark.long
+def test_it_learns_in_16_bits_as_in_32():
+    random = np.random.default_rng(0)
+    item = random.integers(1, 40, (1_000, 1))
+    none = np.zeros((0, 1), "int64"), np.zeros((100, 1), "int64")
+    features = {
+        "item": item.astype("int32"),
+        "user": random.integers(0, 9, item.shape).astype("int32"),
+        "recent": random.integers(0, 40, (1_000, 3)),
+    }
+    data = tf.data.Dataset.from_tensor_slices((features, (item % 2).astype("float32"))).batch(100)
+    data = data.map(lambda x, y: ({**x, "tags": none}, y))
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        keras.utils.set_random_seed(0)
+        model = models.bst(SIZES, sequence="recent", target="item", length=3, **SMALL)
+        compile_model(model, keras.optimizers.SGD(0.1), precision=precision)
+        losses[precision] = model.fit(data, epochs=2, shuffle=False, verbose=0).history["loss"]
+    np.testing.assert_allclose(losses["bfloat16"], losses["float32"], rtol=0.02)
 
 
 JOINT = {"cardinality": 40}

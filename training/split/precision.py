@@ -60,7 +60,9 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
 
     def clone(layer: Any) -> Any:
         config = layer.get_config()
-        if policy and layer.name not in kept and layer.dtype_policy.name == "float32":
+        # A function of keras.ops has no policy: it computes in its inputs' dtype.
+        own = getattr(layer, "dtype_policy", None)
+        if policy and layer.name not in kept and own is not None and own.name == "float32":
             config["dtype"] = policy
         kind = faster_dense(layer, xla) or type(layer)
         return kind.from_config(config)

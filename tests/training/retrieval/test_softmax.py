@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.stats import spearmanr
 
-from training import TrainingError, models, train
+from training import TrainingError, compile_model, models, train
 from training.retrieval import InBatchSoftmax, ItemVectors, SampledSoftmax, SoftmaxLoss, tower
 from training.retrieval.frequency import StreamingFrequency
 
@@ -141,6 +141,20 @@ def test_another_loss_is_refused(batches):
         train(model, batches(96, 32))
     report = train(model, batches(96, 32), loss=SoftmaxLoss())
     assert set(report.history) == {"loss"}
+
+
+@pytest.mark.long
+def test_the_split_step_learns_as_keras_own(batches, losses):
+    """Compiled by XLA, with the same frequencies, which count each step once."""
+    made = []
+    for options in ({"split": False}, {"xla": True}):
+        keras.utils.set_random_seed(0)
+        softmax = InBatchSoftmax("movieId")
+        model = models.two_tower(SIZES, **SIDES, hidden=(8,), width=4, softmax=softmax)
+        compile_model(model, "sgd", SoftmaxLoss(), **options)
+        made.append(losses(model, batches(96, 32), epochs=2))
+        assert float(model.get_layer("item_frequency").step.numpy()) == 2 * 96 / 32
+    np.testing.assert_allclose(made[1], made[0], rtol=1e-4)
 
 
 def test_rewards_weigh_the_rows():
