@@ -135,11 +135,11 @@ def keras_mlp(shape: Shape, ids: str) -> keras.Model:
     return keras.Model({**numbers, **scalars}, output)
 
 
-def our_mlp(shape: Shape, ids: str) -> keras.Model:
-    """The same model with our layers."""
+def our_mlp(shape: Shape, ids: str, shard: str | None = None) -> keras.Model:
+    """The same model with our layers; its tables divided among workers if wanted."""
     sizes = {name: (rows, shape.width) for name, rows in shape.scalars.items()}
     dtypes = dict.fromkeys(sizes, ids)
-    return models.mlp(sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes)
+    return models.mlp(sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes, shard=shard)
 
 
 def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.Model:

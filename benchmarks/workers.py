@@ -1,6 +1,6 @@
 """Several processes that train one model: time of a step, and bytes that a worker sends.
 
-    python -m benchmarks.workers [--workers 2] [--batch 16384] [--steps 10] [--shrink 1]
+    python -m benchmarks.workers [--workers 2] [--shard auto] [--batch 16384] [--steps 10] [--shrink 1]
     python -m benchmarks.workers --device gpu --workers 2 --batch 65536
 
 The MLP of Criteo's shape, on a CPU with small dense layers, with Adagrad, on clicks in memory whose ids
@@ -44,7 +44,7 @@ class Sent:
 
     def __init__(self, workers: Workers) -> None:
         self.bytes = 0
-        for kind in ("total", "gathered"):
+        for kind in ("total", "gathered", "exchanged"):
             if workers.collectives is not None:
                 self._count(workers.collectives, kind)
 
@@ -70,12 +70,12 @@ def batches(shape: Shape, rows: int, rank: int, count: int = 4) -> tf.data.Datas
     return tf.data.Dataset.from_tensor_slices((features, label)).batch(rows).cache().repeat()
 
 
-def train(shape: Shape, rows: int, steps: int) -> dict[str, Any]:
+def train(shape: Shape, rows: int, steps: int, shard: str | None) -> dict[str, Any]:
     """Train as the worker that TF_CONFIG names; its milliseconds, loss and bytes of a step."""
     workers = join_workers()
     sent = Sent(workers)
     keras.utils.set_random_seed(0)
-    model = models.our_mlp(shape, "int32")
+    model = models.our_mlp(shape, "int32", shard)
     compile_model(model, optimizers.Adagrad(0.05), workers=workers)
     feed = batches(shape, rows, workers.rank)
     fit = Fit("", model, feed, rows * workers.size, steps, warm_up=_WARM_UP)
@@ -83,9 +83,16 @@ def train(shape: Shape, rows: int, steps: int) -> dict[str, Any]:
     fit.take_turn()
     return {
         "ms a step": fit.seconds / steps * 1e3,
+        "MB of tables": sum(v.value.dtype.size * v.shape[0] * v.shape[1] for v in tables(model))
+        / 1e6,
         "MB sent a step": (sent.bytes - before) / steps / 1e6,
         "loss": round(fit.loss, 4),
     }
+
+
+def tables(model: keras.Model) -> list[keras.Variable]:
+    """This worker's tables."""
+    return model.get_layer("features").trainable_variables
 
 
 def start(workers: int, device: str, arguments: Sequence[str]) -> list[subprocess.Popen[str]]:
@@ -115,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
     defaults = {"workers": 2, "batch": 16_384, "steps": 10, "shrink": 1}
     parser = options(__doc__, devices=True, **defaults)
+    parser.add_argument("--shard", choices=("auto", "table", "row", "column"), help="divide tables")
     parser.add_argument("--one", action="store_true", help="be the worker that TF_CONFIG names")
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     parsed = parser.parse_args(given)
@@ -123,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if parsed.device == "cpu":
             use("cpu")
             shape = replace(shape, hidden=SMALL)
-        print(json.dumps(train(shape, parsed.batch, parsed.steps)))
+        print(json.dumps(train(shape, parsed.batch, parsed.steps, parsed.shard)))
         return
     processes = start(parsed.workers, parsed.device, given)
     texts = [process.communicate()[0] for process in processes]
@@ -131,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("Expected all workers to end. Received: an error, see above.")
     found = [json.loads(text.splitlines()[-1]) for text in texts]
     rows = [{"worker": rank, **each} for rank, each in enumerate(found)]
-    show(f"{parsed.workers} workers, batch {parsed.batch:,} each", rows)
+    show(f"{parsed.workers} workers, batch {parsed.batch:,} each, shard={parsed.shard}", rows)
 
 
 if __name__ == "__main__":

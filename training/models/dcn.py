@@ -25,6 +25,7 @@ def dcn(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    shard: str | None = None,
 ) -> keras.Model:
     """A cross network and a multi-layer perceptron, side by side: DCN-v2, parallel.
 
@@ -42,6 +43,7 @@ def dcn(
         embeddings_initializer: see `mlp`.
         dropout: see `mlp`.
         output_name: see `mlp`.
+        shard: how the tables are divided among workers: see `layers.EmbeddingCollection`.
 
     Returns:
         A functional model, not compiled.
@@ -54,7 +56,7 @@ def dcn(
     """
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
-    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
+    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer, shard=shard)
     crossed = CrossNetwork(cross_layers, rank, name="cross")(x)
     joined = keras.layers.Concatenate(name="output_inputs")([crossed, dense(x, hidden, dropout)])
     return assembled("dcn", inputs, probability(joined, output_name))

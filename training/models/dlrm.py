@@ -24,6 +24,7 @@ def dlrm(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    shard: str | None = None,
 ) -> keras.Model:
     """Dot products of each pair of vectors: the embeddings and one of the continuous columns.
 
@@ -41,6 +42,7 @@ def dlrm(
         embeddings_initializer: see `mlp`.
         dropout: see `mlp`; applies to the top layers.
         output_name: see `mlp`.
+        shard: how the tables are divided among workers: see `layers.EmbeddingCollection`.
 
     Returns:
         A functional model, not compiled.
@@ -59,6 +61,7 @@ def dlrm(
         combiner,
         embeddings_initializer,
         "stack",
+        shard=shard,
         name="features",
     )(inputs)
     parts = []

@@ -22,6 +22,7 @@ def mlp(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    shard: str | None = None,
 ) -> keras.Model:
     """A multi-layer perceptron over embeddings, with one sigmoid output.
 
@@ -43,6 +44,7 @@ def mlp(
         embeddings_initializer: a Keras initializer for the tables.
         dropout: the share of each hidden layer's outputs dropped in training.
         output_name: the name of the output layer, and of the served output.
+        shard: how the tables are divided among workers: see `layers.EmbeddingCollection`.
 
     Returns:
         A functional model, not compiled.
@@ -56,5 +58,5 @@ def mlp(
     """
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
-    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
+    x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer, shard=shard)
     return assembled("mlp", inputs, probability(dense(x, hidden, dropout), output_name))

@@ -19,10 +19,11 @@ def embedded(
     combiner: str,
     initializer: Any,
     name: str = "features",
+    shard: str | None = None,
 ) -> Any:
     """The columns' embeddings, with capped widths, and their numbers, side by side."""
     layer = DenseFeatures(
-        columns.capped(limit), columns.continuous, combiner, initializer, name=name
+        columns.capped(limit), columns.continuous, combiner, initializer, shard=shard, name=name
     )
     return layer(inputs)
 

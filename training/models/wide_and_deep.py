@@ -23,6 +23,7 @@ def wide_and_deep(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    shard: str | None = None,
 ) -> keras.Model:
     """A linear model and a multi-layer perceptron of the same columns, summed.
 
@@ -38,6 +39,8 @@ def wide_and_deep(
         embeddings_initializer: for the deep part's tables; the wide part's start at zero.
         dropout: see `mlp`.
         output_name: see `mlp`.
+        shard: how the tables of the deep part are divided among workers: see
+            `layers.EmbeddingCollection`.
 
     Returns:
         A functional model, not compiled.
@@ -51,7 +54,9 @@ def wide_and_deep(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     wide = LinearFeatures(columns.cardinalities, columns.continuous, name="wide")(inputs)
-    deep = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer)
+    deep = embedded(
+        columns, inputs, max_embedding_dim, combiner, embeddings_initializer, shard=shard
+    )
     deep = keras.layers.Dense(1, name="deep", dtype="float32")(dense(deep, hidden, dropout))
     logit = keras.layers.Add(name="logit", dtype="float32")([wide, deep])
     output = keras.layers.Activation("sigmoid", name=output_name, dtype="float32")(logit)

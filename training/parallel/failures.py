@@ -54,8 +54,9 @@ def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str |
         return (
             f"Expected an answer of all {workers.size} workers within {timeout:g} seconds, the "
             "timeout of join_workers. Received: none of at least one. The worker that does not "
-            "raise this error hangs, waits for its data, or has taken all its steps: look at its "
-            "output, its files and its network (on GPUs with NCCL_DEBUG=INFO), then start all "
+            "raise this error hangs, waits for its data, or has taken all its steps; or, if tables "
+            "are divided among workers, one alone called evaluate, predict or whole_tables. Look at "
+            "its output, its files and its network (on GPUs with NCCL_DEBUG=INFO), then start all "
             "workers again; train(checkpoint=...) resumes. If it was only slow, as when it saves a "
             "large model, give join_workers a longer timeout."
         )
