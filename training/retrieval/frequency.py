@@ -13,8 +13,9 @@ class StreamingFrequency(keras.layers.Layer):
     """The logarithm of how often each item occurs in a batch, learned from the batches.
 
     For each item it keeps the step of its last occurrence and the moving mean of the number of steps
-    between two occurrences, whose inverse is the frequency; the second occurrence in a batch is one
-    of 0 steps. The first occurrence of an item sets the mean, as the paper advises.
+    between two occurrences, whose inverse is the frequency. The occurrences in one batch count as
+    spread evenly over the steps since the item's last batch; the paper has at most one in a step. The
+    first occurrence of an item sets the mean, as the paper advises.
 
     Source: X. Yi et al., Sampling-Bias-Corrected Neural Modeling for Large Corpus Item
     Recommendations, RecSys 2019, algorithm 2; with a place for each id in place of a hash.
@@ -52,7 +53,7 @@ class StreamingFrequency(keras.layers.Layer):
         return tf.math.log(1 / known)[:, None]
 
     def _learn(self, rows: tf.Tensor) -> tf.Operation:
-        """Update the intervals of the batch's items; later occurrences in it are 0 steps apart."""
+        """Update the intervals of the batch's items, as often as each occurs in it."""
         items, places = tf.unique(rows)
         count = tf.math.unsorted_segment_sum(tf.ones_like(rows, tf.float32), places, tf.size(items))
         # A step without a batch must not count.
@@ -60,8 +61,8 @@ class StreamingFrequency(keras.layers.Layer):
             step = self.step.value.assign_add(1.0)
         before = tf.gather(self.interval.value, items)
         since = step - tf.gather(self.last.value, items)
-        first = tf.where(before > 0, (1 - self.rate) * before + self.rate * since, since)
-        after = first * (1 - self.rate) ** (count - 1)
+        kept = tf.where(before > 0, (1 - self.rate) ** count, 0.0)
+        after = kept * before + (1 - kept) * since / count
         return tf.group(
             self.interval.value.scatter_nd_update(items[:, None], after),
             self.last.value.scatter_nd_update(items[:, None], tf.fill(tf.shape(items), step)),

@@ -16,21 +16,36 @@ SIDES = {"query": ["userId"], "candidate": ["movieId", "genres"]}
 
 
 def test_frequencies_are_those_of_the_papers_algorithm():
-    """Algorithm 2, item by item; the first interval of an item sets its mean."""
+    """Algorithm 2, item by item, several in a step evenly apart; the first interval sets the mean."""
     random = np.random.default_rng(0)
     layer = StreamingFrequency(30, rate=0.1)
     last, interval = np.zeros(30), np.zeros(30)
     for step in range(1, 60):
         batch = np.minimum(random.zipf(1.5, 16), 30) - 1
         for item in batch:
-            gap = step - last[item]
+            gap = (step - last[item]) / (batch == item).sum()
             interval[item] = 0.9 * interval[item] + 0.1 * gap if interval[item] else gap
-            last[item] = step
+        last[batch] = step
         made = layer(tf.constant(batch[:, None]), training=True).numpy()
         np.testing.assert_allclose(made[:, 0], -np.log(interval[batch]), rtol=1e-4, atol=1e-5)
     before = layer.interval.numpy()
     layer(tf.constant([[3], [3]]))
     np.testing.assert_array_equal(layer.interval.numpy(), before)
+
+
+@pytest.mark.parametrize("rows", [8, 2048])
+def test_frequencies_are_those_of_the_data_for_every_size_of_batch(rows):
+    """Popular items occur hundreds of times in a large batch, others once in many."""
+    random = np.random.default_rng(1)
+    share = 1 / np.arange(1, 21)
+    share /= share.sum()
+    layer = StreamingFrequency(20, rate=0.02)
+    learn = tf.function(lambda ids: layer(ids, training=True))
+    for _ in range(600):
+        learn(tf.constant(random.choice(20, (rows, 1), p=share)))
+    every = layer(tf.constant(np.arange(20)[:, None])).numpy()[:, 0]
+    np.testing.assert_allclose(every, np.log(rows * share), atol=0.5)
+    assert abs((every - np.log(rows * share)).mean()) < 0.15
 
 
 def vectors_of(model, features):
