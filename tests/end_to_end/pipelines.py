@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import keras
 import numpy as np
 import polars as pl
+import tensorflow as tf
 
-from training import layers, models, pretrained_table
+from training import layers, make_feature_column_workflow, models, pretrained_table
 from workflow import Workflow, get_embedding_sizes, ops
 
 NAMES = [chr(97 + power % 26) * 2**power for power in range(1, 17)]
@@ -143,6 +144,33 @@ def pretrained():
     return Pipeline(workflow, keras.Model(inputs, together), rows)
 
 
+def feature_columns():
+    """A network over TensorFlow's feature columns, whose workflow was made of them."""
+    columns_of = tf.feature_column
+    city = columns_of.categorical_column_with_vocabulary_list("city", ["b", "é"], num_oov_buckets=2)
+    bucket = columns_of.bucketized_column(columns_of.numeric_column("price"), [0.1, 0.7, 18])
+    columns = [
+        columns_of.embedding_column(city, 3),
+        columns_of.indicator_column(bucket),
+        columns_of.numeric_column("price", default_value=1.0, normalizer_fn=lambda x: x / 3),
+        columns_of.embedding_column(columns_of.crossed_column(["city", bucket], 40), 2),
+    ]
+    rows = pl.DataFrame(
+        {
+            "city": ["b", "é", "", None, "zz", "b", "b"],
+            "price": [0.7, 0.1, None, float("nan"), 1e30, -3.0, 18.0],
+        }
+    )
+    workflow, made = make_feature_column_workflow(columns)
+    workflow.fit(rows)
+    names = ["city", "price_bucketized", "city_X_price_bucketized"]
+    inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in names}
+    inputs["price"] = keras.Input((1,), name="price")
+    keras.utils.set_random_seed(4)
+    dense = layers.DenseFeatures(made, embeddings_initializer="normal")(inputs)
+    return Pipeline(workflow, keras.Model(inputs, keras.layers.Identity(name="dense")(dense)), rows)
+
+
 def everything():
     """All kinds of columns in one network, which gives back what of them is exact."""
     movies = pl.DataFrame(
@@ -216,4 +244,5 @@ PIPELINES = {
     "strings": strings,
     "pairs": pairs,
     "pretrained": pretrained,
+    "feature_columns": feature_columns,
 }

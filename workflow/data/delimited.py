@@ -26,6 +26,14 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _GZIP = ".gz"
 _HIDDEN = (".", "_")
 _NUMBERS = (pl.Int64, pl.Float64)
+_DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_HOUR = r"[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?"
+# A pattern of each type in ISO 8601, by a suffix that no two columns of a header share.
+_TIMES = {
+    "\n1": (f"{_DAY}$", pl.Date()),
+    "\n2": (f"{_DAY}{_HOUR}$", pl.Datetime("us")),
+    "\n3": (rf"{_DAY}{_HOUR}(Z|[+-]\d\d(:?\d\d)?)$", pl.Datetime("us", "UTC")),
+}
 _ADVICE = (
     "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
 )
@@ -54,7 +62,7 @@ class TextTable:
 
     Types are those that hold all values: integers, floats, booleans, dates and times in ISO 8601,
     else strings. A column of integers in one file and of floats in another is of floats; otherwise
-    types that differ are a conflict. An empty field is null. Opening reads each file twice: a line
+    types that differ are a conflict. An empty field is null. Opening reads each file three times: a line
     with too few or too many fields is an error, and types are inferred from all rows.
 
     Args:
@@ -206,18 +214,39 @@ def _opened(path: Path, overrides: Any) -> TextFile:
         state = state_of(path)
         names = _header(path)
         _expect_lines(path, len(names))
+        fixed = overrides(names)
         scan = pl.scan_csv(
-            path,
-            separator=_separator(path),
-            infer_schema_length=None,
-            schema_overrides=overrides(names),
-            try_parse_dates=True,
+            path, separator=_separator(path), infer_schema_length=None, schema_overrides=fixed
         )
         types = dict(scan.collect_schema())
-        texts = [name for name, dtype in types.items() if dtype == pl.String()]
-        counted = scan.select(pl.col(texts).count()).collect(engine="streaming")
-    nulls = {name: pl.Null() for name in texts if not counted[name][0]}
-    return TextFile(path, names, *state, types | nulls)
+        types |= _types_of_texts(_scan(path, types), types, fixed)
+    return TextFile(path, names, *state, types)
+
+
+def _types_of_texts(
+    rows: pl.LazyFrame, types: Mapping[str, pl.DataType], fixed: Mapping[str, pl.DataType]
+) -> dict[str, pl.DataType]:
+    """Columns of strings that are null, or dates and times in ISO 8601, with those types.
+
+    Polars' own inference of dates takes ten times as long.
+    """
+    found: dict[str, pl.DataType] = {}
+    texts = [name for name, dtype in types.items() if dtype == pl.String()]
+    if not texts:
+        return found
+    counts = [pl.col(texts).count()] + [
+        pl.col(texts).str.contains(pattern).sum().name.suffix(suffix)
+        for suffix, (pattern, _) in _TIMES.items()
+    ]
+    counted = rows.select(counts).collect(engine="streaming")
+    for name in texts:
+        count = counted[name][0]
+        kinds = [t for suffix, (_, t) in _TIMES.items() if counted[name + suffix][0] == count]
+        if not count:
+            found[name] = pl.Null()
+        elif kinds and name not in fixed:
+            found[name] = kinds[0]
+    return found
 
 
 def _is_null(dtype: pl.DataType) -> bool:

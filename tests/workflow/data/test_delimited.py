@@ -68,6 +68,30 @@ def test_times_are_times(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2024-01-02", "2024-01-02T03:04:05"],
+        ["2024-13-01", "2024-01-02"],
+        ["2024-01-02T25:00", ""],
+        ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05"],
+        ["on 2024-01-02", "2024-01-02"],
+        ["2024-1-2", "2024-01-02"],
+    ],
+)
+def test_texts_that_are_not_all_times_of_one_kind_are_strings(tmp_path, texts):
+    path = write(tmp_path / "a.csv", [(1, text) for text in texts], ("n", "at"))
+    made = as_lazy_frame(path).collect()["at"]
+    assert made.to_list() == [text or None for text in texts]
+
+
+def test_a_day_that_no_calendar_has_is_named(tmp_path):
+    path = write(tmp_path / "a.csv", [(1, "2023-02-29")], ("n", "at"))
+    workflow = Workflow(["at"] >> ops.DatePart(["month"]))
+    with pytest.raises(WorkflowError, match=r"could not parse `2023-02-29` as dtype `date`.*'at'"):
+        workflow.fit(path).transform_to_parquet(path, tmp_path / "out")
+
+
 def test_lines_of_several_kinds_are_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n1,"x\r\ny, z"\r\n2,"say ""no"" , more"\r\n3,q')
