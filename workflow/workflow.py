@@ -74,7 +74,7 @@ class Workflow(FittedGraph, Drawn):
         """Fit the operators to data. Fitting again replaces what was learnt before.
 
         Args:
-            data: paths, a folder or a glob of parquet; paths or a glob of CSV or TSV with a header,
+            data: paths, a folder or a glob of parquet; the same of CSV or TSV with a header,
                 also .gz; a Polars or pandas frame, a dict of columns, an Arrow table or reader, or
                 any object with `__arrow_c_stream__`, such as a query of DuckDB. Files are listed
                 once, so that all operators learn from the same rows. Column types may differ

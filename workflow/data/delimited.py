@@ -155,8 +155,8 @@ class TextTable:
 def text_paths(paths: Sequence[Any]) -> list[Path] | None:
     """The CSV and TSV files that paths and patterns name; None if they name no such file.
 
-    Files end with .csv or .tsv, or with .gz after it. Names that begin with "." or "_" are ignored
-    in a pattern.
+    Files end with .csv or .tsv, or with .gz after it. A folder is of text if files in it are, and
+    none is parquet. Names that begin with "." or "_" are ignored in a pattern and a folder.
 
     Raises:
         WorkflowError: files of other kinds are named as well, no file matches, or a path is of an
@@ -179,7 +179,14 @@ def text_paths(paths: Sequence[Any]) -> list[Path] | None:
 
 
 def _is_text(path: Any) -> bool:
-    return isinstance(path, str | os.PathLike) and _ending(str(path)) in _SEPARATORS
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
+        return False
+    if _ending(str(path)) in _SEPARATORS:
+        return True
+    # A name without the ending: "raw/*.csv*", or a folder.
+    pattern = not is_url(path) and (Path(path).is_dir() or glob.has_magic(str(path)))
+    endings = {_ending(file.name) for file in _found(str(path))} if pattern else set()
+    return bool(endings & _SEPARATORS.keys()) and ".parquet" not in endings
 
 
 def _ending(path: str) -> str:
@@ -192,16 +199,28 @@ def _matches(path: str) -> list[Path]:
             f"Expected local CSV and TSV files. Received: {path}. Copy it to this machine, or give "
             "a frame: polars.scan_csv(path)."
         )
-    if Path(path).is_file():
-        return [Path(path)]
-    found = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 - absolute patterns too
-    files = [file for file in found if file.is_file() and not file.name.startswith(_HIDDEN)]
+    files = _found(path)
     if not files:
         raise WorkflowError(
             f"No file matches {path!r}. Expected a CSV or TSV file or a glob pattern; names that "
             'begin with "." or "_" are ignored.'
         )
+    other = next((file for file in files if _ending(file.name) not in _SEPARATORS), None)
+    if other is not None:
+        raise WorkflowError(
+            f"Expected CSV and TSV files alone for {path!r}. Received also: {other}. Narrow the "
+            "pattern, as in 'folder/*.csv'."
+        )
     return files
+
+
+def _found(path: str) -> list[Path]:
+    """The files of a path, a folder or a pattern."""
+    if Path(path).is_file():
+        return [Path(path)]
+    pattern = str(Path(glob.escape(path)) / "*") if Path(path).is_dir() else path
+    found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
+    return [file for file in found if file.is_file() and not file.name.startswith(_HIDDEN)]
 
 
 def _opened(path: Path, overrides: Any) -> TextFile:
@@ -216,7 +235,11 @@ def _opened(path: Path, overrides: Any) -> TextFile:
         _expect_lines(path, len(names))
         fixed = overrides(names)
         scan = pl.scan_csv(
-            path, separator=_separator(path), infer_schema_length=None, schema_overrides=fixed
+            path,
+            separator=_separator(path),
+            infer_schema_length=None,
+            schema_overrides=fixed,
+            glob=False,
         )
         types = dict(scan.collect_schema())
         types |= _types_of_texts(_scan(path, types), types, fixed)
@@ -255,7 +278,7 @@ def _is_null(dtype: pl.DataType) -> bool:
 
 def _scan(path: Path, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     read_as = {n: pl.String() if _is_null(dtype) else dtype for n, dtype in types.items()}
-    return pl.scan_csv(path, separator=_separator(path), schema=read_as)
+    return pl.scan_csv(path, separator=_separator(path), schema=read_as, glob=False)
 
 
 def _separator(path: Path) -> str:
@@ -327,7 +350,13 @@ def _expect_lines(path: Path, fields: int) -> None:
     found = line.str.replace_all('"[^"]*"', "").str.count_matches(_separator(path), literal=True)
     odd = (found != fields - 1) | line.str.count_matches('"', literal=True).mod(2).ne(0)
     # A field of several lines is odd as well, and no error.
-    if pl.scan_lines(path, name="line").filter(odd).head(1).collect(engine="streaming").is_empty():
+    if (
+        pl.scan_lines(path, name="line", glob=False)
+        .filter(odd)
+        .head(1)
+        .collect(engine="streaming")
+        .is_empty()
+    ):
         return
     for number, record in _records(path):
         if len(record) != fields and (record or fields > 1):

@@ -57,8 +57,8 @@ class Source:
         """Open a user's data: list files and read their footers, or convert frames.
 
         Args:
-            data: paths, a folder or a glob of parquet, paths or a glob of CSV or TSV, or a frame
-                as `read_frame` takes it.
+            data: paths, a folder or a glob of parquet, or of CSV or TSV, or a frame as
+                `read_frame` takes it.
             engine: the engine that reads the frame.
             storage_options: how to connect to the object stores of paths with a scheme.
             known: columns whose types are known, for text, which has no types.

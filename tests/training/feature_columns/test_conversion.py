@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError, make_feature_column_workflow
-from training.layers import DenseFeatures, LinearFeatures
+from training.layers import DenseFeatures, EmbeddingCollection, LinearFeatures
 from workflow import Workflow, WorkflowError, get_embedding_sizes
 
 columns_of = tf.feature_column
@@ -192,6 +192,21 @@ def test_shared_embeddings_are_one_table():
     again(inputs)
     again.set_weights(layer.get_weights())
     np.testing.assert_array_equal(again(inputs), expected)
+
+
+def test_a_shared_table_has_its_place_among_others():
+    sizes = {"own": (4, 2), "a": (3, 2), "b": (3, 2), "last": (2, 2)}
+    layer = EmbeddingCollection(sizes, shared={"b": "a"})
+    layer.build()
+    tables = {
+        name: np.full(sizes[name], n, np.float32) for n, name in enumerate(("own", "a", "last"))
+    }
+    for name, table in tables.items():
+        layer.set_embedding_table(name, table)
+    ids = {name: tf.constant([[1], [9]]) for name in sizes}
+    # The second id is unknown.
+    got = {name: vectors.numpy().tolist() for name, vectors in layer(ids).items()}
+    assert got == {n: [[v, v], [0, 0]] for n, v in zip(sizes, (0, 1, 1, 2), strict=True)}
 
 
 @pytest.mark.parametrize(

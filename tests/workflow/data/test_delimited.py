@@ -49,6 +49,20 @@ def test_a_glob_is_the_files_in_order_whatever_the_order_of_their_columns(tmp_pa
     ]
 
 
+def test_a_folder_and_a_pattern_without_the_ending_are_of_text_if_their_files_are(tmp_path):
+    folder = tmp_path / "raw[1]"
+    folder.mkdir()
+    write(folder / "1.csv", ROWS[:2])
+    write(folder / "2.csv.gz", ROWS[2:])
+    assert as_lazy_frame(folder).collect().rows() == ROWS
+    assert as_lazy_frame(tmp_path / "raw[[]1]" / "*.csv*").collect().rows() == ROWS
+    (folder / "notes.txt").write_text("no data")
+    with pytest.raises(WorkflowError, match=r"CSV and TSV files alone.*also: .*notes\.txt"):
+        as_lazy_frame(folder)
+    pl.DataFrame({"user": [1]}).write_parquet(folder / "a.parquet")
+    assert as_lazy_frame(folder).collect().rows() == [(1,)]
+
+
 def test_types_are_inferred_from_all_rows_and_all_files(tmp_path):
     late = tmp_path / "1.csv"
     late.write_text("n,x,code\n" + "1,1,\n" * 5000 + "2,0.5,\n")
