@@ -15,7 +15,12 @@ GPU_TESTS ?= $(wildcard tests/gpu/test_*.py)
 PACKAGES := workflow loader training exporter triton_models serving
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
 export UV_PYTHON_DOWNLOADS := never
-export UV_NATIVE_TLS := true
+export UV_SYSTEM_CERTS := true
+# Where the home folder cannot be written to, or there is none, uv keeps its cache beside the environment.
+UV_CACHE := $(or $(UV_CACHE_DIR),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/uv)
+ifneq ($(shell mkdir -p '$(UV_CACHE)' 2>/dev/null && test -w '$(UV_CACHE)' && echo yes),yes)
+export UV_CACHE_DIR := $(CURDIR)/$(VENV)-uv/cache
+endif
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 

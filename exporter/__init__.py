@@ -4,10 +4,10 @@ Example:
     >>> from exporter import export_tensorflow_ensemble, verify
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from exporter.errors import ExportError
+from loader.first_use import at_first_use
 
 if TYPE_CHECKING:
     from exporter.export import export_ensemble
@@ -47,7 +47,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"exporter.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = at_first_use("exporter", _MODULES)

@@ -8,10 +8,10 @@ Example:
     >>> model.fit(train)  # doctest: +SKIP
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loader.errors import LoaderError
+from loader.first_use import at_first_use
 
 if TYPE_CHECKING:
     from loader.array_loader import ArrayLoader
@@ -51,7 +51,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"loader.{_MODULES[name]}"), name)
+__getattr__ = at_first_use("loader", _MODULES)

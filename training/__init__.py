@@ -1,9 +1,9 @@
 """From columns to a trained network and its SavedModel."""
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from loader.first_use import at_first_use
 from training.errors import TrainingError
 
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
@@ -53,9 +53,13 @@ _MODULES = {
     "Workers": "parallel",
     "compile_model": "split",
     "join_workers": "parallel",
+    "layers": "layers",
     "make_feature_column_workflow": "feature_columns.conversion",
     "model_signature": "keras_signature",
+    "models": "models",
+    "optimizers": "optimizers",
     "pretrained_table": "pretrained",
+    "retrieval": "retrieval",
     "save_model": "saved_model",
     "train": "training_run",
     "whole_tables": "gather_tables",
@@ -66,7 +70,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"training.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = at_first_use("training", _MODULES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -38,7 +39,6 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name="ensemble",
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -49,10 +49,21 @@ def make_app() -> typer.Typer:
     return app
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version that is installed, and end."""
+    if wanted:
+        typer.echo(f"parquet-to-triton {version('parquet-to-triton')}")
+        raise typer.Exit
+
+
 def options(
     context: typer.Context,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the traceback of an error.")
+    ] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.

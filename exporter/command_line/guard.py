@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from exporter.errors import in_a_line
+from loader.first_use import what_is_missing
 
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
 
@@ -57,6 +58,8 @@ def _with_context(command: Callable[..., None]) -> Any:
 
 def _line(error: Exception) -> str:
     """Text of an error: ours in full, any other one in a line with its type."""
+    if isinstance(error, ModuleNotFoundError) and (reason := what_is_missing(error)):
+        return reason
     text = str(error).strip()
     if type(error).__module__.split(".")[0] in PACKAGES:
         return text

@@ -1,0 +1,77 @@
+"""Public names of a package, each imported at its first use, and errors for what keeps it from that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_OWN = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
+# The extra that installs a package, where another one is missing without it.
+_EXTRAS = {
+    "dask": "dask",
+    "distributed": "dask",
+    "obstore": "objects",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "tensorflow": "cpu",
+    "tf2onnx": "onnx",
+}
+
+
+def at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that imports each name at its first use.
+
+    Args:
+        package: its name.
+        modules: for each public name the module inside the package that defines it; of a module
+            that is public itself, its own name.
+
+    Example:
+        >>> at_first_use("loader", {"LoaderError": "errors"})("LoaderError").__name__
+        'LoaderError'
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            module = import_module(f"{package}.{modules[name]}")
+        except ModuleNotFoundError as error:
+            if (reason := what_is_missing(error)) is None:
+                raise
+            raise ImportError(reason, name=error.name) from error
+        return module if modules[name] == name else getattr(module, name)
+
+    return get
+
+
+def what_is_missing(error: ModuleNotFoundError) -> str | None:
+    """Text that says what to install or to rename for a module that was not found; None if neither helps.
+
+    Example:
+        >>> what_is_missing(ModuleNotFoundError("...", name="onnx"))
+        'Expected the package onnx: pip install "parquet-to-triton[onnx]". Received: an environment without it.'
+    """
+    first = (error.name or "").split(".")[0]
+    if first in _EXTRAS:
+        beside = ", or [gpu] beside an NVIDIA GPU" if first == "tensorflow" else ""
+        return (
+            f'Expected the package {first}: pip install "parquet-to-triton[{_EXTRAS[first]}]"{beside}. '
+            "Received: an environment without it."
+        )
+    if first in _OWN and first in sys.modules and not (_home(first) / "py.typed").exists():
+        return (
+            f"Expected the package {first!r} of parquet-to-triton. Received: "
+            f"{sys.modules[first].__file__ or _home(first)}, which has the same name and comes before it on "
+            "Python's path. Rename it."
+        )
+    return None
+
+
+def _home(package: str) -> Path:
+    module = sys.modules[package]
+    folders = [*getattr(module, "__path__", [])] or [str(Path(module.__file__ or "").parent)]
+    return Path(folders[0])

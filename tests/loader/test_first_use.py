@@ -1,0 +1,73 @@
+"""What a program is told whose environment or folder keeps a package from its modules."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+WITHOUT = """
+from importlib.machinery import PathFinder
+import sys
+
+find = PathFinder.find_spec
+
+def found(name, path=None, target=None):
+    return None if name == {absent!r} else find(name, path, target)
+
+PathFinder.find_spec = found
+"""
+
+
+def last_line(code, folder, **environment):
+    """The last line of the error with which a program ends."""
+    (folder / "program.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["from loader import KerasSequenceLoader", "from training import train, models"],
+)
+def test_a_missing_extra_is_named(wanted, tmp_path):
+    told = last_line(WITHOUT.format(absent="tensorflow") + wanted, tmp_path)
+    assert told.startswith("ImportError: Expected the package tensorflow: pip install ")
+    assert '"parquet-to-triton[cpu]"' in told
+
+
+def test_a_command_names_it_too(tmp_path):
+    program = (
+        "sys.argv = ['ensemble', 'demo', 'out']\nfrom exporter.command_line import main\nmain()"
+    )
+    told = last_line(WITHOUT.format(absent="tensorflow") + program, tmp_path)
+    assert told.startswith("error: Expected the package tensorflow: pip install ")
+    assert "Traceback" not in told
+
+
+def test_a_module_of_ones_own_with_the_name_of_a_package_is_named(tmp_path):
+    (tmp_path / "training.py").write_text("")
+    told = last_line("from exporter import export_tensorflow_ensemble", tmp_path)
+    assert told.startswith("ImportError: Expected the package 'training' of parquet-to-triton.")
+    assert str(tmp_path / "training.py") in told
+    assert told.endswith("Rename it.")
+
+
+def test_a_bug_inside_is_not_taken_for_either(tmp_path):
+    told = last_line(WITHOUT.format(absent="numpy") + "from loader import ArrayLoader", tmp_path)
+    assert told == "ModuleNotFoundError: No module named 'numpy'"
+
+
+def test_the_package_is_a_program_and_tells_its_version():
+    command = [sys.executable, "-m", "exporter", "--version"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text == f"parquet-to-triton {version('parquet-to-triton')}\n"
