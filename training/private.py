@@ -121,6 +121,11 @@ def as_one_operation(choice: tf.Operation) -> None:
     choice._set_attr("_lower_using_switch_merge", tf.compat.v1.AttrValue(b=False))  # noqa: SLF001
 
 
+def is_tensorflow_in_use() -> bool:
+    """Whether this process has used TensorFlow's devices, and can no longer join others."""
+    return context.context()._context_handle is not None  # noqa: SLF001
+
+
 def abort_collectives(message: str) -> None:
     """End all operations between processes with an error, now and from now on."""
     context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)

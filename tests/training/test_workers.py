@@ -2,6 +2,10 @@
 
 import json
 import signal
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import polars as pl
@@ -12,6 +16,7 @@ from worker_processes import found_by, start
 
 from training import TrainingError, Workers, compile_model, join_workers
 from training.parallel.failures import _lost
+from training.parallel.meeting import meet
 
 ROWS = 180
 
@@ -160,11 +165,8 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     workers = start(3, tmp_path, program.until_one_dies, rows, run, chief=True)
     workers[2].join(200)
     assert workers[2].exitcode == -signal.SIGKILL
-    # The second to end may name the first one, which has gone too.
-    errors = found_by(workers[:2], tmp_path, timeout=30)
-    text = "Expected all 3 workers to train until the end. Received: worker "
-    assert all(text in error for error in errors)
-    assert any(f"{text}2 (localhost" in error for error in errors)
+    for error in found_by(workers[:2], tmp_path, timeout=30):
+        assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     assert first == second
     assert first["error"] == "nothing"
@@ -216,6 +218,56 @@ def test_a_process_that_uses_tensorflow_already_cannot_join(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(TrainingError, match=r"Expected join_workers\(\) before TensorFlow is used"):
         join_workers()
+
+
+@pytest.fixture
+def free():
+    """Addresses of ports that nobody uses."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+        for one in sockets:
+            one.bind(("", 0))
+        return [f"localhost:{one.getsockname()[1]}" for one in sockets]
+
+
+def test_a_worker_that_never_starts_is_named(free):
+    text = (
+        "Expected all 3 workers to start within 2 seconds, the timeout of join_workers. Received: "
+        f"no connection to worker 2 ({free[2]})."
+    )
+    with ThreadPoolExecutor() as pool:
+        errors = [pool.submit(meet, free, rank, 2.0).exception() for rank in (0,)]
+        assert f"worker 1 ({free[1]}), worker 2 ({free[2]})" in str(errors[0])
+        waiting = [pool.submit(meet, free, rank, 2.0) for rank in (0, 1)]
+        for one in waiting:
+            assert text in str(one.exception())
+
+
+def test_workers_that_start_one_after_another_meet(free):
+    all_met = threading.Barrier(3, timeout=60)
+
+    def begin(rank):
+        meet(free, rank, 60.0)
+        with socket.create_server(("", int(free[rank].rpartition(":")[2]))):  # as TensorFlow's
+            all_met.wait()
+
+    with ThreadPoolExecutor() as pool:
+        first = [pool.submit(begin, rank) for rank in (0, 2)]
+        assert not any(one.done() for one in first)
+        for one in [*first, pool.submit(begin, 1)]:
+            one.result()
+
+
+@pytest.mark.parametrize("address", ["", "localhost", "localhost:port", "localhost:99999999"])
+def test_an_address_without_a_port_is_an_error(address, free):
+    with pytest.raises(TrainingError, match=f"Expected a free port.* for {address}"):
+        meet([address, free[0]], 0, 1.0)
+
+
+def test_a_port_that_is_taken_is_an_error(free):
+    error = pytest.raises(TrainingError, match=r"Expected a free port at .* Received: .* in use")
+    with socket.create_server(("", int(free[0].rpartition(":")[2]))), error:
+        meet(free, 0, 1.0)
 
 
 def test_one_worker_alone_needs_no_others(monkeypatch):

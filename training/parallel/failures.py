@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"
 _ABORTED = "Collective ops is aborted by"
 _LATE = "no answer of all workers in time"
+# Seconds; the service notices a lost worker after ten, and tells all others within this time.
+_GRACE = 5.0
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 
 
@@ -43,6 +46,8 @@ def together(workers: Workers) -> Iterator[None]:
         reason = _reason(workers, error, timeout)
         if reason is None:
             raise
+        # This process must not end, and be taken for the one that was lost, before all have heard.
+        time.sleep(_GRACE)
         raise TrainingError(reason) from error
     finally:
         limit.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,6 +15,8 @@ import tensorflow as tf
 from loader.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
+from training.parallel.meeting import meet
+from training.private import is_tensorflow_in_use
 
 # The workers of this process: TensorFlow joins others once.
 _JOINED: dict[str, Workers] = {}
@@ -56,16 +58,17 @@ def join_workers(timeout: float = 600.0) -> Workers:
     Give the result to `train` or `compile_model`, and its numbers to the loader.
 
     Args:
-        timeout: seconds that a call of the training step may take, after which another worker
-            counts as hanging. XLA compiles, and the first worker saves, within this time. A worker
-            that dies ends the others sooner, within half a minute.
+        timeout: seconds to wait for workers that have not started yet, and that a call of the
+            training step may take, after which another worker counts as hanging. XLA compiles, and
+            the first worker saves, within this time. A worker that dies ends the others sooner,
+            within half a minute.
 
     Returns:
         The workers; without TF_CONFIG this process alone.
 
     Raises:
-        TrainingError: TF_CONFIG is not valid, TensorFlow is in use already, the port is taken, or
-            the process has more than one GPU.
+        TrainingError: TF_CONFIG is not valid, TensorFlow is in use already, the port is taken, the
+            process has more than one GPU, or a worker does not start in time.
 
     Example:
         >>> workers = join_workers()
@@ -84,6 +87,12 @@ def join_workers(timeout: float = 600.0) -> Workers:
             f"Expected one GPU for each worker. Received: {len(gpus)}. Start each process with "
             "CUDA_VISIBLE_DEVICES=<number of its GPU>."
         )
+    if is_tensorflow_in_use():
+        raise TrainingError(
+            "Expected join_workers() before TensorFlow is used. Received: a program that has used "
+            "it, to make a model or tensors. Make the call the first one of the program."
+        )
+    meet(addresses, _own_rank(chiefs), timeout)
     strategy = _connected()
     with strategy.scope():
         size, rank = current_worker() or (1, 0)
@@ -127,11 +136,6 @@ def _connected() -> tf.distribute.Strategy:
     try:
         # It starts the server and the collectives; the model is made outside of its scope.
         return tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise TrainingError(
-            "Expected join_workers() before TensorFlow is used. Received: a program that has used "
-            "it, to make a model or tensors. Make the call the first one of the program."
-        ) from error
     except tf.errors.OpError as error:
         reason = str(error.message).splitlines()[0]
         raise TrainingError(
@@ -157,6 +161,12 @@ def _addresses(text: str | None) -> tuple[list[str], list[str]]:
         'Expected TF_CONFIG as {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
         f'"worker", "index": 0}}}}, with an index below the number of workers. Received: {text}'
     )
+
+
+def _own_rank(chiefs: Sequence[str]) -> int:
+    """This process among the chief and the workers of TF_CONFIG."""
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    return int(task["index"]) + (len(chiefs) if task["type"] == "worker" else 0)
 
 
 def _is_task(task: Any, cluster: Mapping[str, Any]) -> bool:
