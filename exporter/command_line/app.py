@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.bench import bench
-from exporter.command_line.demo import demo
-from exporter.command_line.export import export
-from exporter.command_line.fit import fit
+from exporter.command_line.commands.bench import bench
+from exporter.command_line.commands.demo import demo
+from exporter.command_line.commands.export import export
+from exporter.command_line.commands.fit import fit
+from exporter.command_line.commands.parity import parity
+from exporter.command_line.commands.predict import predict
+from exporter.command_line.commands.publish import publish
+from exporter.command_line.commands.serve import serve
+from exporter.command_line.commands.show import show
+from exporter.command_line.commands.train import train
+from exporter.command_line.commands.transform import transform
+from exporter.command_line.commands.versions import recover, rollback, verify
+from exporter.command_line.commands.watch import watch
 from exporter.command_line.guard import guarded
-from exporter.command_line.parity import parity
-from exporter.command_line.predict import predict
-from exporter.command_line.publish import publish
-from exporter.command_line.serve import serve
-from exporter.command_line.show import show
-from exporter.command_line.train import train
-from exporter.command_line.transform import transform
-from exporter.command_line.versions import recover, rollback, verify
-from exporter.command_line.watch import watch
 
 COMMANDS = (
     *(demo, fit, transform, train, export, serve, predict, parity, show, bench, watch),

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
-from exporter.command_line.train import train
+from exporter.command_line.commands.train import train
 from training import train as fit_model
 from training.optimizers import SGD, Adagrad
 from workflow import Workflow, ops

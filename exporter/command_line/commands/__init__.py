@@ -1,0 +1,1 @@
+"""The subcommands, one a file: each is a thin layer over the public functions."""
