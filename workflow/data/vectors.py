@@ -99,7 +99,8 @@ def _ending(table: Any) -> str:
 
 def _npy(path: Path) -> Array:
     try:
-        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        open_memmap: Any = np.lib.format.open_memmap  # numpy has no types for it
+        found: Array = open_memmap(path, mode="r")
     except OSError as error:
         raise WorkflowError(
             f"Expected an array in {path}. Received: {(error.strerror or str(error)).lower()}."
