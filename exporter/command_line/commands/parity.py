@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +14,9 @@ from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from serving.prove.report import ParityReport
 
 _HEAD = """<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">"""
 
@@ -38,6 +44,9 @@ def parity(
         ),
     ] = 1e-5,
     html: Annotated[Path | None, typer.Option(help="Also write the report as HTML.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, with null for infinity.")
+    ] = False,
 ) -> None:
     """Compare a server's answers with those of the offline pipeline.
 
@@ -60,6 +69,14 @@ def parity(
         report = check_parity(client, fitted, network, frame, tolerance=tolerance)
     if html is not None:
         html.write_text(f"{_HEAD}<title>Parity of {name}</title>{report.to_html()}")
-    typer.echo(str(report))
+    typer.echo(_json(report) if as_json else str(report))
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _json(report: ParityReport) -> str:
+    fields = asdict(report) | {"passed": report.passed}
+    for output in fields["outputs"]:
+        if math.isinf(output["max_difference"]):
+            output["max_difference"] = None
+    return json.dumps(fields, allow_nan=False, indent=2)

@@ -126,6 +126,15 @@ def test_parity_is_proven(folder, served):
 
 
 @pytest.mark.usefixtures("folder")
+def test_parity_as_json(served):
+    arguments = ("parity", "shop", "rows.parquet", "--url", served, "--rows", 3, "--json")
+    report = json.loads(done(*arguments))
+    assert (report["model"], report["rows"], report["passed"]) == ("shop", 3, True)
+    assert "prediction" in {output["kind"] for output in report["outputs"]}
+    assert {output["mismatches"] for output in report["outputs"]} == {0}
+
+
+@pytest.mark.usefixtures("folder")
 def test_parity_with_another_network_is_exit_code_1(served):
     done("train", "train", "--model", "net.py", "--output", "other.keras")
     result = ensemble(
