@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,9 @@ from workflow.schema.column import Array
 # These call a function of the process that made them, which no server has.
 _OF_THIS_PROCESS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
+# Numbers of a table that are looked at together.
+_BLOCK = 16_000_000
+
 
 def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     """A network's function as a graph, whose outputs match the signature.
@@ -24,7 +28,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     `compute_output_spec`), but the graph has the true ones.
 
     Raises:
-        ExportError: it cannot be traced, cannot be served, or an output differs.
+        ExportError: it cannot be traced, cannot be served, a weight is not finite, or an output
+            differs.
     """
     try:
         made = concrete_function(function, signature)
@@ -42,7 +47,36 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
                 f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that makes it."
             )
     expect_servable(made)
+    expect_finite(made.variables)
     return made
+
+
+def expect_finite(variables: Iterable[Any]) -> None:
+    """Refuse a network that a NaN has reached in training: it answers every row with NaN.
+
+    Raises:
+        ExportError: a weight is NaN or infinite.
+    """
+    for variable in variables:
+        if variable.dtype.is_floating and not all(map(_is_finite, _blocks(variable))):
+            raise ExportError(
+                f"Expected finite weights. Received: NaN or infinity in {variable.name!r}. Look for "
+                "NaN in the training data, or lower the learning rate, and train again."
+            )
+
+
+def _is_finite(values: Any) -> bool:
+    return bool(tf.reduce_all(tf.math.is_finite(values)))
+
+
+def _blocks(variable: Any) -> Iterator[Any]:
+    """The values, by rows of a large table, of which there is no copy."""
+    if not variable.shape.rank:
+        yield variable
+        return
+    rows = max(1, _BLOCK // max(1, math.prod(variable.shape[1:])))
+    for start in range(0, variable.shape[0], rows):
+        yield variable[start : start + rows]
 
 
 def expect_servable(function: Any) -> None:

@@ -58,7 +58,7 @@ def files_only(export, tmp_path_factory, monkeypatch):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
 
-    def without_tensorflow(name):
+    def without_tensorflow(name, **_):
         def prepare(_, pipeline):
             features = pipeline.features
             step = python_step.writer(features.program, features.training_data)

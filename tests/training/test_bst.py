@@ -190,13 +190,19 @@ def test_it_learns_in_16_bits_as_in_32():
 JOINT = {"cardinality": 40}
 
 
-def schema(count=None):
+def schema(count=None, vocabulary="item"):
     more = {} if count is None else {"value_count": count}
+    own = {**JOINT, "domain": {"name": vocabulary}}
     return Schema(
         [
-            ColumnSchema("item", "int64", tags=("categorical",), properties=JOINT),
             ColumnSchema(
-                "recent", "int64", True, tags=("categorical",), properties={**JOINT, **more}
+                "item",
+                "int64",
+                tags=("categorical",),
+                properties={**JOINT, "domain": {"name": "item"}},
+            ),
+            ColumnSchema(
+                "recent", "int64", True, tags=("categorical",), properties={**own, **more}
             ),
         ]
     )
@@ -217,6 +223,11 @@ def test_the_schema_states_the_length(tmp_path):
         (SIZES, {"sequence": "item"}, r"lists, recent, tags.*Received: sequence='item'"),
         (SIZES, {"target": "tags"}, "single ids, item, user.*target='tags'"),
         (SIZES, {"target": "user"}, "one vocabulary.*joint.*Received: 40 and 9 ids"),
+        (
+            schema({"min": 5, "max": 5}, "other"),
+            {},
+            "one vocabulary.*those of 'other' and of 'item'",
+        ),
         (SIZES, {}, "length of the sequence.*length=None"),
         (schema({"min": 0, "max": 5}), {}, r"ListSlice\(-20, pad=True\).*length=None"),
         (SIZES, {"length": 0}, "length=0"),

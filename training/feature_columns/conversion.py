@@ -47,7 +47,9 @@ def make_feature_column_workflow(
       `categorical_column_with_hash_bucket`, `crossed_column` and `num_oov_buckets` are in the same
       ranges, but other ones. A network that was trained with TensorFlow's has to be trained again.
     - In a list, an element with the id -1 counts in a mean; TensorFlow leaves it out.
-    - The layers concatenate columns as they are given; TensorFlow sorts them by name.
+    - `DenseFeatures` concatenates embeddings, then indicators, then numbers, each as they are given;
+      TensorFlow sorts all by name. A bucketized column needs an `indicator_column` or an
+      `embedding_column` around it.
 
     Args:
         feature_columns: `numeric_column`, `bucketized_column`, the categorical columns with

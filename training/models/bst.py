@@ -77,6 +77,8 @@ def bst(
     """
     columns = columns_of(features, continuous, id_dtypes)
     _expect_columns(columns, sequence, target)
+    if isinstance(features, Schema):
+        _expect_one_vocabulary(features, sequence, target)
     length = _length(features, sequence) if length is None else length
     _expect_sizes(length, embedding_dim, heads)
     others = columns.only(
@@ -137,11 +139,21 @@ def _expect_columns(columns: Columns, sequence: str, target: str) -> None:
             f"Received: sequence={sequence!r}, target={target!r}."
         )
     if lists[sequence][0] != scalars[target][0]:
-        raise TrainingError(
-            f"Expected one vocabulary of {sequence!r} and {target!r}, which share a table: "
-            f'[["{sequence}", "{target}"]] >> ops.Categorify(encode_type="joint"). '
-            f"Received: {lists[sequence][0]} and {scalars[target][0]} ids."
-        )
+        raise _vocabularies(sequence, target, f"{lists[sequence][0]} and {scalars[target][0]} ids")
+
+
+def _expect_one_vocabulary(schema: Schema, sequence: str, target: str) -> None:
+    """Vocabularies of one size may have different values, or the same ones in another order."""
+    domains = [schema[name].properties.get("domain", {}).get("name") for name in (sequence, target)]
+    if None not in domains and domains[0] != domains[1]:
+        raise _vocabularies(sequence, target, f"those of {domains[0]!r} and of {domains[1]!r}")
+
+
+def _vocabularies(sequence: str, target: str, received: str) -> TrainingError:
+    return TrainingError(
+        f"Expected one vocabulary of {sequence!r} and {target!r}, which share a table: "
+        f'[["{sequence}", "{target}"]] >> ops.Categorify(encode_type="joint"). Received: {received}.'
+    )
 
 
 def _length(features: Features, sequence: str) -> Any:

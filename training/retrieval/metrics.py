@@ -11,7 +11,7 @@ from training.errors import TrainingError
 
 
 def ranking_metrics(
-    ranked: Any, relevant: Iterable[Collection[Any]], k: Sequence[int] = (10,)
+    ranked: Any, relevant: Iterable[Collection[Any]], k: int | Sequence[int] = 10
 ) -> dict[str, float]:
     """Recall@k and NDCG@k of ranked items, means over the rows that have a relevant item.
 
@@ -22,39 +22,55 @@ def ranking_metrics(
     TOIS 2002, with the gain 1 for each relevant item.
 
     Args:
-        ranked: items (N, n), the best first, n at least the largest k; numbers or strings.
-        relevant: the relevant items of each row.
-        k: the lengths of the lists to judge.
+        ranked: items (N, n), the best first, n at least the largest k; numbers or strings. A
+            repeated item counts at its first place alone.
+        relevant: the relevant items of each row, a set or a list.
+        k: the length of the lists to judge, or several.
 
     Returns:
         "recall@<k>" and "ndcg@<k>" for each k.
 
     Raises:
-        TrainingError: fewer ranked items than k, another number of rows, or no relevant item at all.
+        TrainingError: fewer ranked items than k, another number of rows, no relevant item at all, or
+            an item in place of a row's items.
 
     Example:
         >>> ranking_metrics([[7, 8, 9]], [{8, 5}], k=[2])
         {'recall@2': 0.5, 'ndcg@2': 0.38...}
     """
-    table = np.asarray(ranked)
-    if table.ndim != 2 or not k or not all(1 <= each <= table.shape[1] for each in k):
+    table, ends = np.asarray(ranked), [k] if isinstance(k, int) else list(k)
+    if table.ndim != 2 or not ends or not all(1 <= each <= table.shape[1] for each in ends):
         raise TrainingError(
             "Expected ranked items of the shape (rows, n), and each k from 1 to n. "
-            f"Received: the shape {table.shape}, k={list(k)}."
+            f"Received: the shape {table.shape}, k={k}."
         )
-    wanted = [set(items) for items in relevant]
+    wanted = [_items(row) for row in relevant]
     if len(wanted) != len(table) or not any(wanted):
         raise TrainingError(
             f"Expected relevant items for each of {len(table)} rows, at least one in all. Received: "
             f"{len(wanted)} rows with {sum(map(len, wanted))} items."
         )
     rows = [(row.tolist(), items) for row, items in zip(table, wanted, strict=True) if items]
-    found = np.array([[item in items for item in row] for row, items in rows])
+    found = np.array([_found(row, items) for row, items in rows])
     counts = np.array([len(items) for _, items in rows])
     gains = 1 / np.log2(np.arange(2, table.shape[1] + 2))
     made = {}
-    for each in k:
+    for each in ends:
         ideal = np.cumsum(gains)[np.minimum(counts, each) - 1]
         made[f"recall@{each}"] = float((found[:, :each].sum(1) / counts).mean())
         made[f"ndcg@{each}"] = float((found[:, :each] @ gains[:each] / ideal).mean())
     return made
+
+
+def _items(row: Any) -> set[Any]:
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        raise TrainingError(
+            "Expected the relevant items of each row as a set or a list, of one item as [item]. "
+            f"Received: {row!r:.50}."
+        )
+    return set(row)
+
+
+def _found(row: Sequence[Any], items: Collection[Any]) -> list[bool]:
+    """Whether each item is relevant and was not there before."""
+    return [item in items and item not in row[:place] for place, item in enumerate(row)]

@@ -223,10 +223,12 @@ def _expect_ids(where: str, ids: pl.Series, rows: int) -> None:
 def _expect_finite(where: str, ids: pl.Series | None, matrix: Array) -> None:
     step = max(1, _BLOCK // matrix.shape[1])
     for start in range(0, len(matrix), step):
-        wrong = ~np.isfinite(matrix[start : start + step]).all(axis=1)
+        with np.errstate(over="ignore"):  # of float64 beyond float32
+            block = matrix[start : start + step].astype(np.float32, copy=False)
+        wrong = ~np.isfinite(block).all(axis=1)
         if wrong.any():
             row = start + int(wrong.argmax())
             raise WorkflowError(
-                f"Expected finite numbers in {where}. Received: {matrix[row].tolist()!r:.100} for id "
+                f"Expected finite numbers of float32 in {where}. Received: {matrix[row].tolist()!r:.100} for id "
                 f"{(row if ids is None else ids[row])!r}. Leave its row out."
             )

@@ -52,3 +52,12 @@ def test_a_network_that_no_server_could_load_is_refused(case, runtime, export, t
     with pytest.raises(ExportError, match=reason):
         export(model, serving=ServingOptions(runtime=runtime))
     assert not (tmp_path / "models").exists()
+
+
+def test_weights_that_are_not_finite_are_refused(export):
+    price = keras.Input((1,), name="price")
+    model = keras.Model(price, keras.layers.Dense(1, name="score")(price))
+    kernel, bias = model.get_weights()
+    model.set_weights([kernel, bias * np.nan])
+    with pytest.raises(ExportError, match=r"NaN or infinity in '.*bias.*train again"):
+        export(model)

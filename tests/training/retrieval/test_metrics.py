@@ -23,6 +23,13 @@ def test_metrics_are_scikit_learns(k):
     assert made[f"recall@{k}"] == pytest.approx(np.mean(recalls))
 
 
+def test_a_repeated_item_is_found_once():
+    assert ranking_metrics([["a", "a", "c"]], [{"a", "b"}], k=2) == {
+        "recall@2": 0.5,
+        "ndcg@2": pytest.approx(1 / (1 + 1 / np.log2(3))),
+    }
+
+
 def test_rows_without_a_relevant_item_do_not_count():
     ranked = np.array([["a", "b"], ["a", "b"]], object)
     assert ranking_metrics(ranked, [["b"], []], k=[1, 2]) == {
@@ -40,6 +47,8 @@ def test_rows_without_a_relevant_item_do_not_count():
         ([1, 2], [[1]], [1], r"shape \(rows, n\)"),
         ([[1, 2]], [[1], [2]], [1], "2 rows with 2 items"),
         ([[1, 2]], [[]], [1], "1 rows with 0 items"),
+        ([["a", "b"]], ["ab"], [1], r"of one item as \[item\]. Received: 'ab'"),
+        ([[1, 2]], [1], [1], r"of one item as \[item\]. Received: 1"),
     ],
 )
 def test_arguments_that_make_no_sense(ranked, relevant, k, message):

@@ -83,6 +83,7 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
         ({"table": NAN}, "finite.*nan.*for id 2"),
         ({"table": NAN, "ids": IDS}, "finite.*nan.*for id 7"),
         ({"table": np.full((4, 3), -np.inf), "ids": IDS}, "finite numbers"),
+        ({"table": np.full((4, 3), 1e300), "ids": IDS}, "finite numbers of float32.*1e[+]300"),
         ({"table": MATRIX, "ids": [1, 2, 3]}, "each of 4 vectors.*Received: 3 ids"),
         ({"table": MATRIX, "ids": [1, 2, 1, 4]}, "each id once.*Received: 1 2 times"),
         ({"table": MATRIX, "ids": [1, None, 3, 4]}, "ids without null.*null in row 1"),
