@@ -1,5 +1,7 @@
 """Lists that the network takes as one input of a fixed width."""
 
+from itertools import cycle
+
 import keras
 import pytest
 from small_export import configs, rows
@@ -43,7 +45,7 @@ def test_a_width_that_is_not_the_networks_is_refused(sparse_max, reason, export,
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, [0, 64, 64, 0], strict=True)))
+@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, cycle([0, 64, 64, 0]))))
 def test_a_list_of_width_one_is_a_fixed_one(runtime, batch, export):
     pipeline = Workflow(["genres"] >> ops.Categorify() >> ops.ListSlice(1, pad=True)).fit(rows())
     options = ServingOptions(runtime=runtime, max_batch_size=batch)
