@@ -383,7 +383,8 @@ def _no_value(file: TextFile, name: str, wanted: str) -> str:
         if number > 1 and record and record[place] and not _is_number(record[place]):
             return (
                 f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
-                f"Received: {record[place]!r:.100} in line {number} of {file.path}."
+                f"Received: {record[place]!r:.100} in line {number} of {file.path}. Null is an empty "
+                "field; where the file has a word for it, pass polars.scan_csv(path, null_values=[word])."
             )
     return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
 
