@@ -15,7 +15,7 @@ import tensorflow as tf
 from exporter.errors import ExportError
 from exporter.network.named_inputs import expect_single, name_inputs
 from exporter.network.network import Columns
-from exporter.network.servable import call_on_cpu, expect_finite, expect_servable, is_half, traced
+from exporter.network.servable import call_on_cpu, expect_servable, is_half, traced
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -53,7 +53,6 @@ class SavedNetwork:
             )
         self._own = self.function = signatures[SIGNATURE]
         expect_servable(self._own)
-        expect_finite(self._own.variables)
         self.columns: Columns = {}
         given = self._own.structured_input_signature[1]
         made = self._own.structured_outputs

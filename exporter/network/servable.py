@@ -47,16 +47,11 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
                 f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that makes it."
             )
     expect_servable(made)
-    expect_finite(made.variables)
     return made
 
 
-def expect_finite(variables: Iterable[Any]) -> None:
-    """Refuse a network that a NaN has reached in training: it answers every row with NaN.
-
-    Raises:
-        ExportError: a weight is NaN or infinite.
-    """
+def _expect_finite(variables: Iterable[Any]) -> None:
+    """Refuse a network that a NaN has reached in training: it answers every row with NaN."""
     for variable in variables:
         if variable.dtype.is_floating and not all(map(_is_finite, _blocks(variable))):
             raise ExportError(
@@ -80,10 +75,10 @@ def _blocks(variable: Any) -> Iterator[Any]:
 
 
 def expect_servable(function: Any) -> None:
-    """Check that a graph runs outside of the process that made it.
+    """Check that a graph runs outside of the process that made it, and has been trained to numbers.
 
     Raises:
-        ExportError: it calls Python.
+        ExportError: it calls Python, or a weight is NaN or infinite.
     """
     if found := sorted(
         _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
@@ -93,6 +88,7 @@ def expect_servable(function: Any) -> None:
             f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."
         )
+    _expect_finite(function.variables)
 
 
 def call_on_cpu(function: Callable[..., Any], tensors: Mapping[str, Array]) -> dict[str, Array]:

@@ -43,8 +43,9 @@ def compare_prediction(
     unknown = np.zeros(offline.shape, bool)
     if nan is not None:
         unknown[nan] = undefined(offline[nan], served[nan])
-    differs, _ = _judged(offline, served, tolerance)
-    _, largest = _judged(offline[~unknown], served[~unknown], tolerance)
+    differs, largest = _judged(offline, served, tolerance)
+    if unknown.any():
+        _, largest = _judged(offline[~unknown], served[~unknown], tolerance)
     unknown &= differs
     within = tuple(range(1, differs.ndim))
     found = _summary(name, "prediction", (differs & ~unknown).any(axis=within), largest)

@@ -1,4 +1,4 @@
-"""What a program is told whose environment or folder keeps a package from its modules."""
+"""Errors of an environment or a folder that keeps a package from its modules."""
 
 import os
 import subprocess

@@ -102,9 +102,10 @@ def run_program(
         return apply(frame, program)
     if is_one_query(program):
         return run_stages(frame, compile_stages(program, VERBS_ON_GPU))
+    if not hold:
+        return gpu_runner(program)(frame).lazy()
     with rows_on_gpu() as gpu:
-        made = host_and_engine(program)(frame, gpu)
-        return made.lazy() if hold else made.to_host().lazy()
+        return host_and_engine(program)(frame, gpu).lazy()
 
 
 def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
