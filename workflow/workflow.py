@@ -21,6 +21,7 @@ from .fit.fit_graph import (
     learn_of_no_rows,
     learner,
 )
+from .fit.learn_on_cluster import cluster_learner
 from .fit.training_facts import Coverages, training_data
 from .graph.diagram import diagram_of
 from .graph.fitted_graph import FittedGraph
@@ -35,7 +36,6 @@ from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
-from .transform.cluster import cluster_learner
 from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
 from .transform.parquet_sink import ParquetSink

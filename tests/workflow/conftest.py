@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import at_calls
 import polars as pl
 import pytest
@@ -37,3 +39,30 @@ def killed(tmp_path_factory):
     process.root = root
     yield process
     process.close()
+
+
+# How long a worker asks for the results of a killed one, and how long the cluster waits for its
+# successor, which starts slowly on a loaded machine.
+_TIMES = {
+    "distributed.comm.timeouts.connect": "2s",
+    "distributed.deploy.lost-worker-timeout": "200s",
+}
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory):
+    """The client of a cluster of two processes, which are replaced if they are killed."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            dask.config.set(_TIMES),
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client

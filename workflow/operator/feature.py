@@ -66,6 +66,19 @@ OfColumn = Callable[[pl.Series], pl.DataFrame]
 Groups = tuple[tuple[str, ...], ...]
 
 
+@dataclass(frozen=True)
+class Keyed:
+    """A table with a row for each key, whose rows merge with rows of the same key alone.
+
+    Attributes:
+        keys: the names of the key columns.
+        parts: the least number of parts into which a cluster divides it by a hash of the key.
+    """
+
+    keys: tuple[str, ...]
+    parts: int = 1
+
+
 class Selectable:
     """Stand-in for columns in an operator's setting, beside their names: a node of the graph."""
 

@@ -15,7 +15,7 @@ from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 from workflow.schema.training_data import Coverage
 
-from .feature import Features, Groups, Inputs, OfColumn, Partials, Selectable, State
+from .feature import Features, Groups, Inputs, Keyed, OfColumn, Partials, Selectable, State
 from .settings import settle
 
 if TYPE_CHECKING:
@@ -192,9 +192,34 @@ class Operator(ABC, metaclass=OperatorMeta):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """Combine the concatenated tables of several parts, as if `partial` had seen one part.
 
-        Not called if `partial` returns no table.
+        Not called if `partial` returns no table. On a cluster it may get some of the tables, without
+        the others.
         """
         raise NotImplementedError
+
+    def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:  # noqa: ARG002
+        """The tables of `partial` with a row for each key, which a cluster merges in parts.
+
+        Args:
+            columns: the input columns.
+        """
+        return {}
+
+    def condense(
+        self,
+        partials: Mapping[str, pl.DataFrame],
+        columns: Schema,  # noqa: ARG002
+    ) -> Mapping[str, pl.DataFrame]:
+        """Tables of the whole data, without the rows that `finish` and `coverages` do not need.
+
+        A cluster's workers call it for each part of the keys, so that the other rows never leave
+        them; the tables of the parts are then concatenated.
+
+        Args:
+            partials: some of the tables, or of the keys of keyed tables a part.
+            columns: the input columns.
+        """
+        return partials
 
     def counted_lists(self, columns: Schema) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002
         """The list columns whose elements `partial` counts, without learning anything else from them.

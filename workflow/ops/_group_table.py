@@ -19,7 +19,7 @@ from workflow.expressions.polars.series import to_column
 from workflow.expressions.polars.stages import apply
 from workflow.expressions.program.program import build
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Groups, State
+from workflow.operator.feature import Feature, Features, Groups, Keyed, State
 from workflow.schema.column import Array, Column
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -64,6 +64,11 @@ def tables_of(groups: Groups) -> dict[str, tuple[str, ...]]:
 def key_names(group: Sequence[str]) -> list[str]:
     """Names of a group's columns in its tables, whatever their original names are."""
     return [f"key{number}" for number in range(len(group))]
+
+
+def keyed_groups(groups: Groups) -> dict[str, Keyed]:
+    """The tables of groups, as `Operator.keyed_tables` describes them."""
+    return {name: Keyed(tuple(key_names(group))) for name, group in tables_of(groups).items()}
 
 
 def key_columns(group: Sequence[str]) -> list[pl.Expr]:

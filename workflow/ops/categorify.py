@@ -12,7 +12,7 @@ import polars as pl
 
 from workflow.expressions.polars.series import column_schema, to_column
 from workflow.operator.checks import expect_known, expect_state, per_column, require
-from workflow.operator.feature import Feature, Features, OfColumn, Partials, State
+from workflow.operator.feature import Feature, Features, Keyed, OfColumn, Partials, State
 from workflow.operator.operator import NOT_SAVED, Example, Operator
 from workflow.operator.settings import IntegerDType
 from workflow.schema.column import Column
@@ -20,7 +20,15 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.training_data import Coverage
 
 from ._times import series_of, time_state
-from ._vocabulary.counts import chosen, counts, coverage, merged_counts, sorted_counts
+from ._vocabulary.counts import (
+    chosen,
+    condensed,
+    counts,
+    coverage,
+    merged_counts,
+    rows_left_out,
+    sorted_counts,
+)
 from ._vocabulary.given import given_vocabulary
 from ._vocabulary.grouping import member_names, remaining, vocabularies_of
 from ._vocabulary.meanings import meanings
@@ -176,6 +184,24 @@ class Categorify(Operator):
         """The counts of all parts together."""
         return {name: merged_counts(t, self._parts(name)) for name, t in partials.items()}
 
+    def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
+        """The counts of all vocabularies that are not given."""
+        return {
+            v.name: Keyed(v.key_names, self._parts(v.name))
+            for v in self._vocabularies(columns)
+            if v.name not in self._given
+        }
+
+    def condense(
+        self, partials: Mapping[str, pl.DataFrame], columns: Schema
+    ) -> Mapping[str, pl.DataFrame]:
+        """The values that may get an id, and the number of rows of the others."""
+        made: dict[str, pl.DataFrame] = {}
+        for name in (v.name for v in self._vocabularies(columns) if v.name in partials):
+            least = per_column(self.freq_threshold, name, 0)
+            made |= condensed(name, partials[name], least, self._most(name))
+        return made
+
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vocabularies, and for a single table the place of each vocabulary in it."""
         state: dict[str, Column] = {}
@@ -203,7 +229,8 @@ class Categorify(Operator):
                 own = Coverage(len(self._given[name]))
             else:
                 least = per_column(self.freq_threshold, name, 0)
-                own = coverage(partials[name], least, self._most(name))
+                others = rows_left_out(name, partials)
+                own = coverage(partials[name], least, self._most(name), others)
             found |= dict.fromkeys(set(vocabulary.columns) & set(vocabulary.outputs), own)
         return found
 

@@ -14,7 +14,7 @@ from workflow.expressions.polars.series import as_times, to_column
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.operator_node import OperatorNode
 from workflow.operator.checks import expect_state, require
-from workflow.operator.feature import Features, Partials, State
+from workflow.operator.feature import Features, Keyed, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema, time_name
@@ -123,6 +123,10 @@ class DataStats(Operator):
         """All except columns of floats."""
         counted = (c for c in columns.columns if c.is_list and not _is_real(c))
         return {column.name: (column.name, "value") for column in counted}
+
+    def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
+        """The counts of values."""
+        return {c.name: Keyed(("value",)) for c in columns.columns if not _is_real(c)}
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments and the counts of all parts together."""

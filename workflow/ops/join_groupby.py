@@ -13,7 +13,7 @@ import polars as pl
 from workflow.expressions.polars.series import to_column
 from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Partials, Selectable, State
+from workflow.operator.feature import Feature, Features, Keyed, Partials, Selectable, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema, Tags
@@ -143,7 +143,12 @@ class JoinGroupby(Operator):
         return {
             prefix: tables.merge_groups(partials[prefix], group, merged)
             for prefix, group in tables.tables_of(self.groups(columns)).items()
+            if prefix in partials
         }
+
+    def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
+        """All tables."""
+        return tables.keyed_groups(self.groups(columns))
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The table of each group."""

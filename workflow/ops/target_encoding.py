@@ -12,7 +12,7 @@ import polars as pl
 
 from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Groups, Partials, Selectable, State
+from workflow.operator.feature import Feature, Features, Groups, Keyed, Partials, Selectable, State
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import Example
 from workflow.operator.settings import FloatDType
@@ -156,7 +156,12 @@ class TargetEncoding(OutOfFoldOperator):
                 partials[prefix], group, [pl.exclude(tables.key_names(group)).sum()]
             )
             for prefix, group in tables.tables_of(self.groups(columns)).items()
+            if prefix in partials
         }
+
+    def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
+        """All tables."""
+        return tables.keyed_groups(self.groups(columns))
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The table of each group, and the mean of each target."""

@@ -12,10 +12,11 @@ import polars as pl
 from workflow.data.sources import Source
 from workflow.engine.engine import is_gpu
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
+from workflow.fit.cluster import expect_shared
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
 
-from .cluster import expect_shared, write_on_cluster
+from .cluster import write_on_cluster
 from .narrowed_outputs import expect_narrowed
 from .parquet_sink import ParquetSink
 from .pieces_in_order import rows_at_once, transform_on_gpu, transform_pieces, transform_stream

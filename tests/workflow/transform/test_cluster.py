@@ -1,4 +1,4 @@
-"""Fitting on a cluster of two processes: the same state as on one machine."""
+"""Fit and transform on a cluster of two processes: the state and the files of one machine."""
 
 from __future__ import annotations
 
@@ -6,23 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 from damaged import damage_rows
-from distributed import Client, LocalCluster
+from killed_workers import kill_in
 
 from workflow import Workflow, WorkflowError, ops
+from workflow.data.sources import Source
+from workflow.transform.cluster import _write_files
+from workflow.transform.parquet_sink import ParquetSink
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dask")
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(folder)
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("cluster")]
 
 
 @pytest.fixture
@@ -94,6 +85,44 @@ def test_a_cluster_writes_the_files_that_one_machine_writes(client, folder, tmp_
     assert list(made[0]) == list(want[0])
     assert all(made[0][name].equals(rows) for name, rows in want[0].items())
     assert {path.name for path in there.iterdir()} == {"_schema.json", *made[0]}
+
+
+def write_half(_, frame, scratch, number):
+    """In a worker: begin a file."""
+    path = scratch / f"part-{number:05}.parquet"
+    frame.write_parquet(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("before", [None, write_half])
+def test_a_worker_killed_in_transform_loses_nothing(client, folder, tmp_path, before):
+    workflow = make().fit(folder)
+    here, there = tmp_path / "here", tmp_path / "there"
+    want = [p.read_bytes() for p in workflow.transform_to_parquet(folder, here, rows_per_file=700)]
+    sink, marker = "workflow.transform.parquet_sink", tmp_path / "killed"
+    kill_in(client, sink, "ParquetSink.write_file", marker, before)
+    files = workflow.transform_to_parquet(folder, there, rows_per_file=700, client=client)
+    assert [path.read_bytes() for path in files] == want
+    assert marker.exists()
+    assert {path.name for path in there.iterdir()} == {"_schema.json", *(p.name for p in files)}
+    client.wait_for_workers(2, timeout=200)
+
+
+def test_two_workers_with_one_task_never_write_one_file(folder, tmp_path, monkeypatch):
+    # A worker that the cluster takes for lost may go on, beside the one that replaces it.
+    workflow, written, write = make().fit(folder), [], ParquetSink.write_file
+
+    def recorded(sink, frame, scratch, number):
+        written.append(write(sink, frame, scratch, number))
+        return written[-1]
+
+    monkeypatch.setattr(ParquetSink, "write_file", recorded)
+    files = Source.of(folder).select(workflow.program.inputs.names).files
+    sink = ParquetSink(tmp_path / "out", 2000, "snappy")
+    for _ in range(2):
+        made = _write_files((workflow.program, files), [0, 1], sink, tmp_path, "cpu")
+    assert len(set(written)) == 4
+    assert [path.name for path in made] == ["part-00000.parquet", "part-00001.parquet"]
 
 
 def test_training_data_without_targets_is_written_on_the_cluster(client, folder, tmp_path):

@@ -34,6 +34,11 @@ class CombinedVocabulary(Vocabulary):
         return f"{self.prefix}.{self.name}"
 
     @property
+    def key_names(self) -> tuple[str, ...]:
+        """One key for each column."""
+        return tuple(tables.key_names(self.columns))
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """One column with the name of the vocabulary."""
         return (self.name,)

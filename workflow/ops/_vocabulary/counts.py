@@ -5,6 +5,8 @@ A value is one key or a tuple of several: the columns `key0`, `key1` ..., and `c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
@@ -12,6 +14,8 @@ from workflow.schema.column import Array
 from workflow.schema.training_data import Coverage
 
 COUNT = "count"
+# Prefix of the name of a table, unlike that of any column.
+_LEFT_OUT = "\0left out of "
 _SELDOM = 8
 _OFTEN = 65_536
 # Sorting this many values takes less time than starting a query.
@@ -103,8 +107,50 @@ def _few_integers(table: pl.DataFrame, least: int) -> pl.DataFrame:
     return pl.DataFrame({table.columns[0]: keys[has_id[order]]})
 
 
-def coverage(table: pl.DataFrame, least: int, most: int | None) -> Coverage:
+def condensed(
+    name: str, table: pl.DataFrame, least: int, most: int | None
+) -> dict[str, pl.DataFrame]:
+    """The rows of a table of counts that `chosen` may choose, and how often the others occur.
+
+    Args:
+        name: the name of the table.
+        table: the values and their counts, or a part of the values.
+        least: as for `chosen`.
+        most: as for `chosen`; a value among the most frequent is among those of its part.
+
+    Returns:
+        The table, and one that `rows_left_out` reads.
+
+    Example:
+        >>> table = pl.DataFrame({"key0": ["a", "b", "c"], "count": [6, 2, 1]})
+        >>> condensed("city", table, 2, 1)["city"].rows()
+        [('a', 6)]
+    """
+    known = table.filter(_IS_KNOWN)
+    kept = known.filter(pl.col(COUNT) >= least)
+    if most is not None and kept.height > most:
+        keys = [column for column in kept.columns if column != COUNT]
+        descending = [True] + [False] * len(keys)
+        kept = kept.sort(COUNT, *keys, descending=descending).head(most)
+    others = (each.select(pl.col(COUNT).cast(pl.UInt64).sum()) for each in (known, kept))
+    return {name: kept, _LEFT_OUT + name: next(others) - next(others)}
+
+
+def rows_left_out(name: str, tables: Mapping[str, pl.DataFrame]) -> int:
+    """Number of occurrences of the values that `condensed` has left out.
+
+    Args:
+        name: the name of the table.
+        tables: all tables, condensed or not; results of several parts are concatenated.
+    """
+    found = tables.get(_LEFT_OUT + name)
+    return 0 if found is None else int(found[COUNT].sum())
+
+
+def coverage(table: pl.DataFrame, least: int, most: int | None, others: int = 0) -> Coverage:
     """The coverage of the data by the values of `chosen`, with the same arguments.
+
+    `others` is how often further values occur, which are not in the table.
 
     A value that is still to come is about as frequent as those that were seen once, or, if rare
     values get no id, as often as the rarest that get one.
@@ -121,7 +167,7 @@ def coverage(table: pl.DataFrame, least: int, most: int | None) -> Coverage:
     if most is not None:
         chosen_values = np.minimum(chosen_values, most)
     found = np.diff(chosen_values, prepend=0)
-    rows = int((count * values).sum())
+    rows = int((count * values).sum()) + others
     sure = int((count * found)[count > max(least, 1)].sum())
     return Coverage(int(found.sum()), 1 - sure / rows if rows else None)
 

@@ -74,6 +74,11 @@ class Vocabulary(ABC):
     columns: tuple[str, ...]
 
     @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of a value's keys in tables of counts."""
+        return ("key0",)
+
+    @property
     @abstractmethod
     def outputs(self) -> tuple[str, ...]:
         """The names of the output columns."""

@@ -1,0 +1,179 @@
+"""A cluster learns in parts of the keys what one machine learns, also when workers are killed."""
+
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+from distributed import Client, LocalCluster
+from killed_workers import kill_in
+
+from workflow import Workflow, WorkflowError, ops
+from workflow.fit import cluster, learn_on_cluster
+from workflow.fit.hash_parts import hash_parts
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("cluster")]
+
+STEPS = "workflow.fit.learn_on_cluster"
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    """Files of clicks by several hundred users; sums of the prices are exact in any order."""
+    folder = tmp_path_factory.mktemp("clicks")
+    random = np.random.default_rng(5)
+    for number in range(10):
+        user = random.zipf(1.2, 400) % 700 - 5
+        frame = pl.DataFrame(
+            {
+                "user": [None if n == 3 else int(n) for n in user],
+                "city": [None if n % 11 == 0 else f"é{n % 130}" for n in user],
+                "tags": [[f"t{n % 90}", None][: n % 3] for n in user],
+                "flag": [None if n % 7 == 0 else bool(n % 2) for n in user],
+                "price": random.integers(0, 50, 400).astype(float),
+            }
+        )
+        frame.write_parquet(folder / f"{number:02}.parquet")
+    return folder
+
+
+def make():
+    few = {"freq_threshold": 3, "max_size": {"city": 40}}
+    stats = ["count", "sum", "min", "max"]
+    described = [["user", "flag"], "city"] >> ops.JoinGroupby(["price"], stats=stats)
+    columns = (
+        (["user", "city", "tags"] >> ops.Categorify(**few))
+        + ([["user", "city"]] >> ops.Categorify(encode_type="combo", num_buckets=3, split_out=3))
+        + described
+        + ([["city", "flag"], "user"] >> ops.TargetEncoding("price"))
+        + (["flag"] >> ops.DataStats() >> ops.Rename(postfix="_seen"))
+        + (["price"] >> ops.FillMedian() >> ops.Rename(postfix="_filled"))
+    )
+    return Workflow(columns)
+
+
+@pytest.fixture(scope="module")
+def want(clicks, tmp_path_factory):
+    """The files of the workflow that one machine has fitted."""
+    return saved(make().fit(clicks), tmp_path_factory.mktemp("want") / "saved")
+
+
+def saved(workflow, folder):
+    workflow.save(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Many parts of few rows, and what the client gets of them."""
+    received, together = [], learn_on_cluster._together
+    monkeypatch.setattr(learn_on_cluster, "ROWS_OF_A_PART", 60)
+    monkeypatch.setattr(
+        learn_on_cluster, "_together", lambda parts: together(received.extend(parts) or parts)
+    )
+    return received
+
+
+def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, parts, tmp_path):
+    assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
+    assert len(parts) > 20
+    keys = Counter(
+        (place, key)
+        for part in parts
+        for place, table in part.items()
+        if "key0" in table.columns
+        for key in table.select(pl.col("^key.*$")).rows()
+    )
+    # Each key is in one part: no worker has more of a table than its parts.
+    assert len(keys) > 1000
+    assert set(keys.values()) == {1}
+
+
+def test_rare_values_stay_on_the_workers(client, clicks, parts):
+    workflow = Workflow(["user"] >> ops.Categorify(freq_threshold=4, max_size=53))
+    workflow.fit(clicks, client=client)
+    seen = Counter(n for n in pl.read_parquet(clicks)["user"].to_list() if n is not None)
+    often = sorted((n for n in seen if seen[n] >= 4), key=lambda n: (-seen[n], n))
+    values = workflow.reverse_mapping("user").filter(kind="value")["value"].to_list()
+    assert values == often[:50]
+    arrived = [table for part in parts for table in part.values() if "key0" in table.columns]
+    assert 50 <= sum(table.height for table in arrived) <= 50 * len(arrived)
+    assert min(table["count"].min() for table in arrived if table.height) >= 4
+
+
+@pytest.mark.usefixtures("parts")
+@pytest.mark.parametrize(
+    "step",
+    [
+        "_learn_files",
+        "_merged",
+        pytest.param("_cut", marks=pytest.mark.long),
+        pytest.param("_condensed", marks=pytest.mark.long),
+    ],
+)
+def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, step):
+    kill_in(client, STEPS, step, tmp_path / "killed")
+    assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
+    assert (tmp_path / "killed").exists()
+    client.wait_for_workers(2, timeout=200)
+
+
+def test_the_loss_of_all_workers_at_once_loses_nothing(client, clicks, want, tmp_path, monkeypatch):
+    count, restarts = learn_on_cluster._part_counts, []
+
+    def restarted(*arguments):
+        if not restarts:
+            restarts.append(client.restart())
+        return count(*arguments)
+
+    monkeypatch.setattr(learn_on_cluster, "_part_counts", restarted)
+    assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
+    assert restarts
+
+
+def test_a_task_that_kills_each_worker_is_our_error(client, clicks, tmp_path):
+    def allow(dask_scheduler, count):
+        dask_scheduler.allowed_failures = count
+
+    client.run_on_scheduler(allow, count=0)
+    kill_in(client, STEPS, "_learn_files", tmp_path / "killed")
+    try:
+        with pytest.raises(WorkflowError, match=r"survive their tasks\. Received: .*memory"):
+            make().fit(clicks, client=client)
+    finally:
+        client.run_on_scheduler(allow, count=3)
+        client.wait_for_workers(2, timeout=200)
+
+
+def test_a_cluster_without_workers_is_refused(clicks, monkeypatch):
+    monkeypatch.setattr(cluster, "WAIT_FOR_WORKERS", 0.1)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None, processes=False) as empty,
+        Client(empty) as client,
+        pytest.raises(WorkflowError, match=r"with workers\. Received: .*none connected"),
+    ):
+        make().fit(clicks, client=client)
+
+
+def test_workers_that_would_share_a_gpu_are_refused(client, monkeypatch):
+    monkeypatch.setattr(cluster, "is_gpu", lambda _: True)
+    with pytest.raises(WorkflowError, match=r"Received: tcp://.* and tcp://.*, which both use GPU"):
+        cluster.expect_own_gpus("gpu", client)
+
+
+def test_workers_with_gpus_of_their_own_are_accepted():
+    cluster._expect_distinct({"tcp://a:1": "0", "tcp://a:2": "1,0", "tcp://b:1": "0"})
+    with pytest.raises(WorkflowError, match=r"tcp://a:1 and tcp://a:2, which both use GPU 1"):
+        cluster._expect_distinct({"tcp://a:1": "1", "tcp://a:2": "1,0", "tcp://b:1": "1"})
+
+
+def test_equal_keys_of_any_width_and_order_meet_in_one_part():
+    numbers = list(range(-400, 400))
+    narrow = pl.DataFrame({"key0": pl.Series(numbers, dtype=pl.Int16), "key1": "x"})
+    wide = pl.DataFrame({"key0": numbers[::-1], "key1": "x"})
+    for one, other in zip(
+        *(hash_parts(t, ["key0", "key1"], 8) for t in (narrow, wide)), strict=True
+    ):
+        assert set(one["key0"]) == set(other["key0"])
+        # 800 keys in 8 parts: a binomial deviation of 9.
+        assert 55 < one.height < 145

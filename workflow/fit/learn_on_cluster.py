@@ -1,0 +1,180 @@
+"""Fitting on a cluster: its workers learn from groups of files, and merge what they have learnt.
+
+A table with a row for each key, such as the counts of a vocabulary, is cut into parts by a hash of
+the key, so that no worker holds it whole; all rows of a key meet in one part.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from operator import getitem
+from typing import Any
+
+import polars as pl
+
+from workflow.data.parquet import ParquetTable, data_errors
+from workflow.data.sources import Source
+from workflow.graph.row_set import schema_of
+
+from .cluster import despite_lost_workers, expect_own_gpus, expect_shared, shared_out
+from .fit_graph import Learn, rows_of_a_pass
+from .hash_parts import hash_parts
+from .learn_operators import (
+    FAN_IN,
+    Learning,
+    Tables,
+    by_operator,
+    learn_part,
+    learn_parts,
+    merge_tables,
+    split_by_row,
+)
+
+# A task's rows: its tables, at most one row for each, fit into memory.
+ROWS_OF_A_TASK = 64_000_000
+# Rows of a part of a table: some 100 MB for numbers, and several parts are merged at once.
+ROWS_OF_A_PART = 4_000_000
+
+# The number of parts of each table that has a row for each key.
+PartCounts = Mapping[tuple[int, str], int]
+
+
+class Held:
+    """Tables that stay on a worker, with their size, by which Dask moves results to the disk.
+
+    Args:
+        tables: the tables.
+
+    Example:
+        >>> Held({(0, "city"): pl.DataFrame({"a": [1, 2, 3]})}).__sizeof__() >= 24
+        True
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sum(int(t.estimated_size()) for t in self.tables.values())
+
+
+def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
+    """Function that makes operators' tables on a cluster.
+
+    Args:
+        source: the columns that the graph reads, from parquet that every worker can read.
+        engine: engine of the workers.
+        client: a `dask.distributed.Client`.
+
+    Raises:
+        WorkflowError: workers cannot read the data, or would share a GPU.
+    """
+    files = expect_shared(source, client)
+    expect_own_gpus(engine, client)
+
+    def learn(learning: Learning) -> Tables:
+        by_row, others = split_by_row(learning)
+        tables = learn_part(others, source.sound().frame, engine) if others else {}
+        if by_row:
+            tables |= despite_lost_workers(lambda: _on_workers(client, by_row, files, engine))
+        return tables
+
+    return learn
+
+
+def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: str) -> Tables:
+    # Once to each worker: earlier states may be large.
+    shared = client.scatter([learning], broadcast=True, hash=False)[0]
+    numbers = shared_out(range(len(files.files)), client, files.rows // ROWS_OF_A_TASK)
+    groups = [files.part(group[0], group[-1] + 1) for group in numbers]
+    learnt = [client.submit(_learn_files, shared, g, engine, pure=False) for g in groups]
+    heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])
+    parts = _merge(client, shared, learnt, _part_counts(learning, heights))
+    del learnt
+    return _together(client.gather(parts))
+
+
+def _merge(client: Any, shared: Any, learnt: list[Any], counts: PartCounts) -> list[Any]:
+    """Futures of what the client needs of each part, merged over all groups of files."""
+    most = max(counts.values(), default=1)
+    whole = [learnt]
+    if most > 1:
+        cut = [client.submit(_cut, shared, one, counts, most, pure=False) for one in learnt]
+        whole = [[client.submit(getitem, one, n, pure=False) for one in cut] for n in range(most)]
+    merged = [_merge_part(client, shared, parts) for parts in whole]
+    return [client.submit(_condensed, shared, one, pure=False) for one in merged]
+
+
+def _merge_part(client: Any, shared: Any, waiting: list[Any]) -> Any:
+    while len(waiting) > 1:
+        runs = [waiting[start : start + FAN_IN] for start in range(0, len(waiting), FAN_IN)]
+        waiting = [client.submit(_merged, shared, run, pure=False) for run in runs]
+    return waiting[0]
+
+
+def _part_counts(
+    learning: Learning, heights: Iterable[Mapping[tuple[int, str], int]]
+) -> PartCounts:
+    """The number of parts for each table with keys.
+
+    Args:
+        learning: the operators.
+        heights: the rows of each group's tables; together at least as many as the merged ones.
+    """
+    rows: dict[tuple[int, str], int] = defaultdict(int)
+    for own in heights:
+        for key, height in own.items():
+            rows[key] += height
+    return {
+        (number, name): max(keyed.parts, -(-rows[number, name] // ROWS_OF_A_PART))
+        for number, (_, bound) in learning.items()
+        for name, keyed in bound.operator.keyed_tables(schema_of(bound.columns)).items()
+    }
+
+
+def _learn_files(learning: Learning, files: ParquetTable, engine: str) -> Held:
+    with data_errors("The data cannot be fitted to", files):
+        rows = rows_of_a_pass(engine, len(files.schema))
+        return Held(learn_parts(learning, files.pieces(rows), engine))
+
+
+def _heights(learnt: Held) -> dict[tuple[int, str], int]:
+    return {key: table.height for key, table in learnt.tables.items()}
+
+
+def _cut(learning: Learning, learnt: Held, counts: PartCounts, most: int) -> list[Held]:
+    """The tables in parts; those without keys are in the first one."""
+    parts: list[Tables] = [{} for _ in range(most)]
+    for (number, name), table in learnt.tables.items():
+        _, bound = learning[number]
+        keyed = bound.operator.keyed_tables(schema_of(bound.columns)).get(name)
+        count = counts.get((number, name), 1)
+        cut = [table] if keyed is None or count == 1 else hash_parts(table, keyed.keys, count)
+        for part, rows in zip(parts, cut, strict=False):
+            part[number, name] = rows
+    return [Held(part) for part in parts]
+
+
+def _merged(learning: Learning, parts: Sequence[Held]) -> Held:
+    return Held(merge_tables(learning, [part.tables for part in parts]))
+
+
+def _condensed(learning: Learning, part: Held) -> Tables:
+    """Tables for the operators' `finish`, of a part that is merged over all groups of files."""
+    made: Tables = {}
+    for number, own in by_operator(part.tables).items():
+        _, bound = learning[number]
+        condensed = bound.operator.condense(own, schema_of(bound.columns))
+        made |= {(number, name): table for name, table in condensed.items()}
+    return made
+
+
+def _together(parts: Sequence[Tables]) -> Tables:
+    found: dict[tuple[int, str], list[pl.DataFrame]] = defaultdict(list)
+    for part in parts:
+        for key, table in part.items():
+            found[key].append(table)
+    return {
+        key: own[0] if len(own) == 1 else pl.concat(own, how="vertical_relaxed")
+        for key, own in found.items()
+    }
