@@ -24,7 +24,7 @@ endif
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks test-torch bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
+.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ $(STAMP): requirements/cpu.txt pyproject.toml
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@# The way to the checkout is relative, since the embedded server's Python reads it as ASCII, as
+	@# Python itself does under LC_ALL=C.
+	@cd $(VENV)/lib/python*/site-packages && realpath --relative-to=. "$$OLDPWD" > _editable_impl_parquet_to_triton.pth
 	@touch $@
 
 demo: env  ## Train, export, serve and prove the MovieLens ensemble
@@ -103,6 +106,19 @@ test-torch: env  ## Networks of PyTorch, trained in an environment of its own (8
 	$(UV) pip install --quiet --python $(VENV)-torch/bin/python $(TORCH_WHEELS) -r requirements/torch.in
 	TORCH_PYTHON=$(abspath $(VENV)-torch/bin/python) $(BIN)/pytest tests/exporter/network/test_torch_networks.py
 
+# The oldest versions that pyproject.toml admits, or the newest ones.
+RESOLUTION ?= lowest-direct
+RESOLUTION_TESTS ?= tests/test_versions.py tests/workflow/ops tests/conformance tests/exporter tests/serving/test_client.py tests/end_to_end/test_parity.py
+RESOLVED := $(VENV)-$(RESOLUTION)
+test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an environment of their own
+	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
+	@mkdir -p build
+	$(UV) pip compile --quiet --upgrade --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 --resolution $(RESOLUTION) \
+	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra dev pyproject.toml -o build/$(RESOLUTION).txt
+	$(UV) venv --quiet --allow-existing --python 3.11 $(RESOLVED)
+	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
+	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest -n 2 --dist loadgroup -m "not long and not gpu" $(RESOLUTION_TESTS)
+
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
@@ -146,4 +162,4 @@ lock:  ## Resolve requirements/*.txt anew
 	  --extra gpu --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks $(VENV)-torch demo_output models build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks $(VENV)-torch $(VENV)-lowest-direct $(VENV)-highest demo_output models build .mypy_cache .ruff_cache .pytest_cache

@@ -9,6 +9,7 @@ file needs only the standard library, so that it runs inside a stock Triton imag
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import math
@@ -19,7 +20,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -211,6 +212,32 @@ def fetch(
         raise ProbeError(f"{url} did not answer: {error}", is_silent=is_silent) from error
 
 
+@contextlib.contextmanager
+def limited(seconds: float, url: str) -> Iterator[None]:
+    """Limit the checks of all models, by an alarm, for the main thread.
+
+    A container's runtime kills a check that takes too long, which then counts no failure.
+
+    Args:
+        seconds: the limit; 0 for none.
+        url: the server's address, for the error.
+
+    Raises:
+        ProbeError: the time is over.
+    """
+
+    def end(*_: object) -> None:
+        raise ProbeError(f"{url} did not answer for all models within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) -> None:
     """End a process after a number of failed checks in a row that follow a successful one.
 
@@ -242,12 +269,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--timeout", type=float, default=4.0, help="seconds for each request")
     parser.add_argument(
+        "--within", type=float, default=0, help="seconds for all models together; 0 for no limit"
+    )
+    parser.add_argument(
         "--restart-after", type=int, metavar="N", help="end process 1 after N failures in a row"
     )
     options = parser.parse_args(arguments)
     try:
-        for model in options.models:
-            probe(options.url, model, options.timeout)
+        with limited(options.within, options.url):
+            for model in options.models:
+                probe(options.url, model, options.timeout)
     except ProbeError as error:
         sys.stderr.write(f"unhealthy: {error}\n")
         healthy = False

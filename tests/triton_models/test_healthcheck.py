@@ -1,5 +1,6 @@
 """Health is a real answer: the script runs as it does inside a container."""
 
+import socket
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ def check(*arguments, interpreter=(sys.executable, "-I", "-S")):
 
 
 def test_models_that_answer_are_healthy(server):
-    result = check("--url", server.http_url, "sums", "codes", "external", "--timeout", "20")
+    result = check("--url", server.http_url, "sums", "codes", "external", "--timeout", "20", "--within", "60")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
@@ -33,6 +34,15 @@ def test_what_does_not_answer_is_unhealthy_in_one_line(server):
         assert result.stderr.startswith("unhealthy: http")
         assert reason in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_all_models_share_one_limit():
+    """Docker kills a check at its time-out, which then counts no failure."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        result = check("--url", url, "a", "b", "--timeout", "60", "--within", "0.5")
+    assert result.returncode == 1
+    assert result.stderr == f"unhealthy: {url} did not answer for all models within 0.5 s\n"
 
 
 def test_one_row_for_every_kind_of_input():

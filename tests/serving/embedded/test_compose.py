@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -30,25 +31,56 @@ def with_variables(text):
 
 @pytest.fixture(scope="module")
 def service():
+    return service_of(FILE)
+
+
+def service_of(*files):
+    """The service of one file, or of the first with the others' changes."""
     program = shutil.which("docker-compose")
     if program is None:
         print("docker-compose is absent: the file is read as YAML, not checked by it")  # noqa: T201
-        text = with_variables(FILE.read_text())
-    else:
-        text = subprocess.run(
-            [program, "-f", FILE, "config"],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **VARIABLES},
-        ).stdout
+        texts = (with_variables(file.read_text()) for file in files)
+        return reduce(merged, map(yaml.safe_load, texts))["services"]["triton"]
+    text = subprocess.run(
+        [program, *(word for file in files for word in ("-f", file)), "config"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **VARIABLES},
+    ).stdout
     return yaml.safe_load(text)["services"]["triton"]
+
+
+def merged(first, second):
+    """Compose's rule for mappings."""
+    if not isinstance(second, dict):
+        return second
+    return first | {key: merged(first.get(key, {}), value) for key, value in second.items()}
 
 
 def test_the_flags_are_those_of_the_embedded_server(service):
     # Inside a container; the ports are published on loopback.
     flags = ServerFlags("/models", ("films",), "secret", address="0.0.0.0")  # noqa: S104
     assert service["command"] == ["tritonserver", *server_flags(flags)]
+
+
+def test_with_a_gpu_nothing_else_differs(service):
+    on_gpu = service_of(FILE, ROOT / "docker" / "gpu.yml")
+    assert on_gpu["build"]["args"].pop("TENSORFLOW") == "tensorflow[and-cuda]==2.21.*"
+    assert service["build"]["args"]["TENSORFLOW"] == "tensorflow-cpu==2.21.*"
+    assert on_gpu.pop("image") != service["image"]
+    (device,) = on_gpu.pop("deploy")["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]}
+    del on_gpu["build"]
+    assert on_gpu == {k: v for k, v in service.items() if k not in {"build", "image"}}
+
+
+def test_the_health_check_ends_before_it_is_killed(service):
+    words = service["healthcheck"]["test"]
+    limits = [float(word.split("=")[1]) for word in words if word.startswith("--within=")]
+    # A second for the start of Python.
+    assert len(limits) == 1
+    assert 0 < limits[0] <= float(service["healthcheck"]["timeout"].removesuffix("s")) - 1
 
 
 def test_the_key_must_be_given():
