@@ -1,0 +1,56 @@
+"""Facts about the columns of raw data, and synthetic data like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.guard import CommandError
+from exporter.command_line.places import expect_place
+
+
+def inspect(
+    data: Annotated[
+        list[str],
+        typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
+    ],
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
+    ] = None,
+    top: Annotated[
+        int, typer.Option(min=0, help="How many of the commonest values --json keeps.")
+    ] = 20,
+    json: Annotated[Path | None, typer.Option(help="Also save the facts as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write them as an HTML page.")] = None,
+    generate: Annotated[
+        Path | None, typer.Option(help="Also write random rows like them to a parquet file.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=0, help="Rows for --generate; as many as the data by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="For --generate.")] = 0,
+) -> None:
+    """Show types, distinct values, skew and nulls of raw data, and operators that may suit it.
+
+    Example: `ensemble inspect "ratings/*.parquet" --html ratings.html`
+    """
+    from workflow import generate_dataset, inspect_dataset  # noqa: PLC0415 - so that help is shown at once
+
+    for path in (json, html, generate):
+        expect_place(path)
+    if rows is not None and generate is None:
+        raise CommandError(f"Expected --rows with --generate FILE. Received: --rows {rows} alone.")
+    inspection = inspect_dataset(data, columns or None, top=top)
+    typer.echo(str(inspection))
+    if json is not None:
+        inspection.save(json)
+        typer.echo(f"{json}: the facts")
+    if html is not None:
+        html.write_text(inspection.to_page(), encoding="utf-8")
+        typer.echo(f"{html}: the page")
+    if generate is not None:
+        count = inspection.rows if rows is None else rows
+        generate_dataset(inspection, count, generate, seed)
+        typer.echo(f"{generate}: {count:,} random rows")

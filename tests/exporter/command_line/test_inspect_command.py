@@ -1,0 +1,58 @@
+"""The command `ensemble inspect`."""
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from exporter.command_line.app import make_app
+from workflow import Inspection
+
+
+def ensemble(*arguments):
+    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pl.DataFrame(
+        {"userId": [7, 9, 7, None] * 50, "city": ["Ulm", "Köln", None, "Ulm"] * 50}
+    )
+    frame.write_parquet("rows.parquet")
+    return frame
+
+
+def test_it_prints_saves_and_generates(rows):
+    result = ensemble(
+        *("inspect", "rows.parquet", "--json", "facts.json", "--html", "facts.html"),
+        *("--generate", "made.parquet", "--rows", 40, "--seed", 3),
+    )
+    assert result.exit_code == 0, result.output
+    assert "userId             int64          25.0%         2  66.7%" in result.stdout
+    assert "-> Categorify(), embedding 5 x 16: 2 different values" in result.stdout
+    assert "made.parquet: 40 random rows" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert Inspection.load("facts.json")["city"].common == [["Ulm", 100], ["Köln", 50]]
+    with open("facts.html", encoding="utf-8") as page:  # noqa: PTH123
+        assert "Köln" in page.read()
+    made = pl.read_parquet("made.parquet")
+    assert made.schema == rows.schema
+    assert (made.height, made["userId"].null_count()) == (40, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rows.parquet", "--column", "user"), "Expected columns among userId, city. Received: 'user'"),
+        (("none.parquet",), "No parquet file matches 'none.parquet'"),
+        (("rows.parquet", "--rows", "5"), "Expected --rows with --generate FILE. Received: --rows 5"),
+        (("rows.parquet", "--json", "no/a.json"), "Expected a file in a folder that exists"),
+        (("rows.parquet", "--generate", "a.csv"), "Expected the path of a .parquet file"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("rows")
+def test_mistakes_are_one_line(arguments, message):
+    result = ensemble("inspect", *arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

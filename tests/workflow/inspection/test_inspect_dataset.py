@@ -1,0 +1,296 @@
+"""Facts about columns, compared with numpy, pandas and scikit-learn's or a paper's formulas."""
+
+import datetime as dt
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from workflow import Inspection, Workflow, WorkflowError, WorkflowFormatError, inspect_dataset, ops
+from workflow.inspection.suggestion import suggestion
+
+ROWS = 6_000
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(3)
+    amounts = random.lognormal(0, 2, ROWS)
+    amounts[:50] = np.nan
+    amounts[50:53] = np.inf
+    lengths = random.integers(0, 5, ROWS)
+    tags = [[f"t{n}" for n in random.zipf(1.8, length) % 40] for length in lengths]
+    return pl.DataFrame(
+        {
+            "userId": pl.Series(random.zipf(1.3, ROWS) % 700).set(
+                pl.Series(np.arange(ROWS) % 10 == 0), None
+            ),
+            "amount": amounts,
+            "city": pl.Series(
+                random.choice(["Ulm", "Köln", "", "日本"], ROWS), dtype=pl.Categorical
+            ),
+            "on": random.random(ROWS) < 0.25,
+            "tags": pl.Series(tags).set(pl.Series(np.arange(ROWS) % 20 == 0), None),
+            "day": [dt.date(2024, 2, 28) + dt.timedelta(n % 9) for n in range(ROWS)],
+            "wide": pl.Series([2**64 - 1, 5] * (ROWS // 2), dtype=pl.UInt64),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    for n in range(4):
+        rows[n * 1_500 : (n + 1) * 1_500].write_parquet(folder / f"{n}.parquet", row_group_size=400)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inspection(files):
+    return inspect_dataset(files)
+
+
+def test_counts_are_those_of_pandas(inspection, rows):
+    user = rows["userId"].to_pandas().dropna().astype(int)
+    counts = user.value_counts()
+    found = inspection["userId"]
+    assert (inspection.rows, found.nulls, found.count) == (ROWS, ROWS // 10, len(user))
+    assert (found.distinct, found.once) == (len(counts), (counts == 1).sum())
+    expected = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+    assert [tuple(pair) for pair in found.common] == expected
+    assert found.commonest == counts.max() / len(user)
+    shares = counts / len(user)
+    assert found.entropy == pytest.approx(-(shares * np.log2(shares)).sum())
+    cumulative = counts.cumsum().to_numpy() / len(user)
+    assert found.shares == pytest.approx([cumulative[rank - 1] for rank in found.ranks])
+    assert found.ranks[-1] == found.distinct
+
+
+def test_moments_and_quantiles_are_those_of_numpy(inspection, rows):
+    amounts = rows["amount"].to_numpy()
+    finite = amounts[np.isfinite(amounts)]
+    found = inspection["amount"]
+    assert (found.nans, found.infinities, found.count) == (50, 3, ROWS - 50)
+    assert (found.minimum, found.maximum) == (finite.min(), finite.max())
+    assert found.mean == pytest.approx(finite.mean())
+    assert found.std == pytest.approx(finite.std(ddof=1))
+    quantiles = [np.quantile(finite, q / 100, method="inverted_cdf") for q in range(101)]
+    assert found.quantiles == quantiles
+    user = rows["userId"].drop_nulls().unique().to_numpy()
+    spread = [np.quantile(user, q / 100, method="inverted_cdf") for q in range(101)]
+    assert inspection["userId"].spread == spread
+
+
+def test_lists_texts_times_and_booleans(inspection, rows):
+    tags = rows["tags"].to_list()
+    lengths = [len(row) for row in tags if row is not None]
+    elements = pd.Series([tag for row in tags if row is not None for tag in row])
+    found = inspection["tags"]
+    assert (found.type, found.nulls, found.count) == ("list[string]", ROWS // 20, len(elements))
+    assert found.distinct == elements.nunique()
+    assert found.common[0] == [elements.value_counts().index[0], elements.value_counts().iloc[0]]
+    assert found.lengths == [
+        np.quantile(lengths, q / 100, method="inverted_cdf") for q in range(101)
+    ]
+    city = inspection["city"]
+    assert (city.dtype, city.distinct, city.minimum, city.maximum) == ("string", 4, 0, 4)
+    assert dict(inspection["on"].common)[True] == rows["on"].sum()
+    day = inspection["day"]
+    assert (day.type, day.readable(day.minimum), day.readable(day.maximum)) == (
+        "date",
+        "2024-02-28",
+        "2024-03-07",
+    )
+    assert inspection["wide"].maximum == 2**64 - 1
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.7, 1.5])
+def test_the_exponent_of_zipf_is_that_of_the_source(exponent):
+    weights = np.arange(1, 201.0) ** -exponent
+    counts = np.round(weights / weights.sum() * 500_000).astype(int)
+    ids = np.repeat(np.random.default_rng(0).permutation(200), counts)
+    assert inspect_dataset({"id": ids})["id"].zipf == pytest.approx(exponent, abs=0.01)
+
+
+def test_many_ranks_have_the_exponent_too():
+    counts = np.round(3_000_000 * np.arange(1, 60_001.0) ** -0.8 / 400).astype(int) + 1
+    from workflow.inspection.frequencies import zipf_exponent
+
+    logs, ranks = counts / counts.sum() @ np.log(np.arange(1, 60_001)), np.arange(1, 60_001)
+    grid = np.linspace(0.6, 0.9, 301)
+    expected = [(ranks**-s * np.log(ranks)).sum() / (ranks**-s).sum() for s in grid]
+    assert zipf_exponent(counts) == pytest.approx(
+        grid[np.argmin(np.abs(np.array(expected) - logs))], abs=0.002
+    )
+
+
+def test_more_different_values_than_are_counted_are_estimated():
+    random = np.random.default_rng(1)
+    ids = np.where(random.random(200_000) < 0.05, 7, random.integers(0, 60_000, 200_000))
+    exact = inspect_dataset({"id": ids})["id"]
+    found = inspect_dataset({"id": ids}, most_values=5_000)["id"]
+    assert found.is_estimated
+    assert not exact.is_estimated
+    assert found.distinct == pytest.approx(exact.distinct, rel=0.05)
+    assert found.entropy == pytest.approx(exact.entropy, rel=0.05)
+    assert found.commonest == pytest.approx(exact.commonest, rel=0.1)
+    assert found.common[0][0] == 7
+    assert (found.mean, found.maximum) == (pytest.approx(exact.mean), exact.maximum)
+    assert "~" in str(inspect_dataset({"id": ids}, most_values=5_000))
+
+
+def test_frames_csv_and_files_have_the_same_facts(rows, inspection, tmp_path):
+    for column in inspect_dataset(rows).columns:
+        assert same(column, inspection[column.name])
+    plain = rows.drop("tags").with_columns(pl.col("city").cast(pl.String))
+    plain = plain.with_columns(city=pl.lit("x") + pl.col("city"))
+    plain.write_csv(tmp_path / "rows.csv")
+    for name in ("userId", "city", "on", "day"):
+        assert same(inspect_dataset(tmp_path / "rows.csv")[name], inspect_dataset(plain)[name])
+
+
+def same(one, other):
+    """Equality, except for the last digits of sums in another order."""
+    return pytest.approx(one.mean) == other.mean and (
+        replace(one, mean=None, std=None) == replace(other, mean=None, std=None)
+    )
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    frame = pl.DataFrame({"id": pl.arange(1_000_000, eager=True) % 1_000})
+    frame = frame.with_columns(x=pl.col("id") * 0.5)
+    for n in range(12):
+        frame.write_parquet(tmp_path / f"{n}.parquet", row_group_size=100_000)
+    program = (
+        "import resource, sys; from workflow import inspect_dataset\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "inspect_dataset(sys.argv[1] + '/0.parquet'); before = peak()\n"
+        "assert inspect_dataset(sys.argv[1])['id'].distinct == 1000; print(peak() - before)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    # The columns of all files have 190 MB.
+    assert int(result.stdout) < 100
+
+
+def test_it_is_saved_and_loaded(inspection, tmp_path):
+    inspection.save(tmp_path / "facts.json")
+    assert Inspection.load(tmp_path / "facts.json") == inspection
+
+
+def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):
+    inspect_dataset(rows, top=0).save(tmp_path / "facts.json")
+    assert "Ulm" not in (tmp_path / "facts.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda d: d | {"extra": 1}, "no object of format, rows, columns, unreadable"),
+        (lambda d: d | {"rows": -1}, "rows -1"),
+        (lambda d: d | {"columns": [{"name": "x"}]}, "a column without exactly name, dtype"),
+        (lambda d: d | {"columns": d["columns"] * 2}, "a column occurs twice"),
+        (lambda d: edited(d, distinct="5"), "distinct='5' in column 'userId'"),
+        (lambda d: edited(d, nulls=-5), "nulls below 0 in column 'userId'"),
+        (lambda d: edited(d, dtype="int7"), "dtype 'int7'"),
+        (lambda d: edited(d, distinct=5), "ranks or shares that do not ascend"),
+        (lambda d: edited(d, quantiles=[1, 2]), "not 101 percentiles"),
+        (lambda d: edited(d, common=[["a", 1]]), "common values that are not pairs of int64"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(inspection, tmp_path, change, reason):
+    inspection.save(tmp_path / "facts.json")
+    document = change(json.loads((tmp_path / "facts.json").read_text()))
+    (tmp_path / "facts.json").write_text(json.dumps(document))
+    with pytest.raises(WorkflowFormatError, match=re.escape(reason)):
+        Inspection.load(tmp_path / "facts.json")
+
+
+def edited(document, **facts):
+    return document | {"columns": [document["columns"][0] | facts]}
+
+
+def test_columns_of_other_types_are_named_and_the_rest_is_inspected():
+    frame = pl.DataFrame({"id": [1, 2], "record": [{"a": 1}] * 2, "nested": [[[1]], [[2]]]})
+    found = inspect_dataset(frame)
+    assert [column.name for column in found.columns] == ["id"]
+    assert set(found.unreadable) == {"record", "nested"}
+    assert "not readable" in str(found)
+    assert "struct" in found.to_html().lower()
+
+
+def test_no_rows_and_no_values():
+    found = inspect_dataset(
+        {"id": pl.Series([], dtype=pl.Int64), "x": pl.Series([], dtype=pl.Float32)}
+    )
+    assert (found.rows, found["id"].distinct, found["x"].mean) == (0, 0, None)
+    assert "no values" in str(found)
+    assert inspect_dataset({"x": pl.Series([None, None], dtype=pl.String)})["x"].nulls == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": ["usrId"]}, "Expected columns among userId, .*Received: 'usrId'"),
+        ({"top": -1}, "Expected top as a whole number from 0. Received: -1"),
+        ({"most_values": 0}, "Expected most_values as a whole number from 1. Received: 0"),
+    ],
+)
+def test_wrong_arguments(rows, arguments, message):
+    with pytest.raises(WorkflowError, match=message):
+        inspect_dataset(rows, **arguments)
+
+
+def test_a_line_has_80_cells_at_most(rows):
+    long = rows.rename({"userId": "番号" * 30, "amount": "a" * 79 + "\n" + "b" * 40})
+    lines = str(inspect_dataset(long)).splitlines()
+    from workflow.picture.diagram import width_of
+
+    assert max(map(width_of, lines)) <= 80
+    assert any("番号" * 10 in line for line in lines)
+
+
+def test_html_shows_each_column_and_no_markup_of_the_data():
+    page = inspect_dataset({"<script>": ["<b>", "<b>", "x"]}).to_html()
+    assert "<script>" not in page
+    assert "<b>'" not in page
+    assert "&lt;b&gt;" in page
+    assert "Categorify" in page
+
+
+@pytest.mark.parametrize(
+    ("values", "operators"),
+    [
+        ({"userId": list(range(100)) * 2}, "ops.Categorify()"),
+        ({"orderId": list(range(100))}, ""),
+        ({"x": [1.5] * 9}, ""),
+        ({"x": [0.5, 1.5, None]}, "ops.FillMedian() >> ops.Normalize()"),
+        ({"x": [0.5] * 95 + [2000.0] * 5}, "ops.LogOp() >> ops.Normalize()"),
+        ({"x": [-0.5] * 95 + [2000.0] * 5}, "ops.Normalize()"),
+        ({"n": list(range(-200, 200))}, "ops.Normalize()"),
+        ({"city": [f"c{n}" for n in range(90)] + ["c1"]}, "ops.Categorify(freq_threshold=2)"),
+        ({"day": [dt.date(2024, 1, n) for n in (1, 2)]},
+         'ops.DatePart(["month", "weekday"]) >> ops.Categorify()'),
+    ],
+)  # fmt: skip
+def test_suggestions(values, operators):
+    assert suggestion(inspect_dataset(values).columns[0]).operators == operators
+
+
+def test_the_suggested_workflow_fits_the_data_and_has_the_suggested_tables(rows, inspection):
+    own = [(column, suggestion(column)) for column in inspection.columns]
+    rows = rows.with_columns(pl.col("amount").replace(np.inf, 1e9))
+    for column, advice in own:
+        node = eval(f"columns >> {advice.operators}", {"ops": ops, "columns": [column.name]})  # noqa: S307 - our own text
+        workflow = Workflow(node).fit(rows)
+        assert workflow.transform(rows).collect().height == ROWS
+        if advice.embedding:
+            (schema,) = workflow.output_schema.columns
+            assert schema.properties["cardinality"] == advice.embedding[0]

@@ -1,0 +1,1 @@
+"""Facts about the columns of raw data, operators that suit them, and synthetic data like it."""

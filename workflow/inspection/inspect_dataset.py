@@ -1,0 +1,93 @@
+"""The inspection of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from workflow.data.sources import Source
+from workflow.errors import WorkflowError, listed
+from workflow.expressions.polars.series import column_schema
+from workflow.schema.dtypes import SchemaError
+from workflow.schema.schema import ColumnSchema
+
+from .inspection import Inspection
+from .measure import MOST_VALUES, measure
+
+
+def inspect_dataset(
+    data: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    top: int = 20,
+    most_values: int = MOST_VALUES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Count and measure the columns of raw data: types, values, skew, nulls and lists.
+
+    The data is read once or twice for each column, in a stream; in memory are the different
+    values of one column at a time.
+
+    Args:
+        data: as for `Workflow.fit`: paths, a folder or a glob of parquet, CSV or TSV, or a frame.
+        columns: names of some columns; all by default.
+        top: how many of the most frequent values of a column are kept. With 0 the result contains
+            no texts of the data.
+        most_values: the number of different values of a column that are counted one by one, about;
+            of more, the facts are estimated from a part of the values.
+        storage_options: how to connect to an object store.
+
+    Returns:
+        Facts about each column, to print, to show in a notebook, to save, or to generate data from.
+
+    Raises:
+        WorkflowError: the data cannot be read, has no such column, or an argument is wrong.
+
+    Example:
+        >>> inspection = inspect_dataset({"userId": [7, 9, 7, None], "tags": [["a"], [], ["b", "a"], ["a"]]})
+        >>> print(inspection)  # doctest: +SKIP
+        4 rows, 2 columns
+        ...
+        >>> inspection["tags"].common
+        [['a', 3], ['b', 1]]
+    """
+    for name, number, least in (("top", top, 0), ("most_values", most_values, 1)):
+        if type(number) is not int or number < least:
+            raise WorkflowError(
+                f"Expected {name} as a whole number from {least}. Received: {number!r:.100}."
+            )
+    source = Source.of(data, storage_options=storage_options)
+    wanted = _wanted(source, columns)
+    found, unreadable = _schemas(source, wanted)
+    with source.errors("The data cannot be inspected"):
+        rows = int(source.frame.select(pl.len()).collect(engine="streaming").item())
+        facts = tuple(measure(source, column, top, most_values) for column in found)
+    return Inspection(rows, facts, unreadable)
+
+
+def _wanted(source: Source, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return source.names
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if unknown := [name for name in names if name not in source.names]:
+        raise WorkflowError(
+            f"Expected columns among {listed(source.names)}. Received: {listed(map(repr, unknown))}."
+        )
+    return list(dict.fromkeys(names))
+
+
+def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], dict[str, str]]:
+    """The columns that can be inspected, and the reasons why others cannot."""
+    have, found = source.frame.collect_schema(), []
+    unreadable: dict[str, str] = {}
+    for name in names:
+        if name in source.conflicts:
+            unreadable[name] = source.conflicts[name]
+            continue
+        try:
+            found.append(column_schema(name, have[name]))
+        except SchemaError as error:
+            unreadable[name] = str(error)
+    return found, unreadable

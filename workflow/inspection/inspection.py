@@ -1,0 +1,190 @@
+"""Facts about all columns of a data set, which can be saved, loaded and shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from workflow.data.sources import as_path
+from workflow.errors import WorkflowFormatError, listed
+from workflow.expressions.program.safetensors_file import FormatError, read_json
+from workflow.files.durable import replace_file
+from workflow.operator.settings import fits
+from workflow.schema.dtypes import DTYPES
+
+from .column import PERCENTILES, ColumnInspection
+from .html import to_html
+from .text import to_text
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Facts about the columns of a data set, by `inspect_dataset`.
+
+    It prints as text of 80 columns, shows as a table in a notebook, and can be saved as JSON. With
+    `generate_dataset` it is the description of synthetic data.
+
+    Attributes:
+        rows: the number of rows.
+        columns: facts about each column.
+        unreadable: columns that no workflow can read, by name, each with the reason.
+
+    Example:
+        >>> from workflow import inspect_dataset
+        >>> inspection = inspect_dataset({"userId": [7, 9, 7, None]})
+        >>> inspection["userId"].distinct, inspection["userId"].nulls
+        (2, 1)
+    """
+
+    rows: int
+    columns: tuple[ColumnInspection, ...]
+    unreadable: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> ColumnInspection:
+        """The facts about one column.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        names = listed(column.name for column in self.columns)
+        raise KeyError(f"Expected a column among {names}. Received: {name!r}.")
+
+    def __str__(self) -> str:
+        """Two lines for each column: its facts, and an operator that may suit it."""
+        return to_text(self.rows, self.columns, self.unreadable)
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for a notebook."""
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """A table for a notebook or a page, without scripts and other files."""
+        return to_html(self.rows, self.columns, self.unreadable)
+
+    def to_page(self) -> str:
+        """The same as a complete HTML document, in UTF-8."""
+        return (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Inspection</title>'
+            f"<body>{self.to_html()}</body></html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the facts to a JSON file, replaced by one rename.
+
+        The most frequent values are in it; `inspect_dataset(..., top=0)` keeps none.
+
+        Raises:
+            WorkflowError: not a local path.
+            OSError: the file cannot be written.
+        """
+        columns = [asdict(column) for column in self.columns]
+        document = {"format": FORMAT, "rows": self.rows, "columns": columns}
+        text = json.dumps({**document, "unreadable": dict(self.unreadable)}, indent=1)
+        replace_file(as_path(path), text.encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Inspection:
+        """Read the facts from a file of `save`; it may have been edited.
+
+        Raises:
+            WorkflowFormatError: the file is missing, or has content that `save` does not write.
+
+        Example:
+            >>> from workflow import inspect_dataset
+            >>> inspect_dataset({"userId": [7, 9]}).save("users.json")
+            >>> Inspection.load("users.json").rows
+            2
+        """
+        try:
+            return _parsed(read_json(str(as_path(path))))
+        except (FormatError, OSError) as error:
+            raise WorkflowFormatError(
+                f"Expected an inspection, as Inspection.save writes it, in {path}. Received: {error}"
+            ) from error
+
+
+def _parsed(document: Any) -> Inspection:
+    keys = {"format": int, "rows": int, "columns": list, "unreadable": dict}
+    if not isinstance(document, dict) or document.keys() != keys.keys():
+        raise FormatError(f"no object of {', '.join(keys)}.")
+    for key, kind in keys.items():
+        if type(document[key]) is not kind:
+            raise FormatError(f"{key} of another type.")
+    if document["format"] != FORMAT or document["rows"] < 0:
+        raise FormatError(f"format {document['format']}, rows {document['rows']}.")
+    if not fits(document["unreadable"], Mapping[str, str]):
+        raise FormatError("unreadable is no mapping from names to texts.")
+    columns = tuple(map(_column, document["columns"]))
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        raise FormatError("a column occurs twice.")
+    return Inspection(document["rows"], columns, document["unreadable"])
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(ColumnInspection)
+
+
+def _column(document: Any) -> ColumnInspection:
+    names = [field.name for field in fields(ColumnInspection)]
+    if not isinstance(document, dict) or document.keys() != set(names):
+        raise FormatError(f"a column without exactly {', '.join(names)}.")
+    for name, value in document.items():
+        if not fits(value, _hints()[name]):
+            raise FormatError(f"{name}={value!r:.100} in column {document['name']!r:.100}.")
+    column = ColumnInspection(**document)
+    if (fault := _fault(column)) is not None:
+        raise FormatError(f"{fault} in column {column.name!r:.100}.")
+    return column
+
+
+def _fault(column: ColumnInspection) -> str | None:
+    """A contradiction among the facts of a column, if there is one."""
+    counts = ("nulls", "null_elements", "nans", "infinities", "count", "distinct", "once")
+    percentiles = (column.lengths, column.quantiles, column.spread)
+    wrong = {f"{name} below 0": getattr(column, name) < 0 for name in counts} | {
+        f"dtype {column.dtype!r:.100}": column.dtype not in DTYPES,
+        "ranks without shares": len(column.ranks) != len(column.shares),
+        "ranks or shares that do not ascend to all values": not (
+            _ascending(column.ranks, 1, column.distinct)
+            and _ascending(column.shares, 0, 1)
+            and bool(column.ranks) == bool(column.distinct)
+        ),
+        f"quantiles, spread or lengths that are not {PERCENTILES} percentiles": bool(
+            {*map(len, percentiles)} - {0, PERCENTILES}
+        ),
+        "percentiles that do not ascend": not all(_ascending(p, None, None) for p in percentiles),
+        "lengths of lists": column.is_list != bool(column.lengths) and column.count > 0,
+        f"common values that are not pairs of {column.dtype} and a count": not all(
+            _is_pair(pair, column.dtype) for pair in column.common
+        ),
+    }
+    return next((fault for fault, is_so in wrong.items() if is_so), None)
+
+
+def _is_pair(pair: Sequence[Any], dtype: str) -> bool:
+    kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "string": (str,), "float": (float, int)}
+    allowed = kinds.get(DTYPES[dtype].kind, (int,)) if dtype in DTYPES else ()
+    return len(pair) == 2 and type(pair[0]) in allowed and type(pair[1]) is int
+
+
+def _ascending(numbers: Sequence[float], least: float | None, last: float | None) -> bool:
+    """Whether numbers do not fall, start at `least` or later, and end at `last`."""
+    if not numbers:
+        return True
+    if any(one > other for one, other in pairwise(numbers)):
+        return False
+    ends = last is None or abs(numbers[-1] - last) <= 1e-9
+    return ends and (least is None or numbers[0] >= least)

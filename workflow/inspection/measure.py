@@ -1,0 +1,190 @@
+"""Queries over one column that stream, and keep its different values at most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from workflow.data.sources import Source
+from workflow.expressions.polars.series import microseconds
+from workflow.schema.schema import ColumnSchema
+
+from .column import PERCENTILES, ColumnInspection
+from .frequencies import cumulative_shares, entropy, zipf_exponent
+
+# More different values are counted in part: some 200 MB of integers.
+MOST_VALUES = 10_000_000
+_SAMPLE = 500_000
+_VALUE = pl.col("value")
+
+
+def measure(
+    source: Source, column: ColumnSchema, top: int, most_values: int = MOST_VALUES
+) -> ColumnInspection:
+    """Facts about a column of a source.
+
+    Args:
+        source: the data.
+        column: the schema of the column.
+        top: how many of the most frequent values are kept.
+        most_values: the number of different values that are counted at most, approximately; of
+            more, a part that a hash chooses.
+    """
+    rows = _rows(source, column)
+    # A null list is a null row, an empty one has no elements.
+    nulls = int(_collect(rows.select(_VALUE.null_count())).item())
+    values, lengths = rows, np.zeros(0, np.int64)
+    if column.is_list:
+        lists = rows.drop_nulls()
+        lengths = _percentiles(_counts(lists.select(value=_VALUE.list.len().cast(pl.Int64))))
+        values = lists.explode("value", empty_as_null=False)
+    facts = _facts(values, column)
+    known = values.filter(_is_finite(column)) if column.info.kind == "float" else values
+    part, sample = _part(known.drop_nulls(), facts["finite"], most_values)
+    counts = _counts(known.drop_nulls(), part)
+    return ColumnInspection(
+        name=column.name,
+        dtype=column.dtype,
+        is_list=column.is_list,
+        time=column.time,
+        nulls=nulls,
+        null_elements=facts["nulls"] if column.is_list else 0,
+        nans=facts["nans"],
+        infinities=facts["infinities"],
+        count=facts["finite"] + facts["infinities"],
+        **_skew(counts, part, sample, facts["finite"], top),
+        **{name: facts[name] for name in ("minimum", "maximum", "mean", "std")},
+        quantiles=_quantiles(counts if part == 1 else sample, column),
+        spread=_quantiles(counts.with_columns(count=pl.lit(1, pl.Int64)), column),
+        lengths=lengths.tolist(),
+    )
+
+
+def _rows(source: Source, column: ColumnSchema) -> pl.LazyFrame:
+    frame = source.select([column.name]).sound().frame
+    value = pl.col(column.name)
+    dtype = frame.collect_schema()[column.name]
+    if isinstance(dtype, pl.Array):
+        value = value.arr.to_list()
+    if column.is_time:
+        value = microseconds(value, is_list=column.is_list)
+    elif column.dtype == "string":
+        value = value.cast(pl.List(pl.String) if column.is_list else pl.String)
+    return frame.select(value=value)
+
+
+def _is_finite(column: ColumnSchema) -> pl.Expr:
+    return _VALUE.is_finite() if column.info.kind == "float" else _VALUE.is_not_null()
+
+
+def _number(column: ColumnSchema) -> pl.Expr:
+    """A finite number for each value, a string's length; null for booleans."""
+    if column.info.kind == "bool":
+        return pl.lit(None, pl.Float64)
+    if column.info.kind == "string":
+        return _VALUE.str.len_chars().cast(pl.Int64)
+    return pl.when(_is_finite(column)).then(_VALUE) if column.info.kind == "float" else _VALUE
+
+
+def _facts(values: pl.LazyFrame, column: ColumnSchema) -> dict[str, Any]:
+    """Counts and moments of a column named "value"."""
+    number, is_float = _number(column), column.info.kind == "float"
+    zero = pl.lit(0)
+    query = values.select(
+        nulls=_VALUE.null_count(),
+        nans=_VALUE.is_nan().sum() if is_float else zero,
+        infinities=_VALUE.is_infinite().sum() if is_float else zero,
+        finite=_is_finite(column).sum(),
+        minimum=number.min(),
+        maximum=number.max(),
+        mean=number.cast(pl.Float64).mean(),
+        std=number.cast(pl.Float64).std(),
+    )
+    return _collect(query).row(0, named=True)
+
+
+def _part(values: pl.LazyFrame, count: int, most: int) -> tuple[int, pl.DataFrame]:
+    """The reciprocal of the share of different values to count, and counts in a sample of rows.
+
+    The number of different values grows at most in proportion to the rows, so that a sample
+    limits it.
+    """
+    if count <= most:
+        return 1, pl.DataFrame()
+    # A fixed pattern of rows would meet a pattern in the data.
+    row = (pl.col("row").cast(pl.UInt64) * 0x9E37_79B9) % 2**32
+    wanted = row < 2**32 * min(1.0, _SAMPLE / count)
+    sample = _counts(values.with_row_index("row").filter(wanted).select("value"))
+    seen = int(sample["count"].sum())
+    return -(-count * sample.height // (max(seen, 1) * most)), sample
+
+
+def _counts(values: pl.LazyFrame, part: int = 1) -> pl.DataFrame:
+    """The different values and their counts, the most frequent first, ties by value."""
+    if part > 1:
+        values = values.filter(_VALUE.hash(0) % part == 0)
+    counted = values.group_by("value").agg(count=pl.len().cast(pl.Int64))
+    return _collect(counted).sort("count", "value", descending=[True, False])
+
+
+def _collect(query: pl.LazyFrame) -> pl.DataFrame:
+    return query.collect(engine="streaming")
+
+
+def _skew(
+    counts: pl.DataFrame, part: int, sample: pl.DataFrame, values: int, top: int
+) -> dict[str, Any]:
+    estimated, number = part > 1, counts["count"].to_numpy()
+    ranks, shares = cumulative_shares(number, part) if len(number) else ([], [])
+    common = counts.head(top)
+    if estimated:
+        # The most frequent values may not be in the part, but are in the sample.
+        seen = int(sample["count"].sum())
+        common = sample.head(top).with_columns(pl.col("count") * values // seen)
+        first = int(sample["count"][0]) / seen
+        ranks, shares = _with_first(ranks, shares, first)
+    return {
+        "distinct": len(number) * part,
+        "once": int((number == 1).sum()) * part,
+        "is_estimated": estimated,
+        "entropy": entropy(number) + np.log2(part) if len(number) else 0.0,
+        "zipf": zipf_exponent(number),
+        "common": [list(row) for row in common.iter_rows()],
+        "ranks": ranks,
+        "shares": shares,
+    }
+
+
+def _with_first(
+    ranks: list[int], shares: list[float], first: float
+) -> tuple[list[int], list[float]]:
+    """Cumulative shares that begin with that of the most frequent value."""
+    if ranks[0] == 1:
+        return ranks, shares
+    return [1, *ranks], [first, *(max(share, first) for share in shares[:-1]), 1.0]
+
+
+def _quantiles(counts: pl.DataFrame, column: ColumnSchema) -> list[Any]:
+    if column.info.kind == "bool" or counts.is_empty():
+        return []
+    numbers = (
+        counts.select(_number(column).alias("value"), "count")
+        .group_by("value")
+        .agg(pl.col("count").sum())
+    )
+    found: list[Any] = _percentiles(numbers).tolist()
+    return found
+
+
+def _percentiles(counts: pl.DataFrame) -> np.ndarray[Any, Any]:
+    """The percentiles 0 to 100, each a value that occurs (numpy's method "inverted_cdf")."""
+    ordered = counts.sort("value")
+    ends = ordered["count"].cum_sum().to_numpy()
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    # Integers: a product of fractions may pass a count by its last digit.
+    places = -(-np.arange(PERCENTILES, dtype=object) * int(ends[-1]) // (PERCENTILES - 1))
+    at = np.searchsorted(ends, np.maximum(places.astype(np.int64), 1))
+    return ordered["value"].to_numpy()[at]

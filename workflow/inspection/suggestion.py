@@ -1,0 +1,124 @@
+"""Operators that may suit a column, by rules of thumb over its facts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from workflow.embedding_sizes import embedding_dimension
+from workflow.schema.dtypes import DTYPES
+
+from .column import ColumnInspection
+
+# Categorify's ids for padding, null and unknown values.
+_RESERVED = 3
+_FEW, _MANY, _TOO_MANY = 64, 100_000, 5_000_000
+_HASHED = 1_000_000
+_ID = re.compile(r"(^|_)(id|key|code|number|num|zip|upc|sku)s?$|[a-z](Id|ID|Key|Code)s?$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A guess at how to preprocess a column; whoever knows its meaning decides.
+
+    Attributes:
+        operators: code of operators, such as "ops.Categorify()"; "" to leave the column out.
+        embedding: rows and width of the embedding table for ids; None for numbers.
+        reason: the facts that led to it.
+    """
+
+    operators: str
+    embedding: tuple[int, int] | None
+    reason: str
+
+    def __str__(self) -> str:
+        """The operators without their prefix, the embedding and the reason."""
+        code = self.operators.replace("ops.", "") or "leave it out"
+        table = f", embedding {self.embedding[0]:,} x {self.embedding[1]}" if self.embedding else ""
+        return f"{code}{table}: {self.reason}"
+
+
+def suggestion(column: ColumnInspection) -> Suggestion:
+    """An operator for a column.
+
+    Ids are strings, booleans and whole numbers with few different values, with a name like "userId"
+    or with very many values; other numbers and times are quantities. An embedding has the width
+    of `embedding_dimension`.
+
+    Example:
+        >>> from workflow import inspect_dataset
+        >>> print(suggestion(inspect_dataset({"userId": [7, 9, 7]})["userId"]))
+        Categorify(), embedding 5 x 16: 2 different values
+    """
+    if column.distinct < 2 and not (column.distinct and column.nulls):
+        return Suggestion("", None, "all values are equal" if column.distinct else "no values")
+    if column.time:
+        days = column.time == "date"
+        parts = ["month", "weekday"] if days else ["month", "weekday", "hour"]
+        code = f"ops.DatePart({parts}) >> ops.Categorify()".replace("'", '"')
+        return Suggestion(code, None, "dates" if days else "times")
+    return _of_ids(column) if is_category(column) else _of_numbers(column)
+
+
+def is_category(column: ColumnInspection) -> bool:
+    """Whether the values are names rather than quantities, by a guess."""
+    kind = DTYPES[column.dtype].kind
+    if kind in ("string", "bool"):
+        return True
+    if column.time or (kind == "float" and not _is_whole(column)):
+        return False
+    if _ID.search(column.name) or column.distinct <= _FEW:
+        return True
+    return kind != "float" and (column.minimum or 0) >= 0 and column.distinct > _MANY
+
+
+def _is_whole(column: ColumnInspection) -> bool:
+    seen = (*column.quantiles, *(value for value, _ in column.common))
+    return all(float(number).is_integer() for number in seen)
+
+
+def _of_ids(column: ColumnInspection) -> Suggestion:
+    distinct = column.distinct
+    if column.is_unique and distinct > _FEW:
+        return Suggestion("", None, "every value occurs once: nothing to learn from it")
+    if DTYPES[column.dtype].kind == "float":
+        # A null makes floats of integers in pandas.
+        return _categorified(
+            column, 'ops.LambdaOp(lambda c: c.cast("int64")) >> ', "whole numbers, "
+        )
+    return _categorified(column, "", "")
+
+
+def _categorified(column: ColumnInspection, before: str, facts: str) -> Suggestion:
+    distinct = column.distinct
+    if distinct > _TOO_MANY:
+        table = (_HASHED, embedding_dimension(_HASHED))
+        reason = f"{facts}{distinct:,} different values: a table of fewer rows"
+        return Suggestion(f"{before}ops.HashBucket({_HASHED})", table, reason)
+    code, reason = f"{before}ops.Categorify()", f"{facts}{distinct:,} different values"
+    if column.once > distinct / 2 and distinct > _FEW:
+        code = f"{before}ops.Categorify(freq_threshold=2)"
+        reason = f"{facts}{column.once / distinct:.0%} of {distinct:,} different values occur once"
+        distinct -= column.once
+    rows = distinct + _RESERVED
+    return Suggestion(code, (rows, embedding_dimension(rows)), reason)
+
+
+def _of_numbers(column: ColumnInspection) -> Suggestion:
+    missing = column.nulls + column.null_elements + column.nans
+    steps, reasons = [], ["numbers"]
+    if missing:
+        steps.append("ops.FillMissing(0)" if column.is_list else "ops.FillMedian()")
+        reasons.append("some missing")
+    if _is_long_tailed(column):
+        steps.append("ops.LogOp()")
+        reasons.append("a long tail")
+    return Suggestion(" >> ".join([*steps, "ops.Normalize()"]), None, ", ".join(reasons))
+
+
+def _is_long_tailed(column: ColumnInspection) -> bool:
+    """Whether the greatest percent of numbers from 0 begins at ten times the middle."""
+    if not column.quantiles or column.quantiles[0] < 0:
+        return False
+    middle, high = column.quantiles[50], column.quantiles[99]
+    return bool(high > 10 * max(middle, 1))

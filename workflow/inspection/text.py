@@ -1,0 +1,124 @@
+"""An inspection as text for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from workflow.picture.diagram import cut, printable, width_of
+
+from .column import ColumnInspection
+from .suggestion import suggestion
+
+_WIDTH, _NAME, _TYPE, _RANGE = 80, 18, 13, 17
+_HEAD = ("column", "type", "missing", "distinct", "top", "zipf", "range")
+
+
+def to_text(rows: int, columns: Sequence[ColumnInspection], unreadable: Mapping[str, str]) -> str:
+    """Two lines for each column: its facts, and a suggestion.
+
+    Args:
+        rows: the number of rows.
+        columns: the facts.
+        unreadable: reasons why columns cannot be read, by name.
+    """
+    lines = [f"{rows:,} rows, {len(columns) + len(unreadable):,} columns", "", _line(_HEAD)]
+    for column in columns:
+        lines += _lines(rows, column)
+    for name, reason in unreadable.items():
+        lines += [_padded(name, _NAME) + "  not readable", *_folded(reason)]
+    lines += ["", *_LEGEND]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+_LEGEND = (
+    "missing: null, NaN or infinite; of lists, null ones. top: share of the",
+    "commonest value. zipf: exponent s of frequency ~ rank^-s. range: least and",
+    "greatest number, of strings their length. ~: estimated. Lines with ->",
+    "suggest operators, a guess by the facts alone.",
+)
+
+
+def missing(rows: int, column: ColumnInspection) -> float:
+    """The share of rows without a finite value; of a list column, of null lists."""
+    count = column.nulls + (0 if column.is_list else column.nans + column.infinities)
+    return count / rows if rows else 0.0
+
+
+def facts_of(rows: int, column: ColumnInspection) -> tuple[str, ...]:
+    """The facts of a column as texts: missing, distinct, top, zipf and range."""
+    about = "~" if column.is_estimated else ""
+    ends = [column.readable(end) for end in (column.minimum, column.maximum)]
+    return (
+        percent(missing(rows, column)),
+        f"{about}{column.distinct:,}",
+        percent(column.commonest),
+        "" if column.zipf is None else f"{column.zipf:.2f}",
+        f"{ends[0]} .. {ends[1]}" if ends[0] else "",
+    )
+
+
+def percent(share: float) -> str:
+    """A share that is 0% or 100% only if it is so exactly.
+
+    Example:
+        >>> percent(0.00001), percent(0.5), percent(1)
+        ('<0.1%', '50.0%', '100%')
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "<0.1%" if share < 0.001 else ">99.9%" if share > 0.999 else f"{share:.1%}"
+
+
+def details(column: ColumnInspection) -> list[str]:
+    """Further facts, in words: lengths of lists, missing elements, and quantiles."""
+    found = []
+    if column.lengths:
+        least, middle, most = (column.lengths[n] for n in (0, 50, 100))
+        found.append(f"lists of {least} to {most} values, median {middle}")
+    counts = {"null elements": column.null_elements, "NaN": column.nans}
+    counts["infinite"] = column.infinities
+    found += [f"{count:,} {name}" for name, count in counts.items() if count]
+    if column.quantiles and column.dtype != "string" and column.distinct > 2:
+        half, high = (column.readable(column.quantiles[n]) for n in (50, 99))
+        found.append(f"median {half}, 99% up to {high}")
+    return found
+
+
+def _lines(rows: int, column: ColumnInspection) -> Iterator[str]:
+    *facts, ends = facts_of(rows, column)
+    found = details(column)
+    # A fact that is too long for the line goes below it.
+    if width_of(ends) > _RANGE:
+        found, ends = [f"from {ends.replace(' .. ', ' to ')}", *found], ""
+    if width_of(column.type) > _TYPE:
+        found = [column.type, *found]
+    name = printable(column.name)
+    if width_of(name) > _NAME:
+        yield cut(name, _WIDTH)
+        name = ""
+    yield _line((name, column.type, *facts, ends))
+    if found:
+        yield from _folded(", ".join(found))
+    yield from _folded(f"-> {suggestion(column)}")
+
+
+def _line(texts: Sequence[str]) -> str:
+    name, type_, gone, distinct, top, zipf, ends = texts
+    left = f"{_padded(name, _NAME)} {_padded(type_, _TYPE)}"
+    return f"{left}{gone:>7} {distinct:>9} {top:>6} {zipf:>4}  {cut(ends, _RANGE)}"
+
+
+def _padded(text: str, width: int) -> str:
+    text = cut(printable(text), width)
+    return text + " " * (width - width_of(text))
+
+
+def _folded(text: str) -> Iterator[str]:
+    """A text in indented lines, broken between words."""
+    line = "   "
+    for word in printable(text).split(" "):
+        if width_of(line) + 1 + width_of(word) > _WIDTH and line.strip():
+            yield line
+            line = "     "
+        line = cut(f"{line} {word}", _WIDTH)
+    yield line
