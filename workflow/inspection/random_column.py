@@ -18,6 +18,7 @@ from .suggestion import is_category
 # Numbers with more different values are left where they are.
 _MOST_PLACES = 1_000_000
 _DAY = 86_400_000_000
+_TRIALS = 4
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -90,8 +91,6 @@ class RandomColumn:
         numbers = _at_percentile(column.quantiles, among)
         if column.distinct <= _MOST_PLACES and not column.is_unique:
             places = _different(column)
-            # Not a little below a whole number, which would be rounded down.
-            places = places if DTYPES[column.dtype].kind == "float" else places.round()
             middles = (places[1:] + places[:-1]) / 2
             numbers = places[np.searchsorted(middles, numbers)]
         return _within(column, numbers)
@@ -148,13 +147,17 @@ class RandomColumn:
 
 
 def _different(column: ColumnInspection) -> Floats:
-    """The different values by their percentiles, which have all of them if they are few."""
-    if column.distinct < len(column.spread):
-        steps = len(column.spread) - 1
-        places = np.arange(column.distinct) * steps // column.distinct + 1
-        few: Floats = np.asarray(column.spread, np.float64)[places]
-        return few
-    return _at_percentile(column.spread, np.linspace(0, 1, column.distinct))
+    """About as many different values as there are, ascending, with all that are known."""
+    common = [value for value, _ in column.common]
+    found = known = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
+    others = 0
+    for _ in range(_TRIALS):
+        # Values between percentiles may be known, or equal after rounding.
+        others += max(column.distinct - len(found), 0)
+        between = _at_percentile(column.spread, np.linspace(0, 1, others + 2)[1:-1])
+        exact = between if DTYPES[column.dtype].kind == "float" else between.round()
+        found = np.union1d(known, exact)
+    return found
 
 
 def _at_percentile(percentiles: Any, among: Floats) -> Floats:
