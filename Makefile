@@ -24,7 +24,7 @@ endif
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
+.PHONY: help env docs demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,7 +53,7 @@ lint: env
 	$(BIN)/ruff format --check .
 
 types: env
-	$(BIN)/mypy $(PACKAGES) examples benchmarks
+	$(BIN)/mypy $(PACKAGES) examples benchmarks docs/site
 
 contracts: env
 	$(BIN)/lint-imports --no-cache
@@ -119,6 +119,9 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest -n 2 --dist loadgroup -m "not long and not gpu" $(RESOLUTION_TESTS)
 
+docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
@@ -157,7 +160,8 @@ audit: env  ## Images by digest, SBOMs in build/, known vulnerabilities (asks Py
 
 lock:  ## Resolve requirements/*.txt anew
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
-	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/cpu.txt
+	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra docs --extra release --extra dev \
+	  requirements/build.in pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --extra gpu --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
 

@@ -1,0 +1,98 @@
+"""The hook of MkDocs that adds pages made of other files, and the navigation."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from links import FILES, ROOT, Links, file_page
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+from reference import groups, pages, undocumented
+
+DOCS = ROOT / "docs"
+GUIDES = ("workflow", "loader", "training", "export", "serving", "operations", "migration")
+# In this order; one that is not written yet is left out.
+FACTS = ("benchmarks", "scale", "comparison", "parity", "reliability", "glossary")
+_LOG = logging.getLogger("mkdocs.hooks.pages")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Compose the navigation of the files that there are."""
+    config.nav = [
+        {"Start": "index.md"},
+        *[{title: listed} for title, folder in _folders() if (listed := _listed(folder))],
+        {"Reference": [{group.path: _names(group)} for group in groups()]},
+        {"Facts": [f"{name}.md" for name in FACTS if (DOCS / f"{name}.md").exists()]},
+        {"Decisions": _listed("decisions")},
+        {"Project": ["changelog.md", "contributing.md", "security.md", *_rest()]},
+    ]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made of other files."""
+    found = groups()
+    for name in undocumented(found):
+        _LOG.warning("Expected a docstring of each public name. Received: none of %s.", name)
+    made = [page for group in found for page in pages(group)]
+    made += [(page, (ROOT / file).read_text()) for page, file in FILES.items()]
+    made += [(f"{folder}/index.md", _index(title, folder)) for title, folder in _indexes()]
+    for page, text in made:
+        files.append(File.generated(config, page, content=text))
+    for page, text in _file_pages(files):
+        level = InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, page, content=text, inclusion=level))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Lead links to files of the repository to the pages that show them."""
+    return Links().rewrite(markdown, page.file.src_uri)
+
+
+def _file_pages(files: Files) -> Iterator[tuple[str, str]]:
+    links = Links()
+    for file in files.documentation_pages():
+        links.rewrite(file.content_string, file.src_uri)
+    for path in sorted(links.files):
+        yield links.page(path), file_page(path)
+
+
+def _folders() -> Iterator[tuple[str, str]]:
+    yield "Guides", "guide"
+
+
+def _indexes() -> Iterator[tuple[str, str]]:
+    yield from _folders()
+    yield "Decisions", "decisions"
+
+
+def _rest() -> list[str]:
+    return ["releasing.md"] if (DOCS / "releasing.md").exists() else []
+
+
+def _names(group: Any) -> list[str]:
+    return [group.index, *[group.page(name) for name in sorted(group.names, key=str.lower)]]
+
+
+def _listed(folder: str) -> list[str]:
+    """The pages of a folder: its index, then guides in the order of the data, others by name."""
+    files = sorted((DOCS / folder).glob("*.md"), key=_place)
+    return [f"{folder}/index.md", *[f"{folder}/{file.name}" for file in files]] if files else []
+
+
+def _place(file: Path) -> tuple[int, str]:
+    return GUIDES.index(file.stem) if file.stem in GUIDES else len(GUIDES), file.name
+
+
+def _index(title: str, folder: str) -> str:
+    lines = [f"# {title}\n"]
+    for page in _listed(folder)[1:]:
+        text = (DOCS / page).read_text()
+        heading = re.match(r"# (.+)", text)
+        lines.append(f"- [{heading[1] if heading else page}]({Path(page).name})")
+    return "\n".join(lines) + "\n"
