@@ -154,8 +154,24 @@ class EnsembleClient:
         """
         other = object.__new__(EnsembleClient)
         vars(other).update(vars(self), model_name=name, model_version="")
-        other._contract = read_contract(self._connection.config(name, "", self.timeout))
+        other._contract = read_contract(self.config(name))
         return other
+
+    def config(self, model: str | None = None) -> Any:
+        """The config of a model as the server has it, a `ModelConfig` message of tritonclient.
+
+        Args:
+            model: a model of the same server, such as a step of an ensemble; by default this client's.
+
+        Raises:
+            ClientError: there is no such model, or no answer.
+
+        Example:
+            >>> client.config().max_batch_size  # doctest: +SKIP
+            1024
+        """
+        named, version = (model, "") if model else (self.model_name, self.model_version)
+        return self._connection.config(named, version, self.timeout)
 
     def close(self) -> None:
         """Close the connection and free shared memory. Further calls do nothing."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from exporter.command_line.guard import CommandError
 
@@ -18,3 +21,23 @@ def expect_place(path: Path | None) -> None:
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise CommandError(f"Expected a file in a folder that exists. Received: {path}.")
+
+
+Html = Annotated[
+    Path | None,
+    typer.Option(help="The page to write; by default one named after the model, in this folder."),
+]
+NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page.")]
+
+
+def page_place(html: Path | None, no_html: bool, default: str) -> Path | None:
+    """The file of a report's page, or None for no page.
+
+    Raises:
+        CommandError: both options are given, or the file cannot be made.
+    """
+    if html is not None and no_html:
+        raise CommandError("Expected --html or --no-html. Received: both.")
+    path = None if no_html else html or Path(default)
+    expect_place(path)
+    return path

@@ -21,6 +21,7 @@ from workflow.wire.format import parse_columns
 if TYPE_CHECKING:
     # Imports TensorFlow.
     from exporter.plan.plan import Plan
+    from serving import EnsembleClient
 
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
@@ -51,6 +52,17 @@ class EnsembleDrawing(Drawn):
         config = read_config(_config_path(root, name))
         steps = [step.model_name for step in config.ensemble_scheduling.step]
         return cls(config, tuple(read_config(_config_path(root, step)) for step in steps))
+
+    @classmethod
+    def of_client(cls, client: EnsembleClient) -> EnsembleDrawing:
+        """The drawing of the model that a client asks.
+
+        Raises:
+            ClientError: the server does not answer.
+        """
+        config = client.config()
+        steps = (client.config(step.model_name) for step in config.ensemble_scheduling.step)
+        return cls(config, tuple(steps))
 
     @classmethod
     def of_plan(cls, plan: Plan) -> EnsembleDrawing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,18 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.plan import Plan
 from exporter.report.ensemble_drawing import EnsembleDrawing
+from exporter.report.latency import Latency
 from exporter.report.memory import InstanceMemory, instance_memory
+from exporter.report.page import (
+    as_page,
+    heading,
+    how_to_serve,
+    in_styles,
+    measured,
+    picture,
+    size_text,
+    versions,
+)
 from workflow.picture.markup import safe, table
 
 if TYPE_CHECKING:
@@ -143,13 +154,14 @@ class ExportReport:
         lines += _list("not used by the network", features.unused)
         return "\n".join(lines)
 
-    def to_html(self, parity: ParityReport | None = None) -> str:
+    def to_html(self, parity: ParityReport | None = None, latency: Sequence[Latency] = ()) -> str:
         """The report as one page without other files, for light and dark screens.
 
         Args:
             parity: the proof of served answers, for the page.
+            latency: measured response times, for the page.
         """
-        return _page(self, parity)
+        return as_page(self.plan.published.name, _fragment(self, parity, latency))
 
     def _repr_html_(self) -> str:
         return _fragment(self)
@@ -190,55 +202,22 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
-# Colours come from the page, and lines are translucent, so that both suit light and dark.
-_STYLE = """
-.export-report { font: 14px/1.5 system-ui, sans-serif; max-width: 62rem; overflow-wrap: anywhere }
-.export-report h1 { font-size: 1.4rem; margin: 0 }
-.export-report h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem }
-.export-report table { border-collapse: collapse; text-align: left }
-.export-report th, .export-report td {
-  padding: .2rem 1.2rem .2rem 0; border-bottom: 1px solid #8885; vertical-align: top;
-  text-align: left }
-.export-report code, .export-report pre {
-  font: .92em ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace }
-.export-report pre { padding: .7rem .9rem; background: #8882; border-radius: 6px }
-.export-report pre { overflow-x: auto; overflow-wrap: normal }
-.export-report summary { margin: 1rem 0 .4rem; font-weight: 600; cursor: pointer }
-.export-report .options { columns: 17rem; margin: 0; padding: 0; list-style: none }
-.export-report .options li { display: flex; justify-content: space-between; gap: 1rem;
-  border-bottom: 1px solid #8885; break-inside: avoid }
-"""
-_PAGE = """
-:root { color-scheme: light dark }
-body { margin: 1.5rem; background: #fff; color: #1b1f24 }
-@media (prefers-color-scheme: dark) { body { background: #0f1215; color: #e6e8eb } }
-"""
-
-
-def _page(report: ExportReport, parity: ParityReport | None = None) -> str:
-    """A page without other files.
-
-    Args:
-        report: the report.
-        parity: the proof of served answers.
-    """
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{safe(report.plan.published.name)}</title><style>{_PAGE}</style>"
-        f"<body>{_fragment(report, parity)}</body></html>\n"
-    )
-
-
-def _fragment(report: ExportReport, parity: ParityReport | None = None) -> str:
+def _fragment(
+    report: ExportReport, parity: ParityReport | None = None, latency: Sequence[Latency] = ()
+) -> str:
     """The report as a part of a page, including styles."""
     name, _, rest = report.title.partition(", ")
-    return (
-        f'<div class="export-report"><style>{_STYLE}</style>'
-        f"<h1>{safe(name)}</h1><p>{safe(rest)}, in <code>{safe(str(report.repository))}</code></p>"
-        f'<div style="overflow-x: auto">{EnsembleDrawing.of_plan(report.plan).to_svg()}</div>'
-        f"<h2>Parity</h2>{_parity(report, parity)}{_how_to_serve(report)}"
-        f"{_options(report)}{_models(report)}{_columns(report)}</div>"
+    published = report.plan.published.name
+    return in_styles(
+        heading(name, f"{rest}, in", str(report.repository)),
+        picture(EnsembleDrawing.of_plan(report.plan)),
+        f"<h2>Parity</h2>{_parity(report, parity)}",
+        measured(latency, published, str(report.repository)),
+        _how_to_serve(report),
+        _options(report),
+        _models(report),
+        _columns(report),
+        versions(),
     )
 
 
@@ -263,7 +242,7 @@ def _models(report: ExportReport) -> str:
 
 def _named(model: ModelSpec, sizes: Mapping[str, int]) -> str:
     kind = safe(model.backend or model.platform)
-    return f"<code>{safe(model.name)}</code>: {kind}, {_size(sizes[model.name])}"
+    return f"<code>{safe(model.name)}</code>: {kind}, {size_text(sizes[model.name])}"
 
 
 def _tensor_rows(model: ModelSpec) -> str:
@@ -305,25 +284,4 @@ def _how_to_serve(report: ExportReport) -> str:
     ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if kept else ("", "")
     backends = sorted({model.backend for model in report.plan.models if model.backend})
     note = " (ours from Triton 25.03 on: docker/Dockerfile)" if "tensorflow" in backends else ""
-    text = (
-        f"# on this machine\nensemble serve {folder} --model {name}{ours}\n\n"
-        f"# with Triton; backends: {', '.join(backends)}{note}\n"
-        f"tritonserver --model-repository={folder} --model-control-mode=explicit \\\n"
-        f"  --load-model={name} --disable-auto-complete-config{theirs}\n\n"
-        "# and ask it, in Python\nfrom serving import EnsembleClient\n"
-        f'EnsembleClient("127.0.0.1:8001", "{name}").predict(rows)'
-    )
-    return f"<h2>How to serve it</h2><pre>{safe(text, lines=True)}</pre>"
-
-
-def _size(count: int) -> str:
-    """A readable number of bytes.
-
-    Example:
-        >>> _size(1_234_567)
-        '1.2 MB'
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
+    return how_to_serve(name, folder, f"backends: {', '.join(backends)}{note}", ours, theirs)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from serving.errors import ClientError
-from serving.prove.report import FEATURE_TOLERANCE, OutputParity
+from serving.prove.report import FEATURE_TOLERANCE, DifferingRow, OutputParity
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, decode, encode
+
+# Of an output, of a list, and of a text.
+_MOST_ROWS, _MOST_ELEMENTS, _MOST_LETTERS = 3, 20, 200
 
 
 def compare_prediction(
@@ -43,13 +47,14 @@ def compare_prediction(
     unknown = np.zeros(offline.shape, bool)
     if nan is not None:
         unknown[nan] = undefined(offline[nan], served[nan])
-    differs, largest = _judged(offline, served, tolerance)
-    if unknown.any():
-        _, largest = _judged(offline[~unknown], served[~unknown], tolerance)
+    differs, gaps = _judged(offline, served, tolerance)
+    gaps[unknown] = 0.0
     unknown &= differs
     within = tuple(range(1, differs.ndim))
-    found = _summary(name, "prediction", (differs & ~unknown).any(axis=within), largest)
-    return replace(found, undefined=int(unknown.any(axis=within).sum()))
+    wrong = (differs & ~unknown).any(axis=within)
+    found = _summary(name, "prediction", wrong, gaps.max(axis=within, initial=0.0))
+    worst = _worst(wrong, gaps.max(axis=within, initial=0.0), offline, served)
+    return replace(found, undefined=int(unknown.any(axis=within).sum()), worst=worst)
 
 
 def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -> OutputParity:
@@ -66,17 +71,27 @@ def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -
     _expect_shape(column.name, offline.shape, served.shape)
     expected, received = _as_served(column, offline), to_column(served)
     lengths, served_lengths = expected.lengths, received.lengths
-    if lengths is not None and (lengths != served_lengths).any():
-        return _summary(column.name, "feature", lengths != served_lengths, np.inf)
+    if lengths is not None and (wrong := lengths != served_lengths).any():
+        return _feature(column, wrong, np.where(wrong, np.inf, 0.0), offline, served)
     (here, here_null), (there, there_null) = map(_values_and_nulls, (expected, received))
     limit = FEATURE_TOLERANCE if there.dtype.kind == "f" else 0.0
-    differs, largest = _judged(here, there, limit)
-    if (lost := here_null != there_null).any():
-        differs, largest = differs | lost, np.inf
+    differs, gaps = _judged(here, there, limit)
+    lost = here_null != there_null
+    differs, gaps = differs | lost, np.where(lost, np.inf, gaps)
     if lengths is not None:
+        rows = np.repeat(np.arange(len(lengths)), lengths)
         of_values, differs = differs, np.zeros(len(lengths), bool)
-        differs[np.repeat(np.arange(len(lengths)), lengths)[of_values]] = True
-    return _summary(column.name, "feature", differs, largest)
+        differs[rows[of_values]] = True
+        of_values, gaps = gaps, np.zeros(len(lengths))
+        np.maximum.at(gaps, rows, of_values)
+    return _feature(column, differs, gaps, offline, served)
+
+
+def _feature(
+    column: WireColumn, differs: Array, gaps: Array, offline: pl.Series, served: pl.Series
+) -> OutputParity:
+    found = _summary(column.name, "feature", differs, gaps)
+    return replace(found, worst=_worst(differs, gaps, offline, served))
 
 
 def undefined(offline: Array, served: Array) -> Array:
@@ -146,22 +161,22 @@ def _values_and_nulls(column: Column) -> tuple[Array, Array]:
     return np.where(nulls, np.nan, column.array), np.zeros_like(nulls)
 
 
-def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, float]:
-    """Mask of the values that differ, and the largest difference."""
+def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, Array]:
+    """Mask of the values that differ, and the differences; strings differ by 0."""
     if offline.dtype == object:
-        return _as_bytes(offline) != _as_bytes(served), 0.0
+        return _as_bytes(offline) != _as_bytes(served), np.zeros(offline.shape)
     if offline.dtype.kind in "iub" and served.dtype.kind in "iub":
         # Unsigned, so that no difference of integers overflows.
         larger, smaller = np.maximum(offline, served), np.minimum(offline, served)
         gaps = larger.astype(np.uint64) - smaller.astype(np.uint64)
-        return gaps != 0, float(gaps.max(initial=0))
+        return gaps != 0, gaps.astype(np.float64)
     here, there = offline.astype(np.float64), served.astype(np.float64)
     same = (here == there) | (np.isnan(here) & np.isnan(there))
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(there - here) / np.maximum(1.0, np.abs(here))
     # NaN here comes from a comparison with NaN or an infinity.
     gaps = np.where(same, 0.0, np.where(np.isnan(gaps), np.inf, gaps))
-    return gaps > tolerance, float(gaps.max(initial=0.0))
+    return gaps > tolerance, gaps
 
 
 def _as_bytes(texts: Array) -> Array:
@@ -172,8 +187,43 @@ def _as_bytes(texts: Array) -> Array:
     return encoded.reshape(texts.shape)
 
 
-def _summary(name: str, kind: str, differs: Array, largest: float) -> OutputParity:
+def _summary(name: str, kind: str, differs: Array, gaps: Array) -> OutputParity:
     """Parity of an output: the number of rows that differ, and the first of them."""
     wrong = np.flatnonzero(differs)
     first = int(wrong[0]) if len(wrong) else None
+    largest = float(gaps.max(initial=0.0))
     return OutputParity(name, kind, len(differs), len(wrong), largest, first)
+
+
+def _worst(
+    differs: Array, gaps: Array, offline: Array | pl.Series, served: Array | pl.Series
+) -> tuple[DifferingRow, ...]:
+    """The rows that differ most, those beyond the tolerance first."""
+    rows = np.flatnonzero(differs | (gaps > 0))
+    order = np.lexsort((-gaps[rows], ~differs[rows]))[:_MOST_ROWS]
+    return tuple(
+        DifferingRow(
+            row, as_text(offline[row]), as_text(served[row]), float(gaps[row]), not differs[row]
+        )
+        for row in map(int, rows[order])
+    )
+
+
+def as_text(value: Any) -> str:
+    """A value of a row for a reader, cut if it is long.
+
+    Example:
+        >>> as_text(None), as_text(np.array([0.5])), as_text("a" * 1000)[-3:]
+        ('null', '0.5', "aa…")
+    """
+    if isinstance(value, np.ndarray):
+        numbers = value.reshape(-1)[: _MOST_ELEMENTS + 1].tolist()
+        value = numbers[0] if value.size == 1 else numbers
+    elif isinstance(value, pl.Series):
+        value = value.head(_MOST_ELEMENTS + 1).to_list()
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        value = value[: _MOST_LETTERS + 1].decode(errors="backslashreplace")
+    text = repr(value[: _MOST_LETTERS + 1]) if isinstance(value, str) else str(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

@@ -11,8 +11,8 @@ import polars as pl
 
 from serving.client import EnsembleClient
 from serving.errors import ClientError
-from serving.prove.comparison import compare_feature, compare_prediction, rows_with
-from serving.prove.report import OutputParity, ParityReport
+from serving.prove.comparison import as_text, compare_feature, compare_prediction, rows_with
+from serving.prove.report import OutputParity, ParityReport, worst_of_all
 from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
@@ -84,8 +84,12 @@ def check_parity(
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
         )
         outputs.append(compare_prediction(name, here, there, tolerance, nan))
+    raw = {
+        row: {name: as_text(frame[name][row]) for name in frame.columns}
+        for row in sorted({found.row for _, found in worst_of_all(outputs)})
+    }
     return ParityReport(
-        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs)
+        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs), raw
     )
 
 

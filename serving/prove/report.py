@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from workflow.picture.markup import safe, table
 
 # The greatest difference of a float feature that counts as equal: some ulp of float32.
 FEATURE_TOLERANCE = 1e-6
+_MOST_ROWS, _MOST_COLUMNS = 20, 8
+_SIDE_BY_SIDE = ("output", "row", "raw", "offline", "served", "difference")
 RULE = f"of floats: |served - offline| / max(1, |offline|), of features up to {FEATURE_TOLERANCE:g}"
+
+
+@dataclass(frozen=True)
+class DifferingRow:
+    """A row of one output for which the server's answer is not the offline one.
+
+    Attributes:
+        row: its index.
+        offline: the value of the offline pipeline, as text.
+        served: the value from the server, as text.
+        difference: as `OutputParity.max_difference`.
+        equal: whether the difference is within the tolerance.
+    """
+
+    row: int
+    offline: str
+    served: str
+    difference: float
+    equal: bool
 
 
 @dataclass(frozen=True)
@@ -27,6 +49,7 @@ class OutputParity:
         first_mismatch: the index of the first row that differs, or None.
         undefined: the number of further rows with a NaN among the features, for which only one side
             answers NaN: TensorFlow's answer to a NaN depends on the processor.
+        worst: the rows that differ most, those beyond the tolerance first.
     """
 
     name: str
@@ -36,6 +59,7 @@ class OutputParity:
     max_difference: float
     first_mismatch: int | None
     undefined: int = 0
+    worst: tuple[DifferingRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +73,7 @@ class ParityReport:
         tolerance: the greatest `OutputParity.max_difference` of a float prediction that counts as
             equal.
         outputs: one entry for each feature and each prediction.
+        raw: the raw values, as text, of the rows that differ most among all outputs.
     """
 
     model: str
@@ -56,6 +81,7 @@ class ParityReport:
     rows: int
     tolerance: float
     outputs: tuple[OutputParity, ...]
+    raw: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -102,11 +128,49 @@ class ParityReport:
             '<div class="parity" style="font:14px/1.5 system-ui,sans-serif">'
             "<style>.parity table{border-collapse:collapse}"
             ".parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
-            ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}</style>"
+            ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}"
+            ".parity .worst{overflow-x:auto}.parity .worst td,.parity .worst th{text-align:left;"
+            "vertical-align:top;max-width:22rem;overflow-wrap:anywhere}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
-            f"{table(cells, head, failed)}<p>{'<br>'.join(self._notes())}</p></div>"
+            f"{table(cells, head, failed)}<p>{'<br>'.join(self._notes())}</p>{self._worst()}</div>"
+        )
+
+    def _worst(self) -> str:
+        """The rows that differ most, each with its raw values and both answers."""
+        rows = [
+            _differing(output, found, self.raw[found.row])
+            for output, found in worst_of_all(self.outputs)
+            if found.row in self.raw
+        ]
+        if not rows:
+            return ""
+        head = "".join(f"<th>{title}</th>" for title in _SIDE_BY_SIDE)
+        return (
+            "<p><b>Rows that differ most</b>, in red beyond the tolerance</p>"
+            f'<div class="worst"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
         )
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+def worst_of_all(outputs: Sequence[OutputParity]) -> list[tuple[OutputParity, DifferingRow]]:
+    """The rows that differ most, with their outputs, those beyond the tolerance first."""
+    every = [(output, found) for output in outputs for found in output.worst]
+    every.sort(key=lambda pair: (pair[1].equal, -pair[1].difference))
+    return every[:_MOST_ROWS]
+
+
+def _differing(output: OutputParity, found: DifferingRow, raw: Mapping[str, str]) -> str:
+    # A text from right to left is a part of its own, which does not reorder the rest of the cell.
+    values = "".join(
+        f"<div><code>{safe(name)}</code> <bdi>{safe(value)}</bdi></div>"
+        for name, value in raw.items()
+    )
+    if len(raw) > _MOST_COLUMNS:
+        values = f"<details><summary>{len(raw):,} columns</summary>{values}</details>"
+    answers = (found.offline, found.served, f"{found.difference:.2g}")
+    cells = [safe(output.name), f"{found.row:,}", values, *map(safe, answers)]
+    style = "" if found.equal else ' style="background:#cf222e33"'
+    return f"<tr{style}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

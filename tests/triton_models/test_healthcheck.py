@@ -20,7 +20,9 @@ def check(*arguments, interpreter=(sys.executable, "-I", "-S")):
 
 
 def test_models_that_answer_are_healthy(server):
-    result = check("--url", server.http_url, "sums", "codes", "external", "--timeout", "20", "--within", "60")
+    result = check(
+        "--url", server.http_url, "sums", "codes", "external", "--timeout", "20", "--within", "60"
+    )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 

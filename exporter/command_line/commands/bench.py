@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from serving import EnsembleClient
-
-SIZES = (1, 64, 1024)
-PERCENTILES = (50, 90, 99)
 
 
 def bench(
@@ -52,6 +45,7 @@ def bench(
     # So that help is shown at once.
     from rich.console import Console  # noqa: PLC0415
 
+    from exporter.report.latency import SIZES  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     expect_place(write_input)
@@ -76,47 +70,19 @@ def _write_input(
 
 
 def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int) -> Table:
-    from rich.table import Table  # noqa: PLC0415 - so that help is shown at once
+    # So that help is shown at once.
+    from rich.table import Table  # noqa: PLC0415
+
+    from exporter.report.latency import PERCENTILES, SIZES, measure_latency  # noqa: PLC0415
 
     table = Table(title=f"{client.model_name} at {client.url}", title_justify="left")
     for title in ("clients", "rows", *(f"p{p} ms" for p in PERCENTILES), "requests/s", "rows/s"):
         table.add_column(title, justify="right")
     for threads, size in [(1, size) for size in SIZES] + [(clients, 1)]:
-        rows = _of_size(frame, size)
-        times, taken = _times(partial(client.predict, rows), threads, seconds)
-        table.add_row(*_cells(threads, size, times, taken))
+        found = measure_latency(client, frame, threads, size, seconds)
+        rate = found.requests_per_second
+        percentiles = [f"{value:.2f}" for value in found.milliseconds]
+        table.add_row(
+            f"{threads}", f"{size:,}", *percentiles, f"{rate:,.0f}", f"{rate * size:,.0f}"
+        )
     return table
-
-
-def _of_size(frame: pl.DataFrame, size: int) -> pl.DataFrame:
-    """Exactly `size` rows, repeated if the frame has fewer."""
-    import polars as pl  # noqa: PLC0415 - so that help is shown at once
-
-    return pl.concat([frame] * -(-size // frame.height)).head(size)
-
-
-def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[list[float], float]:
-    """The seconds of each call, and of all calls together."""
-    call()
-
-    def ask(_: int) -> list[float]:
-        times: list[float] = []
-        while time.perf_counter() < end or not times:
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        return times
-
-    begin = time.perf_counter()
-    end = begin + seconds
-    with ThreadPoolExecutor(threads) as pool:
-        times = [taken for part in pool.map(ask, range(threads)) for taken in part]
-    return times, time.perf_counter() - begin
-
-
-def _cells(threads: int, size: int, times: list[float], taken: float) -> list[str]:
-    import numpy as np  # noqa: PLC0415 - so that help is shown at once
-
-    percentiles = [f"{value * 1e3:.2f}" for value in np.percentile(times, PERCENTILES)]
-    rate = len(times) / taken
-    return [f"{threads}", f"{size:,}", *percentiles, f"{rate:,.0f}", f"{rate * size:,.0f}"]

@@ -33,6 +33,7 @@ def demo(
     import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
+    from exporter.report.latency import SIZES, measure_latency  # noqa: PLC0415
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from serving import EnsembleClient, TritonServer, check_parity  # noqa: PLC0415
     from training import models, train  # noqa: PLC0415
@@ -53,15 +54,19 @@ def demo(
     with replacing(output / "model.keras", ".keras") as draft:
         model.save(draft)
     typer.echo(f"train     {str(report).splitlines()[0]}")
-    export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
+    exported = export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
     typer.echo(f"export    {output / 'models'}, runtime {runtime}")
     with (
         TritonServer(output / "models") as server,
         EnsembleClient(server.grpc_url, NAME) as client,
     ):
         typer.echo("serve     a Triton server on this machine\n")
-        proof = check_parity(client, workflow, model, as_lazy_frame(raw).head(10_000))
-    typer.echo(f"{proof}\n\nTry as well:")
+        sample = as_lazy_frame(raw).head(10_000).collect()
+        proof = check_parity(client, workflow, model, sample)
+        latency = [measure_latency(client, sample, 1, size, seconds=0.5) for size in SIZES]
+    page = output / "report.html"
+    page.write_text(exported.to_html(proof, latency), encoding="utf-8")
+    typer.echo(f"{proof}\n\n{page}: the report as a page\n\nTry as well:")
     typer.echo(f"  ensemble show {NAME} --repository {output / 'models'}")
     typer.echo(f"  ensemble bench {NAME} {raw} --repository {output / 'models'}")
     if not proof.passed:

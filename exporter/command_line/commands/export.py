@@ -12,7 +12,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.plan.runtime import AUTO, RUNTIMES
 
@@ -64,15 +64,16 @@ def export(
             "response_cache=True; can be repeated.",
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write the plan as a page.")] = None,
+    html: Html = None,
+    no_html: NoHtml = False,
 ) -> None:
     """Write a workflow and a network as a Triton model repository.
 
-    It prints the plan, with the dtype and shape of every tensor.
+    It prints the plan, with the dtype and shape of every tensor, and writes it as a page.
 
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
-    expect_place(html)
+    page = page_place(html, no_html, f"{name}.export.html")
     import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_ensemble  # noqa: PLC0415
@@ -94,9 +95,10 @@ def export(
         version=version,
         serving=options,
     )
-    if html is not None:
-        html.write_text(report.to_html(), encoding="utf-8")
     typer.echo(str(report))
+    if page is not None:
+        page.write_text(report.to_html(), encoding="utf-8")
+        typer.echo(f"\n{page}: the report as a page")
 
 
 def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:

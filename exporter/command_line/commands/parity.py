@@ -12,13 +12,11 @@ import typer
 
 from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.items import Items, K, with_items
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
 
 if TYPE_CHECKING:
     from serving.prove.report import ParityReport
-
-_HEAD = """<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">"""
 
 
 def parity(
@@ -43,7 +41,8 @@ def parity(
             help="Predictions are equal where |served - offline| <= tolerance * max(1, |offline|).",
         ),
     ] = 1e-5,
-    html: Annotated[Path | None, typer.Option(help="Also write the report as HTML.")] = None,
+    html: Html = None,
+    no_html: NoHtml = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, with null for infinity.")
     ] = False,
@@ -51,14 +50,15 @@ def parity(
     """Compare a server's answers with those of the offline pipeline.
 
     Integers and strings must be identical, floats nearly so, with NaN equal to NaN. The exit code
-    is 1 if any value differs.
+    is 1 if any value differs. The page also shows the rows that differ most and response times.
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
-    expect_place(html)
+    page = page_place(html, no_html, f"{name}.parity.html")
     import_tensorflow()
     # So that help is shown at once.
     from exporter.network.load import load_network  # noqa: PLC0415
+    from exporter.report.proof_page import proof_page  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
@@ -67,9 +67,13 @@ def parity(
     frame = as_lazy_frame(data).head(rows)
     with connected(name, url, repository) as client:
         report = check_parity(client, fitted, network, frame, tolerance=tolerance)
-    if html is not None:
-        html.write_text(f"{_HEAD}<title>Parity of {name}</title>{report.to_html()}")
+        if page is not None:
+            asked = frame.select(column.name for column in client.contract.inputs).collect()
+            made = proof_page(client, report, fitted, asked, repository)
+            page.write_text(made, encoding="utf-8")
     typer.echo(_json(report) if as_json else str(report))
+    if page is not None and not as_json:
+        typer.echo(f"\n{page}: the report as a page")
     if not report.passed:
         raise typer.Exit(1)
 
@@ -77,6 +81,11 @@ def parity(
 def _json(report: ParityReport) -> str:
     fields = asdict(report) | {"passed": report.passed}
     for output in fields["outputs"]:
-        if math.isinf(output["max_difference"]):
-            output["max_difference"] = None
+        output["max_difference"] = _finite(output["max_difference"])
+        for found in output["worst"]:
+            found["difference"] = _finite(found["difference"])
     return json.dumps(fields, allow_nan=False, indent=2)
+
+
+def _finite(difference: float) -> float | None:
+    return None if math.isinf(difference) else difference

@@ -122,13 +122,21 @@ def test_parity_is_proven(folder, served):
     text = done("parity", "shop", "rows.parquet", "--url", served, "--html", "parity.html")
     assert text.startswith("Parity passed: shop, 2,000 rows")
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "Parity passed" in (folder / "parity.html").read_text()
+    page = (folder / "parity.html").read_text()
+    for words in (
+        "Parity passed",
+        "<svg",
+        'class="latency"',
+        "<h2>Casts</h2>",
+        "<h2>Versions</h2>",
+    ):
+        assert words in page
 
 
 @pytest.mark.usefixtures("folder")
 def test_parity_as_json(served):
     arguments = ("parity", "shop", "rows.parquet", "--url", served, "--rows", 3, "--json")
-    report = json.loads(done(*arguments))
+    report = json.loads(done(*arguments, "--no-html"))
     assert (report["model"], report["rows"], report["passed"]) == ("shop", 3, True)
     assert "prediction" in {output["kind"] for output in report["outputs"]}
     assert {output["mismatches"] for output in report["outputs"]} == {0}
@@ -326,8 +334,10 @@ def test_help_has_an_example(command):
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
-@pytest.mark.usefixtures("folder")
-def test_the_demo_proves_itself():
+def test_the_demo_proves_itself(folder):
     text = done("demo", "tried", "--rows", "5000", "--runtime", "fused_onnx")
+    page = (folder / "tried" / "report.html").read_text()
+    assert "Parity passed" in page
+    assert 'class="latency"' in page
     assert "Parity passed: movielens, 5,000 rows" in text
     assert "movielens" in done("show", "movielens", "--repository", "tried/models")

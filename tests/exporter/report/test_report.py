@@ -1,12 +1,15 @@
 """The report as a page: everything that the plan says, readable as HTML, and nothing from outside."""
 
 import re
+from importlib.metadata import version
 from xml.etree import ElementTree as ET
 
 import pytest
 from small_export import rows
 
 from exporter import ServingOptions
+from exporter.report.latency import Latency
+from exporter.report.page import how_to_serve
 from serving.prove.parity import OutputParity, ParityReport
 from workflow import Workflow, ops
 
@@ -66,6 +69,26 @@ def test_the_proof_can_stand_in_the_page(export):
     text = text_of(report.to_html(parity))
     assert "Parity failed : movies, 4 rows" in text
     assert "Model movies" in text
+
+
+def test_response_times_are_bars_from_zero(export):
+    slow, fast = Latency(1, 1, (1.0, 2.0, 8.0), 900.0), Latency(4, 64, (0.5, 1.0, 4.0), 100.0)
+    page = export().to_html(latency=[slow, fast])
+    text = text_of(page)
+    assert "1 row 1.00 / 2.00 / 8.00 ms, 900 rows/s" in text
+    assert "64 rows, 4 clients 0.50 / 1.00 / 4.00 ms, 6,400 rows/s" in text
+    widths = [float(width) for width in re.findall(r'<i style="width:([\d.]+)%">', page)]
+    assert widths == [100, 25, 12.5, 50, 12.5, 6.25]
+    assert "Not measured in this page" in text_of(export().to_html())
+
+
+def test_the_page_names_versions(export):
+    assert f"numpy {version('numpy')}" in text_of(export().to_html())
+
+
+def test_commands_take_any_path():
+    commands = how_to_serve("movies", "mes modèles; rm -rf", "backends: python")
+    assert "--model-repository=&#x27;mes modèles; rm -rf&#x27; " in commands
 
 
 def test_a_notebook_shows_a_part_of_a_page(export):

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from serving.errors import ClientError
-from serving.prove.comparison import compare_feature, compare_prediction
+from serving.prove.comparison import as_text, compare_feature, compare_prediction
 from workflow.wire.format import WireColumn
 
 NAN, INF = float("nan"), float("inf")
@@ -139,3 +139,45 @@ def test_a_null_float_travels_as_nan():
     offline, served = pl.Series([None, NAN, 0.1]), pl.Series([NAN, None, 0.1], dtype=pl.Float32)
     assert compare_feature(column, offline, served).mismatches == 0
     assert feature([None], [0.0], "float64", "scalar", pl.Float64).mismatches == 1
+
+
+def test_the_rows_that_differ_most_are_kept_those_beyond_the_tolerance_first():
+    offline = np.array([[0.5], [2.0], [1.0], [4.0], [0.25], [8.0]])
+    served = offline + np.array([[0.0], [1e-6], [0.5], [1.0], [0.3], [2e-6]])
+    found = compare_prediction("y", offline, served, 1e-5)
+    # By paper: 1e-6 / 2, 0.5 / 1, 1 / 4, 0.3 / 1 and 2e-6 / 8, of which three are kept.
+    assert [(one.row, one.equal) for one in found.worst] == [(2, False), (4, False), (3, False)]
+    assert [one.difference for one in found.worst] == pytest.approx([0.5, 0.3, 0.25])
+    assert (found.worst[0].offline, found.worst[0].served) == ("1.0", "1.5")
+    near = compare_prediction("y", offline[:2], served[:2], 1e-5)
+    assert [(one.row, one.equal) for one in near.worst] == [(1, True)]
+    assert compare_prediction("y", offline, offline, 1e-5).worst == ()
+
+
+def test_worst_rows_of_lists_and_strings_show_the_whole_row():
+    lists = compare_feature(
+        WireColumn("ids", "int64", "flat"),
+        pl.Series([[1, 2], [3], []]),
+        pl.Series([[1, 2], [4], []]),
+    )
+    assert [(one.row, one.offline, one.served, one.difference) for one in lists.worst] == [
+        (1, "[3]", "[4]", 1.0)
+    ]
+    texts = compare_feature(
+        WireColumn("word", "string", nullable=True), pl.Series(["a", None]), pl.Series(["a", "b"])
+    )
+    assert [(one.row, one.offline, one.served) for one in texts.worst] == [(1, "null", "'b'")]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.array([1.5], np.float32), "1.5"),
+        (np.array([[1, 2]]), "[1, 2]"),
+        (b"\xff", "'\\\\xff'"),
+        ("x" * 1000, "'" + "x" * 199 + "\u2026"),
+        (np.arange(10**6), f"{list(range(21))}"),
+    ],
+)
+def test_a_value_is_shown_in_a_short_text(value, text):
+    assert as_text(value) == text

@@ -1,6 +1,8 @@
 """The check of a server, and how a report tells of it."""
 
+import re
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import keras
 import numpy as np
@@ -10,7 +12,7 @@ from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
 from serving.prove.parity import call_network, check_parity, raw_rows
-from serving.prove.report import OutputParity, ParityReport
+from serving.prove.report import DifferingRow, OutputParity, ParityReport
 from workflow.schema.column import Column
 
 NAN = float("nan")
@@ -49,6 +51,46 @@ def test_the_html_shows_names_as_text(name, shown):
     html = report(OutputParity(name, "feature", 3, 0, 0.0, None)).to_html()
     assert name not in html
     assert shown in html
+
+
+def test_the_page_shows_the_worst_rows_beside_their_raw_values():
+    worst = DifferingRow(7, "0.25", "0.75", 0.5, equal=False)
+    output = OutputParity("score", "prediction", 9, 1, 0.5, 7, worst=(worst,))
+    html = ParityReport("movies", "5f1d", 9, 1e-5, (output,), {7: {"user": "12"}}).to_html()
+    cells = re.findall(r"<td>(.*?)</td>", html[html.index('class="worst"') :])
+    assert cells == [
+        "score",
+        "7",
+        "<div><code>user</code> <bdi>12</bdi></div>",
+        "0.25",
+        "0.75",
+        "0.5",
+    ]
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a\0b\x1b[2J",
+    "\u202egnp.exe",
+    "\ud800",
+    "שלום",
+    "&amp;\"'",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_values_are_never_markup(text):
+    worst = DifferingRow(0, text, text, np.inf, equal=False)
+    output = OutputParity(text, "feature", 1, 1, np.inf, 0, worst=(worst,))
+    html = ParityReport(text, text, 1, 1e-5, (output,), {0: {text: text}}).to_html()
+    body = ET.fromstring(html)  # noqa: S314 - strict, so that nothing of it can be markup
+    assert not body.findall(".//script")
+    assert html.isprintable()
+    html.encode()
+    # Where a text runs from right to left it has to be a part of its own.
+    assert len(body.findall(".//bdi")) == 1
+    if text.isprintable():
+        assert "".join(body.find(".//bdi").itertext()) == text
 
 
 @pytest.mark.parametrize("rows", [{"a": [1]}, pl.DataFrame({"a": [1], "c": [2]})])
