@@ -43,7 +43,7 @@ def with_int64(data: Any) -> tf.data.Dataset:
     def widen(tensor: tf.Tensor) -> tf.Tensor:
         return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
 
-    return data.map(lambda x, y: ({name: widen(t) for name, t in x.items()}, y))
+    return data.map(lambda x, y: (tf.nest.map_structure(widen, x), y))
 
 
 def wait(tensor: Any) -> None:

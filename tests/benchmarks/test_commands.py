@@ -63,3 +63,17 @@ def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys):
     }
     assert len(totals) == 14, "all but the windowed loader, which reads a sample"
     assert len({cells[-1] for cells in totals.values()}) == 1
+
+
+@pytest.mark.long
+def test_wide_and_deep_trains_on_whole_epochs_of_ids_and_of_hashed_integers(tmp_path, capsys):
+    small = ("--shrink", 4_096, "--batch", 512, "--rounds", 1, "--folder", tmp_path)
+    run("wide_and_deep", "--rows", 4_096, *small)
+    said = capsys.readouterr().out
+    assert "the workflow hashed 4,096 rows once" in said
+    assert (
+        len(re.findall(r"^\| (?:feature columns|ours), (?:identity|hashed) ", said, re.MULTILINE))
+        == 4
+    )
+    with pytest.raises(SystemExit, match=r"Expected rows for 4 batches of 512 .*Received: 1,024"):
+        run("wide_and_deep", "--rows", 1_024, *small)
