@@ -52,6 +52,7 @@ from training.errors import TrainingError
 from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import expect_local
 from workflow.files.durable import file_hash
+from workflow.progress.stage import at_work, showing
 
 # A search computes a float32 for each row of a request and each item: 1 GiB.
 MOST_SCORES = 2**28
@@ -126,6 +127,21 @@ def export_ensemble(
     _expect_types(workflow, path, labels, sparse_max, serving)
     expect_local(path, ExportError)
     given = serving or ServingOptions()
+    with showing("export", progress=given.progress):
+        return _export(network, workflow, name, Path(path), labels, sparse_max, version, given)
+
+
+def _export(
+    network: Any,
+    workflow: Workflow,
+    name: str,
+    repository: Path,
+    labels: Sequence[str] | None,
+    sparse_max: Mapping[str, int] | None,
+    version: int | None,
+    given: ServingOptions,
+) -> ExportReport:
+    at_work("plan")
     taken = _checked(network, given)
     options = replace(
         given,
@@ -136,8 +152,8 @@ def export_ensemble(
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
     expect_room(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
-    repository = Path(path)
     models = [spec.name for spec in plan.models]
+    at_work("write the models")
     writers = _runtime_of(plan.pipeline).prepare(taken, plan.pipeline)
     with changing(repository, name):
         if version is None:
@@ -145,6 +161,7 @@ def export_ensemble(
         expect_free(repository, models, plan.published.version)
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
+            at_work("answer golden rows")
             proof = _proven(stage, plan, taken, answers)
             staged, plan = plan, _sealed(stage, repository, plan, proof)
             generation, number = plan.published.parameters["generation"], plan.published.version
@@ -154,6 +171,7 @@ def export_ensemble(
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
                 kept = plan.published_as(names, generation)
                 return ExportReport(repository, kept, generation, proof, published=False)
+            at_work("answer golden rows in a server")
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:

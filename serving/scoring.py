@@ -15,6 +15,7 @@ from serving.errors import ClientError, ColumnError
 from workflow.data.sources import Source, as_path
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import schema_of
+from workflow.progress.stage import showing
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
 
@@ -32,6 +33,7 @@ def predict_to_parquet(
     keep: Sequence[str] = (),
     rows_per_file: int = 1_000_000,
     storage_options: Mapping[str, Any] | None = None,
+    progress: bool = True,
 ) -> list[Path]:
     """Predict for every row of a data set, and write the answers as parquet.
 
@@ -46,6 +48,7 @@ def predict_to_parquet(
         keep: columns of the data to write before the model's outputs, such as a row's key.
         rows_per_file: rows of a file; the last one may have fewer.
         storage_options: how to connect to the object stores of paths with a scheme, as in `fit`.
+        progress: show the progress on standard error, as `Workflow.fit` does.
 
     Returns:
         The files, in the order of the rows.
@@ -75,7 +78,8 @@ def predict_to_parquet(
         source = _selected(
             Source.of(data, storage_options=storage_options), list(dict.fromkeys([*keep, *inputs]))
         )
-        with source.errors("The rows cannot be read"):
+        shown = showing("predict", source.row_count(), progress=progress)
+        with source.errors("The rows cannot be read"), shown:
             frames = _answers(client, source, keep)
             first = next(frames)
             return sink.write(chain([first], frames), schema_of(first.lazy()))

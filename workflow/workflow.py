@@ -32,6 +32,7 @@ from .graph.resolution import columns_read, topological
 from .graph.subgraphs import subgraphs, subworkflow
 from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
+from .progress.stage import expect_total, showing
 from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
@@ -70,6 +71,7 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
+        progress: bool = True,
     ) -> Workflow:
         """Fit the operators to data. Fitting again replaces what was learnt before.
 
@@ -90,6 +92,9 @@ class Workflow(FittedGraph, Drawn):
                 of the data at once, as after Groupby, learns on this machine.
             storage_options: how to connect to the object stores of paths such as s3://bucket/key,
                 as `polars.scan_parquet` takes it. Default: the environment.
+            progress: show rows and operators on standard error if it takes more than a second: a line
+                in a terminal or a notebook, else messages of the logger `workflow.progress`. The
+                environment variable `ENSEMBLE_PROGRESS=0` hides them everywhere.
 
         Returns:
             The workflow itself.
@@ -99,10 +104,11 @@ class Workflow(FittedGraph, Drawn):
                 there is no row, or an output no longer fits the dtype that was assigned to it; the
                 workflow is unchanged then.
         """
-        source = Source.of(data, engine, storage_options)
-        if any(operator.learns for operator in self.operators):
-            source = self._evaluated(source, schema, engine)
-        self._fit(source, schema, engine, client)
+        with showing("fit", progress=progress):
+            source = Source.of(data, engine, storage_options)
+            if any(operator.learns for operator in self.operators):
+                source = self._evaluated(source, schema, engine)
+            self._fit(source, schema, engine, client)
         return self
 
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
@@ -135,7 +141,8 @@ class Workflow(FittedGraph, Drawn):
         """Facts about the data; None if no operator learns, so that it need not be read."""
         if not any(operator.learns for operator in self.operators):
             return None
-        return training_data(own, inputs, coverages.found)
+        with showing("statistics of the columns"):
+            return training_data(own, inputs, coverages.found)
 
     def fit_schema(self, schema: Schema) -> Workflow:
         """Determine the outputs' names, types and tags without data.
@@ -240,6 +247,7 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
+        progress: bool = True,
     ) -> pl.LazyFrame:
         """Fit, then transform the same data: the way to make training data.
 
@@ -257,6 +265,7 @@ class Workflow(FittedGraph, Drawn):
             engine: engine of the passes over the data.
             client: client of a cluster to fit on.
             storage_options: as in `fit`.
+            progress: as in `fit`.
 
         Returns:
             A lazy frame, as from `transform`.
@@ -264,9 +273,10 @@ class Workflow(FittedGraph, Drawn):
         Raises:
             WorkflowError: as in `fit` and in `transform`.
         """
-        source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
-        self._fit(source, schema, engine, client)
-        return transform_out_of_fold(self, source, engine)
+        with showing("fit", progress=progress):
+            source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
+            self._fit(source, schema, engine, client)
+            return transform_out_of_fold(self, source, engine)
 
     def _evaluated(self, source: Source, schema: Schema | None, engine: str) -> Source:
         """The data, evaluated if another evaluation could give other rows."""
@@ -288,6 +298,7 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
+        progress: bool = True,
     ) -> list[Path]:
         """Transform data of any size into parquet files, and a `_schema.json` that the loader reads.
 
@@ -311,6 +322,7 @@ class Workflow(FittedGraph, Drawn):
                 If an operator needs more than one row, as Filter does, this machine writes the
                 files.
             storage_options: as in `fit`, of the data.
+            progress: as in `fit`.
 
         Returns:
             The files, in the order of the rows.
@@ -331,8 +343,9 @@ class Workflow(FittedGraph, Drawn):
         """
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = self._source(data, engine, storage_options)
-        return write_outputs(self, sink, source, engine, client)
+        with showing("transform", progress=progress):
+            source = self._source(data, engine, storage_options)
+            return write_outputs(self, sink, source, engine, client)
 
     def fit_transform_to_parquet(
         self,
@@ -347,17 +360,21 @@ class Workflow(FittedGraph, Drawn):
         engine: str = "auto",
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
+        progress: bool = True,
     ) -> list[Path]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
-        source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
-        self._fit(source, schema, engine, client)
-        if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
-            return write_outputs(self, sink, source, engine, client)
-        frame = transform_out_of_fold(self, source, engine)
-        with source.errors("The data cannot be transformed"):
-            return sink.write(transform_stream(frame, engine), self.output_schema)
+        with showing("fit", progress=progress):
+            source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
+            self._fit(source, schema, engine, client)
+        with showing("transform", progress=progress):
+            if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
+                return write_outputs(self, sink, source, engine, client)
+            expect_total(source.row_count())
+            frame = transform_out_of_fold(self, source, engine)
+            with source.errors("The data cannot be transformed"):
+                return sink.write(transform_stream(frame, engine), self.output_schema)
 
     def get_subworkflow(self, name: str) -> Workflow:
         """The part of the workflow that `Subgraph(name, ...)` named, fitted if this one is.

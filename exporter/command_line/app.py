@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib.metadata import version
 from typing import Annotated
@@ -62,6 +63,9 @@ def options(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the traceback of an error.")
     ] = False,
+    progress: Annotated[
+        bool, typer.Option(help="Show progress on standard error, after a second.")
+    ] = True,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=show_version, is_eager=True, help="Show the version."),
@@ -75,10 +79,22 @@ def options(
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose
+    if not progress:
+        os.environ["ENSEMBLE_PROGRESS"] = "0"
 
 
 def main() -> None:
     """Run the program with the arguments of the process."""
     # TensorFlow's start-up messages hide the command's own output.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _log_progress()
     make_app()()
+
+
+def _log_progress() -> None:
+    """Print progress as lines of standard error where that is no terminal."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("workflow.progress")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

@@ -81,6 +81,8 @@ class ServingOptions:
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
             models check these three limits before any work; Triton's own backends check
             `max_batch_size`.
+        progress: whether the export shows its steps on standard error if it takes more than a second,
+            as `Workflow.fit` does.
 
     Raises:
         ExportError: an invalid value, or two that contradict each other.
@@ -108,6 +110,7 @@ class ServingOptions:
     max_rows: int | None = None
     max_list_length: int | None = None
     max_string_bytes: int | None = None
+    progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -119,6 +122,8 @@ class ServingOptions:
                 raise ExportError(
                     f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
                 )
+        if not isinstance(self.progress, bool):
+            raise ExportError(f"Expected progress as True or False. Received: {self.progress!r}.")
         for smallest, names in _COUNTS.items():
             for name in names:
                 _expect_count(name, getattr(self, name), smallest)
@@ -148,6 +153,8 @@ class ServingOptions:
             "pack": self.is_fused,
             "response_cache": self.is_fused,
             "golden_rows": not self.warm_up,
+            # It has no effect on what is served.
+            "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
         }
         return tuple(each.name for each in fields(self) if not idle.get(each.name))

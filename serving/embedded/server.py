@@ -20,6 +20,7 @@ from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
+from workflow.progress.stage import at_work, counted, restart, showing
 
 
 class TritonServer:
@@ -50,6 +51,7 @@ class TritonServer:
             on the same ports. Repairs are logged as warnings by `logging`. By default a fault stays
             visible.
         admin_key: the key that `admin_headers` has; by default a random one.
+        progress: show a start's progress on standard error, as `Workflow.fit` does.
 
     Raises:
         ServerError: an invalid number of bytes.
@@ -75,6 +77,7 @@ class TritonServer:
         response_cache_bytes: int = 0,
         heal: bool = False,
         admin_key: str | None = None,
+        progress: bool = True,
     ) -> None:
         if type(response_cache_bytes) is not int or response_cache_bytes < 0:
             raise ServerError(
@@ -90,6 +93,7 @@ class TritonServer:
         self._http = http
         self._ports = (http_port, grpc_port, metrics_port)
         self._cache_bytes = response_cache_bytes
+        self._progress = progress
         self._admin_key = admin_key or secrets.token_hex(16)
         # The most recent process, kept after a stop so that its log can be found.
         self._process: ServerProcess | None = None
@@ -146,6 +150,14 @@ class TritonServer:
         if not self._stopped:
             raise ServerError(f"This server was started, at {self.grpc_url}. Stop it first.")
         models = models_to_load(self.model_repository, self._wanted)
+        with showing("server", len(models), unit="models", progress=self._progress):
+            self._start(models)
+        if self._heal:
+            self._healer = Healer(
+                Patient(self._started, self._loaded, self._restart, self._changes)
+            )
+
+    def _start(self, models: tuple[str, ...]) -> None:
         deadline = time.monotonic() + self._startup_timeout
         for attempts_left in (2, 1, 0):
             self._stopped = False
@@ -157,10 +169,6 @@ class TritonServer:
                 # Another process may take a free port before the server binds it.
                 if not (attempts_left and self._process and self._process.lost_a_port()):
                     raise
-        if self._heal:
-            self._healer = Healer(
-                Patient(self._started, self._loaded, self._restart, self._changes)
-            )
 
     def _restart(self) -> None:
         """Replace the process, with its ports, models, key and log.
@@ -203,6 +211,7 @@ class TritonServer:
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
         administration = self.administration
+        restart("the models are loaded")
         reason = "its port is closed"
         while reason != process.flags.server_id:
             if not process.is_running():
@@ -218,7 +227,8 @@ class TritonServer:
                 reason = administration.server_name(timeout=5)
             except ProbeError as error:
                 reason = str(error)
-        for model in self._models:
+        for model in counted(self._models):
+            at_work(model)
             try:
                 administration.probe(model, max(deadline - time.monotonic(), 1))
             except ProbeError as error:

@@ -16,6 +16,7 @@ from serving.prove.report import OutputParity, ParityReport, worst_of_all
 from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
+from workflow.progress.stage import counted, expect_total, restart, showing
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES
@@ -32,6 +33,7 @@ def check_parity(
     *,
     tolerance: float = 1e-5,
     batch_size: int = 1024,
+    progress: bool = True,
 ) -> ParityReport:
     """Send rows to the server, and compare its answers with `workflow.transform` and `model`.
 
@@ -49,6 +51,7 @@ def check_parity(
             absolute difference up to 1, and a relative one above. Integers and strings must be
             identical; float features are compared in the same way with 1e-6. NaN equals NaN.
         batch_size: the rows of one request.
+        progress: show the progress on standard error, as `Workflow.fit` does.
 
     Raises:
         ClientError: there are no rows or a column is missing, `model` is invalid or cannot be read,
@@ -60,19 +63,38 @@ def check_parity(
     """
     _expect_settings(tolerance, batch_size)
     model = _network(model)
+    with showing("parity", progress=progress):
+        return _compare(client, workflow, model, rows, tolerance, batch_size)
+
+
+def _compare(
+    client: EnsembleClient,
+    workflow: Workflow,
+    model: Any,
+    rows: Any,
+    tolerance: float,
+    batch_size: int,
+) -> ParityReport:
+    """The report of a network that runs in this process."""
     contract = client.contract
     frame = raw_rows(rows, [column.name for column in contract.inputs])
     names_served = contract.network_columns
     features = _features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
+    expect_total(frame.height)
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
-    answered = [client.predict(frame[part].to_dict(as_series=False)) for part in batches]
+    restart("the served predictions")
+    answered = [
+        client.predict(frame[part].to_dict(as_series=False))
+        for part in counted(batches, batches[0].stop)
+    ]
     names = [column.name for column in contract.outputs]
     asked = [*names, *getattr(model, "further", ())]
+    restart("the network in this process")
     expected = [
         call_network(model, {n: to_column(offline[n][part]) for n in features}, asked, names_served)
-        for part in batches
+        for part in counted(batches, batches[0].stop)
     ]
     if hasattr(model, "as_served"):
         pairs = zip(expected, answered, strict=True)
@@ -140,7 +162,8 @@ def _compare_features(
     """The columns of the preprocessing step, from separate requests."""
     name = client.contract.preprocessing
     step = client.for_model(name)
-    served = pl.concat([step.predict(frame[part]) for part in batches])
+    restart("the served features")
+    served = pl.concat([step.predict(frame[part]) for part in counted(batches, batches[0].stop)])
     columns = step.contract.outputs
     return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 

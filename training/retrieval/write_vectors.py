@@ -20,6 +20,7 @@ from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
 from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import build
+from workflow.progress.stage import advance, showing
 from workflow.schema.column import Array
 
 
@@ -31,6 +32,7 @@ def write_item_vectors(
     *,
     id: str,  # noqa: A002 - the name of the column that it writes
     batch_rows: int = 16_384,
+    progress: bool = True,
 ) -> int:
     """Compute the vector of each item, and write them to a parquet file, a batch at a time.
 
@@ -45,6 +47,7 @@ def write_item_vectors(
         path: the file to write; an existing one is replaced.
         id: the column of `items` that identifies an item.
         batch_rows: how many rows to read and compute at once.
+        progress: show the progress on standard error, as `Workflow.fit` does.
 
     Returns:
         The number of items.
@@ -77,7 +80,8 @@ def write_item_vectors(
         pieces = source.pieces(batch_rows)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            with source.errors("The items cannot be read"):
+            shown = showing("item vectors", source.row_count(), progress=progress)
+            with source.errors("The items cannot be read"), shown:
                 rows = _write(draft, candidate, workflow, pieces, id, batch_rows)
             draft.replace(target)
         finally:
@@ -115,6 +119,7 @@ def _write(
                 writer = writer or pq.ParquetWriter(path, arrow.schema)
                 writer.write_table(arrow)
                 rows += table.height
+                advance(table.height)
     finally:
         if writer is not None:
             writer.close()

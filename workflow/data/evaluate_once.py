@@ -7,6 +7,7 @@ import tempfile
 import polars as pl
 
 from workflow.engine.engine import brought_to_host, is_gpu
+from workflow.progress.stage import showing
 
 
 def evaluate_once(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
@@ -29,6 +30,11 @@ def evaluate_once(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
         >>> rows.collect().equals(rows.collect())
         True
     """
+    with showing("the query"):
+        return _evaluated(frame, engine)
+
+
+def _evaluated(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
     if is_gpu(engine):
         return brought_to_host(frame, engine)
     with tempfile.TemporaryFile(suffix=".parquet") as file:

@@ -258,12 +258,20 @@ class ParquetTable:
         Args:
             rows: the most rows of a piece; more only where one row group has more.
         """
+        return (self._rows(*run) for run in self._runs(rows))
+
+    def rows_of_pieces(self, rows: int) -> list[int]:
+        """The number of rows of each of the `pieces`."""
+        return [end - start for start, end, _, _ in self._runs(rows)]
+
+    def _runs(self, rows: int) -> Iterator[tuple[int, int, int, int]]:
+        """The first row, the one after the last, and the first and last file of each piece."""
         groups = [(n, rows) for n, file in enumerate(self.files) for rows in file.groups or (0,)]
         starts = list(accumulate((rows for _, rows in groups), initial=0))
         first = 0
         for last in range(1, len(groups) + 1):
             if last == len(groups) or starts[last + 1] - starts[first] > rows:
-                yield self._rows(starts[first], starts[last], groups[first][0], groups[last - 1][0])
+                yield starts[first], starts[last], groups[first][0], groups[last - 1][0]
                 first = last
 
     def slices(self, rows: int) -> Iterator[pl.LazyFrame]:

@@ -132,9 +132,14 @@ class Source:
 
     def is_empty(self) -> bool:
         """Whether there are no rows."""
+        rows = self.row_count()
+        return not (self.frame.select(pl.len()).collect().item() if rows is None else rows)
+
+    def row_count(self) -> int | None:
+        """The number of rows; None if only a query's evaluation could tell."""
         if self.files is not None:
-            return not self.files.rows
-        return bool(self.frame.select(pl.len()).collect().item() == 0)
+            return self.files.rows
+        return None if self.is_query else int(self.frame.select(pl.len()).collect().item())
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
         """Lazy frames that together are the data, in order.

@@ -16,6 +16,7 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, device_memory, gpu_settin
 from workflow.expressions.polars.interpreter import VERBS
 from workflow.expressions.polars.stages import apply, compile_stages, free_name, run_stages
 from workflow.expressions.program.program import Program
+from workflow.progress.stage import queried
 
 # Queries in one pass over the data; for each the scan holds what it has read ahead.
 QUERIES_AT_ONCE = 8
@@ -50,10 +51,19 @@ def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFra
     """
     if is_gpu(engine):
         # cuDF takes one query at a time; each reads only its own columns.
-        return [collect_on_gpu(query) for query in queries]
-    starts = range(0, len(queries), QUERIES_AT_ONCE)
-    batches = [queries[start : start + QUERIES_AT_ONCE] for start in starts]
-    return [made for batch in batches for made in pl.collect_all(batch, engine="streaming")]
+        batches = [[query] for query in queries]
+    else:
+        starts = range(0, len(queries), QUERIES_AT_ONCE)
+        batches = [list(queries[start : start + QUERIES_AT_ONCE]) for start in starts]
+    made: list[pl.DataFrame] = []
+    for batch in batches:
+        made += (
+            [collect_on_gpu(batch[0])]
+            if is_gpu(engine)
+            else pl.collect_all(batch, engine="streaming")
+        )
+        queried(len(batch))
+    return made
 
 
 def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:

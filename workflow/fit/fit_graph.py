@@ -15,6 +15,7 @@ from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.resolution import Resolution
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import State
+from workflow.progress.stage import showing
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
@@ -80,16 +81,24 @@ def learner(source: Source, engine: str) -> Learn:
         WorkflowError: the engine is unknown.
     """
     rows = rows_of_a_pass(engine, len(source.frame.collect_schema()))
+    count = source.row_count()
 
     def learn(learning: Learning) -> Tables:
-        if source.files is None:
-            return learn_part(learning, source.frame, engine, held=not source.is_query)
-        by_row, others = split_by_row(learning)
-        tables = learn_parts(by_row, source.pieces(rows), engine) if by_row else {}
-        return tables | (learn_part(others, source.sound().frame, engine) if others else {})
+        with showing(_names(learning), count):
+            if source.files is None:
+                held = not source.is_query
+                return learn_part(learning, source.frame, engine, held=held, row_count=count or 0)
+            by_row, others = split_by_row(learning)
+            tables = learn_parts(by_row, source.files, rows, engine) if by_row else {}
+            return tables | (learn_part(others, source.sound().frame, engine) if others else {})
 
     is_gpu(engine)
     return learn
+
+
+def _names(learning: Learning) -> str:
+    """The operators that learn in a pass."""
+    return ", ".join(dict.fromkeys(bound.operator.label for _, bound in learning.values()))
 
 
 class NeedsIntegersError(WorkflowError):

@@ -135,7 +135,7 @@ def _part_counts(
 def _learn_files(learning: Learning, files: ParquetTable, engine: str) -> Held:
     with data_errors("The data cannot be fitted to", files):
         rows = rows_of_a_pass(engine, len(files.schema))
-        return Held(learn_parts(learning, files.pieces(rows), engine))
+        return Held(learn_parts(learning, files, rows, engine))
 
 
 def _heights(learnt: Held) -> dict[tuple[int, str], int]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import polars as pl
 
+from workflow.data.parquet import ParquetTable
 from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, is_gpu
 from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import OfColumn
+from workflow.progress.stage import expect_queries
 from workflow.schema.schema import Schema
 
 from .held_rows import HeldRows, columns_of
@@ -34,7 +36,12 @@ _SOME = 20
 
 
 def learn_part(
-    learning: Learning, frame: pl.LazyFrame, engine: str, *, held: bool = False
+    learning: Learning,
+    frame: pl.LazyFrame,
+    engine: str,
+    *,
+    held: bool = False,
+    row_count: int = 0,
 ) -> Tables:
     """The partial tables of all operators for some rows, in one pass over them.
 
@@ -43,6 +50,7 @@ def learn_part(
         frame: the rows.
         engine: engine of the queries.
         held: whether all that operators over many columns read of these rows fits into memory.
+        row_count: the number of rows, for the progress; 0 if it is unknown.
     """
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     on_host: dict[tuple[int, str], pl.LazyFrame] = {}
@@ -68,18 +76,29 @@ def learn_part(
             columns = bound.operator.tables_of_columns(reading.program.output_schema)
             whole |= {(number, n): (own.select(c), make) for n, (c, make) in columns.items()}
     left = {key: query for key, query in queries.items() if key not in whole}
+    expect_queries(len(left) + len(whole) + len(on_host), row_count)
     tables = _collect(left, engine) | of_columns(whole) | _collect(on_host, "cpu")
+    expect_queries(1, 0)
     return tables | _collect(_element_counts(readings, tables), "cpu")
 
 
-def learn_parts(learning: Learning, parts: Iterable[pl.LazyFrame], engine: str) -> Tables:
-    """The tables of the whole data, part by part, in bounded memory."""
+def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str) -> Tables:
+    """The tables of files, part by part, in bounded memory.
+
+    Args:
+        learning: the operators.
+        files: the rows.
+        rows: the most rows of a part.
+        engine: engine of the queries.
+    """
     waiting: list[Tables] = []
     names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
-    for part in parts:
+    for part, count in zip(files.pieces(rows), files.rows_of_pieces(rows), strict=True):
         own = part.select(n for n in part.collect_schema() if n in names)
         # Not bound to a name: a GPU holds the rows only while they are learnt from.
-        waiting.append(learn_part(learning, held_on_gpu(own, engine), engine, held=True))
+        waiting.append(
+            learn_part(learning, held_on_gpu(own, engine), engine, held=True, row_count=count)
+        )
         if len(waiting) == FAN_IN:
             waiting = [merge_tables(learning, waiting)]
     return waiting[0] if len(waiting) == 1 else merge_tables(learning, waiting)

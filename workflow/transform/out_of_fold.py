@@ -14,6 +14,7 @@ from workflow.graph.row_set import Resolved, schema_of
 from workflow.graph.selection import regroup
 from workflow.operator.feature import Feature, State
 from workflow.operator.frame_operator import OutOfFoldOperator
+from workflow.progress.stage import showing
 
 from .narrowed_outputs import expect_narrowed
 from .outputs import lazy_outputs
@@ -67,6 +68,8 @@ def _resolve_folds(
         program = rows.program([*columns.values(), fold])
         numbered = rows.select(frame, program, engine)
         queries = operator.fold_partial(numbered, schema_of(columns), name)
-        tables = dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+        with showing(f"{node.label}, out of fold"):
+            made_of = collect_all(list(queries.values()), engine)
+        tables = dict(zip(queries, made_of, strict=True))
         made = operator.lower_out_of_fold(columns, state, tables, fold)
     return Resolved(made, regroup((), made), rows)

@@ -15,6 +15,7 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.fit.cluster import expect_shared
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
+from workflow.progress.stage import expect_total
 
 from .cluster import write_on_cluster
 from .narrowed_outputs import expect_narrowed
@@ -72,6 +73,8 @@ def write_outputs(
     Raises:
         WorkflowError: the data does not match the data in `fit`, or cannot be read.
     """
+    # Filter and the like write fewer rows than they read, in one query.
+    expect_total(source.row_count() if _is_row_by_row(graph) else None)
     if client is not None:
         expect_shared(source, client)
         if _is_row_by_row(graph):

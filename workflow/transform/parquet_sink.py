@@ -15,6 +15,7 @@ from workflow.data.checksums import add_checksums
 from workflow.engine.engine import rows_on_gpu
 from workflow.errors import WorkflowError
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
+from workflow.progress.stage import advance, at_work
 from workflow.schema.schema import Schema
 
 from .dataset_run import run_into
@@ -89,7 +90,7 @@ class ParquetSink:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with run_into(self.folder) as run:
-            return run.publish(self._write_frames(frames, run.scratch), schema)
+            return run.publish(self._write_frames(_counted(frames), run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
         """Write files that a cluster's workers make, in the order of their rows.
@@ -102,6 +103,7 @@ class ParquetSink:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with run_into(self.folder) as run:
+            at_work("on the cluster")
             written = write(run.scratch)
             if self.seed is not None:
                 # The same rows in the same frames as on one machine give the same order.
@@ -135,8 +137,11 @@ class ParquetSink:
         with run_into(self.folder) as run, rows_on_gpu() as gpu:
             write = partial(self._write_piece, run.scratch, gpu)
             # One piece's files are written while the next piece is computed.
-            written = in_order(write, enumerate(pieces), 2)
-            return run.publish([path for paths in written for path in paths], schema)
+            paths: list[Path] = []
+            for written in in_order(write, enumerate(pieces), 2):
+                paths += written
+                advance(self.rows_per_query)
+            return run.publish(paths, schema)
 
     @property
     def may_write_on_gpu(self) -> bool:
@@ -175,6 +180,13 @@ class ParquetSink:
         for path in paths:
             add_checksums(path)
         return paths
+
+
+def _counted(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same frames, whose rows advance the stage that is under way."""
+    for frame in frames:
+        advance(frame.height)
+        yield frame
 
 
 def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from workflow.progress.stage import advance, restart
+
 
 def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterator[pl.DataFrame]:
     """The same rows in an order determined by the seed; all orders are equally likely.
@@ -31,6 +33,7 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
         files.append(scratch / f"shuffle-{number:05}.arrow")
         sizes.append(frame.height)
         frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
+    restart("into a random order")
     buckets = len(files)
     taken = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
     starts = np.cumsum(taken, axis=1) - taken
@@ -38,6 +41,7 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
         runs = zip(files, starts[:, bucket], taken[:, bucket], strict=True)
         rows = pl.concat([_read_run(file, int(start), int(count)) for file, start, count in runs])
         yield rows[random.permutation(rows.height)]
+        advance(rows.height)
     for file in files:
         file.unlink()
 
