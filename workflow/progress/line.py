@@ -11,7 +11,7 @@ _BAR = 14
 
 @dataclass
 class Count:
-    """How much of some work is done.
+    """Work with the amount that is done.
 
     Attributes:
         title: the work.

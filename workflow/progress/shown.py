@@ -1,4 +1,4 @@
-"""Where a progress line is shown: in a terminal, in a notebook, or in the log."""
+"""The places of a progress line: a terminal, a notebook, or the log."""
 
 from __future__ import annotations
 
