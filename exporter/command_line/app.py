@@ -13,6 +13,7 @@ from exporter.command_line.commands.bench import bench
 from exporter.command_line.commands.demo import demo
 from exporter.command_line.commands.export import export
 from exporter.command_line.commands.fit import fit
+from exporter.command_line.commands.init import init
 from exporter.command_line.commands.inspect import inspect
 from exporter.command_line.commands.parity import parity
 from exporter.command_line.commands.predict import predict
@@ -26,7 +27,21 @@ from exporter.command_line.commands.watch import watch
 from exporter.command_line.guard import guarded
 
 COMMANDS = (
-    *(demo, inspect, fit, transform, train, export, serve, predict, parity, show, bench, watch),
+    *(
+        demo,
+        init,
+        inspect,
+        fit,
+        transform,
+        train,
+        export,
+        serve,
+        predict,
+        parity,
+        show,
+        bench,
+        watch,
+    ),
     *(verify, publish, rollback, recover),
 )
 
@@ -36,7 +51,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        16
+        17
     """
     app = typer.Typer(
         name="ensemble",
@@ -73,7 +88,7 @@ def options(
 ) -> None:
     """Take a recommender model from parquet to a served Triton ensemble with proven answers.
 
-    The commands in order of use: `inspect`, `fit`, `transform`, `train`, `export`, `serve`, then `predict`,
+    The commands in order of use: `init`, `inspect`, `fit`, `transform`, `train`, `export`, `serve`, then `predict`,
     `parity`, `bench`, `show` and `watch`. `demo` runs all of them in a new folder. `verify`, `publish`,
     `rollback` and `recover` maintain a model repository and the server that reads it.
     Exit codes: 0 done, 1 failed, 2 wrong usage.

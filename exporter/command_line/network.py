@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
 
-KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower")
+KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower", "bst")
+# Options that only one kind has, and it always.
+_OF_KIND = {
+    "query": ("two_tower", "the columns of the first tower"),
+    "sequence": ("bst", "the list of items"),
+    "target": ("bst", "the item that may follow"),
+}
 WIDEST = 64
 
 
@@ -23,6 +29,11 @@ class NetworkOptions:
         embedding_dim: the greatest width of an embedding; for `dlrm` the width of all.
         dropout: the share of each dense layer's outputs to drop.
         query: the columns of the first of the two towers.
+        softmax: the item's column of a softmax over items, for two towers.
+        catalogue: transformed items from which the softmax draws; None for those of the batch.
+        temperature: of the softmax.
+        sequence: the list of items of `bst`, of a fixed length.
+        target: the item of `bst`.
 
     All except the first are None unless the user sets them.
     """
@@ -32,6 +43,11 @@ class NetworkOptions:
     embedding_dim: int | None
     dropout: float | None
     query: Sequence[str] | None
+    softmax: str | None = None
+    catalogue: Sequence[str] | None = None
+    temperature: float | None = None
+    sequence: str | None = None
+    target: str | None = None
 
     def make(self, workflow: Any, labels: Sequence[str]) -> Any:
         """The Keras model for the workflow's columns except the labels.
@@ -42,8 +58,10 @@ class NetworkOptions:
         """
         if self.model in KINDS:
             return self._built(workflow, labels)
-        given = ("hidden", "embedding_dim", "dropout", "query")
-        useless = [f"--{name.replace('_', '-')}" for name in given if getattr(self, name)]
+        given = [field.name for field in fields(self) if field.name != "model"]
+        useless = [
+            f"--{name.replace('_', '-')}" for name in given if getattr(self, name) is not None
+        ]
         if useless:
             raise CommandError(
                 f"Expected {', '.join(useless)} with a --model among {', '.join(KINDS)}. "
@@ -63,18 +81,64 @@ class NetworkOptions:
         columns = [c for c in workflow.output_schema.columns if c.name not in labels]
         options: dict[str, Any] = {"dropout": self.dropout or 0.0}
         widest = self.embedding_dim or WIDEST
-        options["embedding_dim" if self.model == "dlrm" else "max_embedding_dim"] = widest
+        options["embedding_dim" if self.model in ("dlrm", "bst") else "max_embedding_dim"] = widest
         if self.hidden:
             options["top" if self.model == "dlrm" else "hidden"] = _widths(self.hidden)
-        if (self.model == "two_tower") != bool(self.query):
-            raise CommandError(
-                "Expected --query, the columns of the first tower, with --model two_tower, and with "
-                f"no other. Received: --model {self.model}, --query {', '.join(self.query or ['none'])}."
-            )
+        self._expect_own()
         if self.query:
             others = [c.name for c in columns if c.name not in self.query]
-            options |= {"query": list(self.query), "candidate": others}
+            options |= {"query": list(self.query), "candidate": others, "softmax": self._softmax()}
+        if self.model == "bst":
+            options |= {"sequence": self.sequence, "target": self.target}
         return getattr(models, self.model)(Schema(columns), **options)
+
+    def _expect_own(self) -> None:
+        """Refuse options of another kind, and expect those of this one."""
+        for name, (kind, meaning) in _OF_KIND.items():
+            value = getattr(self, name)
+            if bool(value) != (self.model == kind):
+                shown = ", ".join([value] if isinstance(value, str) else value or ["none"])
+                raise CommandError(
+                    f"Expected --{name}, {meaning}, with --model {kind}, and with no other. "
+                    f"Received: --model {self.model}, --{name} {shown}."
+                )
+        if self.softmax and self.model != "two_tower":
+            raise CommandError(
+                f"Expected --softmax with --model two_tower. Received: --model {self.model}."
+            )
+        if not self.softmax and (self.catalogue or self.temperature is not None):
+            raise CommandError(
+                "Expected --softmax ITEM with --catalogue and --temperature. Received: none."
+            )
+
+    def _softmax(self) -> Any:
+        if not self.softmax:
+            return None
+        from training import retrieval  # noqa: PLC0415 - so that help is shown at once
+
+        made: Any = (
+            retrieval.SampledSoftmax(self.softmax, list(self.catalogue))
+            if self.catalogue
+            else retrieval.InBatchSoftmax(self.softmax)
+        )
+        return made if self.temperature is None else replace(made, temperature=self.temperature)
+
+
+def make_loss(name: str | None, softmax: str | None) -> Any:
+    """The loss of a network: that of a softmax, a named one, or the cross-entropy.
+
+    Raises:
+        CommandError: another loss is named beside a softmax.
+    """
+    if not softmax:
+        return name or "binary_crossentropy"
+    if name:
+        raise CommandError(
+            f"Expected no --loss with --softmax, which has its own. Received: --loss {name}."
+        )
+    from training import retrieval  # noqa: PLC0415 - so that help is shown at once
+
+    return retrieval.SoftmaxLoss()
 
 
 def make_optimizer(name: str, learning_rate: float | None) -> Any:

@@ -10,6 +10,7 @@ import typer
 from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
+from exporter.command_line.words import Data, Json, answer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def bench(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
-    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    data: Data,
     url: Url = None,
     repository: Repository = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each line of the table.")] = 3.0,
@@ -35,6 +36,7 @@ def bench(
             help="With --write-input: also write the answers, which hold at --concurrency-range 1."
         ),
     ] = True,
+    as_json: Json = False,
 ) -> None:
     """Measure the response times of a served model.
 
@@ -56,8 +58,12 @@ def bench(
         if write_input is not None:
             _write_input(client, frame, write_input, validation_data)
             return
-        table = _measure(client, frame, seconds, clients)
-    Console().print(table)
+        lines = _measure(client, frame, seconds, clients)
+        title = f"{client.model_name} at {client.url}"
+    if as_json:
+        answer(as_json, "", model=name, lines=lines)
+    else:
+        Console().print(_table(title, lines))
 
 
 def _write_input(
@@ -69,20 +75,33 @@ def _write_input(
     typer.echo(f"{path}: {count:,} requests of one row")
 
 
-def _measure(client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int) -> Table:
-    # So that help is shown at once.
-    from rich.table import Table  # noqa: PLC0415
+def _measure(
+    client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int
+) -> list[dict[str, float]]:
+    """The numbers of each line by their titles."""
+    from exporter.report.latency import (  # noqa: PLC0415 - so that help is shown at once
+        PERCENTILES,
+        SIZES,
+        measure_latency,
+    )
 
-    from exporter.report.latency import PERCENTILES, SIZES, measure_latency  # noqa: PLC0415
-
-    table = Table(title=f"{client.model_name} at {client.url}", title_justify="left")
-    for title in ("clients", "rows", *(f"p{p} ms" for p in PERCENTILES), "requests/s", "rows/s"):
-        table.add_column(title, justify="right")
+    lines = []
     for threads, size in [(1, size) for size in SIZES] + [(clients, 1)]:
         found = measure_latency(client, frame, threads, size, seconds)
         rate = found.requests_per_second
-        percentiles = [f"{value:.2f}" for value in found.milliseconds]
-        table.add_row(
-            f"{threads}", f"{size:,}", *percentiles, f"{rate:,.0f}", f"{rate * size:,.0f}"
-        )
+        times = zip(PERCENTILES, found.milliseconds, strict=True)
+        line = {"clients": threads, "rows": size, **{f"p{p} ms": ms for p, ms in times}}
+        lines.append({**line, "requests/s": rate, "rows/s": rate * size})
+    return lines
+
+
+def _table(title: str, lines: list[dict[str, float]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - so that help is shown at once
+
+    table = Table(title=title, title_justify="left")
+    for name in lines[0]:
+        table.add_column(name, justify="right")
+    for line in lines:
+        cells = (f"{n:.2f}" if name.endswith(" ms") else f"{n:,.0f}" for name, n in line.items())
+        table.add_row(*cells)
     return table

@@ -14,6 +14,7 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
+from exporter.command_line.words import Json, answer, pairs
 from exporter.plan.runtime import AUTO, RUNTIMES
 
 
@@ -33,6 +34,12 @@ def export(
         list[str] | None,
         typer.Option(help="A column that requests lack; by default those tagged as target."),
     ] = None,
+    sparse_max: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=WIDTH", help="The width of a list that the network takes as one input."
+        ),
+    ] = None,
     version: Annotated[
         int | None,
         typer.Option(
@@ -47,7 +54,7 @@ def export(
     ] = 0,
     golden_rows: Annotated[
         list[str] | None,
-        typer.Option(help="Raw parquet: its first rows warm the server up before it is ready."),
+        typer.Option(help="Raw data: its first rows warm the server up before it is ready."),
     ] = None,
     prove: Annotated[
         str,
@@ -66,6 +73,7 @@ def export(
     ] = None,
     html: Html = None,
     no_html: NoHtml = False,
+    as_json: Json = False,
 ) -> None:
     """Write a workflow and a network as a Triton model repository.
 
@@ -92,13 +100,36 @@ def export(
         name,
         repository,
         label,
+        sparse_max=_widths(sparse_max),
         version=version,
         serving=options,
     )
-    typer.echo(str(report))
+    answer(
+        as_json,
+        str(report),
+        model=report.plan.published.name,
+        version=report.plan.published.version,
+        generation=report.generation,
+        published=report.published,
+        runtime=report.plan.pipeline.options.runtime,
+        models=[model.name for model in report.plan.models],
+        page=page,
+    )
     if page is not None:
         page.write_text(report.to_html(), encoding="utf-8")
-        typer.echo(f"\n{page}: the report as a page")
+        if not as_json:
+            typer.echo(f"\n{page}: the report as a page")
+
+
+def _widths(words: Sequence[str] | None) -> dict[str, int] | None:
+    named = pairs(words, "--sparse-max") or {}
+    for column, width in named.items():
+        if not width.isdecimal():
+            raise CommandError(
+                "Expected --sparse-max as COLUMN=WIDTH, such as genres=5. "
+                f"Received: {column}={width}."
+            )
+    return {column: int(width) for column, width in named.items()} or None
 
 
 def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
+from exporter.command_line.words import (
+    Compression,
+    Data,
+    Json,
+    RowsPerFile,
+    Seed,
+    Shuffle,
+    StorageOption,
+    answer,
+    pairs,
+)
 
 
 def fit(
@@ -19,38 +31,59 @@ def fit(
             "This runs your own Python code.",
         ),
     ],
-    data: Annotated[
-        list[str],
-        typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
-    ],
+    data: Data,
     output: Annotated[Path, typer.Option(help="Where the fitted workflow is saved.")] = Path(
         "workflow"
     ),
     transform_to: Annotated[
         Path | None, typer.Option(help="Also write the transformed data there, for `train`.")
     ] = None,
+    shuffle: Shuffle = False,
+    seed: Seed = 0,
+    rows_per_file: RowsPerFile = 1_000_000,
+    compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    storage_option: StorageOption = None,
+    as_json: Json = False,
 ) -> None:
     """Fit a workflow to data, and save it.
 
-    Example: `ensemble fit features.py "ratings/*.parquet" --transform-to train`
+    The options of the written files need --transform-to.
+
+    Example: `ensemble fit features.py "ratings/*.parquet" --transform-to train --shuffle`
     """
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
     from workflow.data.sources import as_path  # noqa: PLC0415
     from workflow.errors import WorkflowError  # noqa: PLC0415
 
     as_path(output)  # before the work, not after it
+    if shuffle and transform_to is None:
+        raise CommandError(
+            "Expected --transform-to FOLDER, whose rows --shuffle orders. Received: --shuffle alone."
+        )
+    options = pairs(storage_option, "--storage-option")
     workflow = load_object(definition, "workflow")
     if not isinstance(workflow, Workflow):
         raise WorkflowError(
             f"Expected a Workflow in {definition}. Received: {type(workflow).__name__}."
         )
+    files = []
     if transform_to is None:
-        workflow.fit(data, engine=engine)
+        workflow.fit(data, engine=engine, storage_options=options)
     else:
-        workflow.fit_transform_to_parquet(data, transform_to, engine=engine)
+        files = workflow.fit_transform_to_parquet(
+            data,
+            transform_to,
+            shuffle=shuffle,
+            seed=seed,
+            rows_per_file=rows_per_file,
+            compression=compression,
+            engine=engine,
+            storage_options=options,
+        )
     workflow.save(output)
-    columns = ", ".join(workflow.output_schema)
-    typer.echo(f"{output}: a workflow that makes {columns}")
+    columns = {c.name: str(c.dtype) for c in workflow.output_schema.columns}
+    text = f"{output}: a workflow that makes {', '.join(columns)}"
     if transform_to is not None:
-        typer.echo(f"{transform_to}: the transformed data")
+        text += f"\n{transform_to}: the transformed data"
+    answer(as_json, text, workflow=output, columns=columns, folder=transform_to, files=files)

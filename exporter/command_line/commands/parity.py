@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,14 +12,12 @@ from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-
-if TYPE_CHECKING:
-    from serving.prove.report import ParityReport
+from exporter.command_line.words import Data, Json, answer
 
 
 def parity(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
-    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    data: Data,
     url: Url = None,
     repository: Repository = None,
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
@@ -41,11 +37,10 @@ def parity(
             help="Predictions are equal where |served - offline| <= tolerance * max(1, |offline|).",
         ),
     ] = 1e-5,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 1024,
     html: Html = None,
     no_html: NoHtml = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON, with null for infinity.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare a server's answers with those of the offline pipeline.
 
@@ -66,26 +61,15 @@ def parity(
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
     frame = as_lazy_frame(data).head(rows)
     with connected(name, url, repository) as client:
-        report = check_parity(client, fitted, network, frame, tolerance=tolerance)
+        report = check_parity(
+            client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size
+        )
         if page is not None:
             asked = frame.select(column.name for column in client.contract.inputs).collect()
             made = proof_page(client, report, fitted, asked, repository)
             page.write_text(made, encoding="utf-8")
-    typer.echo(_json(report) if as_json else str(report))
+    answer(as_json, str(report), **asdict(report), passed=report.passed)
     if page is not None and not as_json:
         typer.echo(f"\n{page}: the report as a page")
     if not report.passed:
         raise typer.Exit(1)
-
-
-def _json(report: ParityReport) -> str:
-    fields = asdict(report) | {"passed": report.passed}
-    for output in fields["outputs"]:
-        output["max_difference"] = _finite(output["max_difference"])
-        for found in output["worst"]:
-            found["difference"] = _finite(found["difference"])
-    return json.dumps(fields, allow_nan=False, indent=2)
-
-
-def _finite(difference: float) -> float | None:
-    return None if math.isinf(difference) else difference

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.words import Data, Json, RowsPerFile, StorageOption, answer, pairs
 
 
 def predict(
     name: Annotated[str, typer.Argument(help="The model's name.")],
-    data: Annotated[list[str], typer.Argument(help="Raw parquet files, as for `fit`.")],
+    data: Data,
     output: Annotated[Path, typer.Option(help="A folder for the predictions.")],
     url: Url = None,
     repository: Repository = None,
@@ -20,7 +21,9 @@ def predict(
         list[str] | None,
         typer.Option(help="A column of the data to write beside them; may be repeated."),
     ] = None,
-    rows_per_file: Annotated[int, typer.Option(min=1, help="Rows of a file.")] = 1_000_000,
+    rows_per_file: RowsPerFile = 1_000_000,
+    storage_option: StorageOption = None,
+    as_json: Json = False,
 ) -> None:
     """Predict for every row of some files, and write the answers as parquet.
 
@@ -35,8 +38,14 @@ def predict(
 
     with connected(name, url, repository) as client:
         files = predict_to_parquet(
-            client, data, output, keep=keep or (), rows_per_file=rows_per_file
+            client,
+            data,
+            output,
+            keep=keep or (),
+            rows_per_file=rows_per_file,
+            storage_options=pairs(storage_option, "--storage-option"),
         )
     rows = sum(pq.read_metadata(file).num_rows for file in files)
-    columns = ", ".join(pq.read_schema(files[0]).names)
-    typer.echo(f"{output}: {rows:,} rows of {columns}")
+    columns = pq.read_schema(files[0]).names
+    text = f"{output}: {rows:,} rows of {', '.join(columns)}"
+    answer(as_json, text, folder=output, rows=rows, columns=columns, files=files)

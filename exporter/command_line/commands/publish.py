@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.words import Json, answer
 
 # A command line is visible to every user of a machine.
 ADMIN_KEY = "TRITON_ADMIN_KEY"
@@ -24,6 +25,7 @@ def publish(
         float, typer.Option(min=0, help="The least allowed difference; 1e-2 for a GPU with TF32.")
     ] = 0.0,
     timeout: Annotated[float, typer.Option(help="The most seconds for loading a model.")] = 120.0,
+    as_json: Json = False,
 ) -> None:
     """Let a running server answer with the published version.
 
@@ -43,4 +45,5 @@ def publish(
         )
     live = LiveServer(repository, url, key, timeout)
     version = live.publish(name, tolerance=tolerance)
-    typer.echo(f"{name}: version {version} is served at {url}")
+    text = f"{name}: version {version} is served at {url}"
+    answer(as_json, text, model=name, version=version, url=url)

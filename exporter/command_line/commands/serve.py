@@ -28,6 +28,12 @@ def serve(
     heal: Annotated[
         bool, typer.Option(help="Replace models and servers that no longer answer.")
     ] = True,
+    tritonserver: Annotated[
+        Path | None, typer.Option(help="The server's program; by default the installed one.")
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option(help="The interpreter of Python models; by default this one.")
+    ] = None,
     startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
 ) -> None:
     """Serve a model repository on this machine, until Ctrl-C.
@@ -41,6 +47,8 @@ def serve(
     server = TritonServer(
         repository,
         model,
+        tritonserver=tritonserver,
+        python=python,
         grpc_port=grpc_port,
         http_port=http_port,
         http=http,

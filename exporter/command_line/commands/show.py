@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporter.command_line.places import expect_place
+from exporter.command_line.words import answer
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +20,9 @@ def show(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     repository: Annotated[Path, typer.Option(help="The model repository.")] = Path("models"),
     svg: Annotated[Path | None, typer.Option(help="Also draw it into an SVG file.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the tensors as JSON instead.")
+    ] = False,
 ) -> None:
     """Draw an ensemble, with the dtype and shape of every tensor.
 
@@ -31,11 +35,30 @@ def show(
 
     expect_place(svg)
     drawing = EnsembleDrawing.read(repository, name)
+    if svg is not None:
+        svg.write_text(drawing.to_svg(), encoding="utf-8")
+    if as_json:
+        answer(as_json, "", model=name, tensors=_tensors(drawing.diagram()))
+        return
     drawing.show()
     Console().print(_table(drawing.diagram()))
     if svg is not None:
-        svg.write_text(drawing.to_svg(), encoding="utf-8")
         typer.echo(f"{svg}: the picture")
+
+
+def _tensors(diagram: Diagram) -> list[dict[str, str]]:
+    """All tensors, with the models between which they travel."""
+    return [
+        {
+            "from": diagram.boxes[arrow.start].title,
+            "to": diagram.boxes[arrow.end].title,
+            "name": item.name,
+            "type": item.type,
+            "note": item.note,
+        }
+        for arrow in diagram.arrows
+        for item in arrow.items
+    ]
 
 
 def _table(diagram: Diagram) -> Table:

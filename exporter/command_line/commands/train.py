@@ -13,10 +13,12 @@ from exporter.command_line.network import (
     WIDEST,
     NetworkOptions,
     class_weights,
+    make_loss,
     make_optimizer,
 )
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
+from exporter.command_line.words import Json, StorageOption, answer, pairs
 
 
 def train(
@@ -50,11 +52,32 @@ def train(
     query: Annotated[
         list[str] | None, typer.Option(help="A column of two_tower's first tower; again for more.")
     ] = None,
+    softmax: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ITEM",
+            help="two_tower's column of items, one of which each row's is told apart from: the "
+            "others of the batch.",
+        ),
+    ] = None,
+    catalogue: Annotated[
+        list[str] | None,
+        typer.Option(help="Transformed items, from which --softmax draws the others instead."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of the softmax; smaller is sharper, 0.05 by default.")
+    ] = None,
+    sequence: Annotated[
+        str | None, typer.Option(help="bst's list of items, of a fixed length.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="bst's item that may follow.")] = None,
     optimizer: Annotated[str, typer.Option(help="adam, adagrad or sgd.")] = "adam",
     learning_rate: Annotated[
         float | None, typer.Option(help="By default that of Keras' optimizer.")
     ] = None,
-    loss: Annotated[str, typer.Option(help="The name of a Keras loss.")] = "binary_crossentropy",
+    loss: Annotated[
+        str | None, typer.Option(help="The name of a Keras loss; binary_crossentropy by default.")
+    ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="The name of a Keras metric; auc by default.")
     ] = None,
@@ -67,6 +90,29 @@ def train(
     ] = "float32",
     epochs: Annotated[int, typer.Option(min=1)] = 1,
     batch_size: Annotated[int, typer.Option(min=1)] = 16_384,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the rows in each epoch.")] = True,
+    buffer_size: Annotated[
+        float,
+        typer.Option(help="Memory for decoded rows: a share below 1, bytes from 1 on."),
+    ] = 0.1,
+    parts_per_chunk: Annotated[
+        int, typer.Option(min=1, help="The fewest row groups from which a batch draws rows.")
+    ] = 1,
+    drop_last: Annotated[
+        bool, typer.Option("--drop-last", help="Leave out a last batch that is not full.")
+    ] = False,
+    on_bad_files: Annotated[
+        str, typer.Option(help="raise, or skip to pass over data that cannot be read.")
+    ] = "raise",
+    device: Annotated[
+        str | None, typer.Option(help="Where rows are decoded: cpu, gpu:0; by default a GPU.")
+    ] = None,
+    split: Annotated[
+        bool | None, typer.Option(help="Train tables and dense layers apart; by default if it can.")
+    ] = None,
+    stop_on_nan: Annotated[
+        bool, typer.Option(help="End a run whose loss or weights are no longer numbers.")
+    ] = True,
     steps_per_execution: Annotated[
         int | None,
         typer.Option(
@@ -91,6 +137,8 @@ def train(
         bool, typer.Option("--validate-ids", help="Check ids in every step, to find a mistake.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the weights and the order of rows.")] = 0,
+    storage_option: StorageOption = None,
+    as_json: Json = False,
 ) -> None:
     """Train a network on transformed data, and save it.
 
@@ -122,25 +170,42 @@ def train(
             f"Expected --label, since {workflow} tags no column as target. Received: none. "
             f"Its columns are {', '.join(fitted.output_schema)}."
         )
-    network = NetworkOptions(model, hidden, embedding_dim, dropout, query).make(fitted, labels)
+    described = NetworkOptions(
+        *(model, hidden, embedding_dim, dropout, query, softmax),
+        *(catalogue, temperature, sequence, target),
+    )
+    own_loss = make_loss(loss, softmax)
+    network = described.make(fitted, labels)
+    further: dict[str, Any] = {"on_bad_files": on_bad_files}
+    if sequence:  # bst takes it as one tensor
+        further |= {"sparse_names": [sequence], "sparse_as_dense": True}
+    connection = pairs(storage_option, "--storage-option")
 
-    def load(paths: list[str], *, shuffle: bool) -> Any:
+    def load(paths: list[str], *, shuffled: bool) -> Any:
         return KerasSequenceLoader(
             paths,
             batch_size=batch_size,
             label_names=labels,
-            shuffle=shuffle,
+            shuffle=shuffled,
             seed=seed,
             schema=fitted.output_schema,
+            buffer_size=buffer_size,
+            parts_per_chunk=parts_per_chunk,
+            drop_last=drop_last and paths is data,
+            device=device,
+            storage_options=connection,
+            **further,
         )
 
     report = fit_model(
         network,
-        load(data, shuffle=True),
-        load(validation, shuffle=False) if validation else None,
+        load(data, shuffled=shuffle),
+        load(validation, shuffled=False) if validation else None,
         epochs=epochs,
         optimizer=chosen,
-        loss=loss,
+        loss=own_loss,
+        split=split,
+        stop_on_nan=stop_on_nan,
         metrics=metric,
         class_weight=weights,
         precision=precision,
@@ -149,8 +214,16 @@ def train(
         checkpoint=checkpoint,
         tensorboard=tensorboard,
         validate_ids=validate_ids,
-        verbose=True,
+        verbose=not as_json,
     )
     with replacing(output, output.suffix) as draft:
         network.save(draft)
-    typer.echo(f"{report}\n{output}: the network")
+    answer(
+        as_json,
+        f"{report}\n{output}: the network",
+        network=output,
+        samples=report.samples,
+        seconds=report.seconds,
+        history=report.history,
+        loss_curve=report.loss_curve,
+    )

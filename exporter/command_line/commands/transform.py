@@ -7,12 +7,30 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.words import (
+    Compression,
+    Data,
+    Json,
+    RowsPerFile,
+    Seed,
+    Shuffle,
+    StorageOption,
+    answer,
+    pairs,
+)
+
 
 def transform(
-    data: Annotated[list[str], typer.Argument(help="Raw files, as for `fit`.")],
+    data: Data,
     output: Annotated[Path, typer.Option(help="A folder for the transformed data.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
+    shuffle: Shuffle = False,
+    seed: Seed = 0,
+    rows_per_file: RowsPerFile = 1_000_000,
+    compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    storage_option: StorageOption = None,
+    as_json: Json = False,
 ) -> None:
     """Transform data that `fit` has not seen, as for `train`.
 
@@ -20,5 +38,14 @@ def transform(
     """
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
 
-    Workflow.load(workflow).transform_to_parquet(data, output, engine=engine)
-    typer.echo(f"{output}: the transformed data")
+    files = Workflow.load(workflow).transform_to_parquet(
+        data,
+        output,
+        shuffle=shuffle,
+        seed=seed,
+        rows_per_file=rows_per_file,
+        compression=compression,
+        engine=engine,
+        storage_options=pairs(storage_option, "--storage-option"),
+    )
+    answer(as_json, f"{output}: the transformed data", folder=output, files=files)

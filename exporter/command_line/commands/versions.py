@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.words import Json, answer
+
 # Others are imported by the commands that need them, so that help is shown at once.
 Name = Annotated[str, typer.Argument(help="The ensemble's name.")]
 Repository = Annotated[Path, typer.Option(help="The model repository.")]
+OldVersion = Annotated[int | None, typer.Option(help="By default the one before.")]
 
 
 def verify(
     name: Name,
     repository: Repository = Path("models"),
     version: Annotated[int | None, typer.Option(help="By default the published one.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Compare every file of an ensemble with what its export wrote.
 
@@ -24,13 +28,15 @@ def verify(
     from exporter.repository import verify as repository_verify  # noqa: PLC0415
 
     generation = repository_verify.verify(repository, name, version)
-    typer.echo(f"{name} is what its export wrote: generation {generation}")
+    text = f"{name} is what its export wrote: generation {generation}"
+    answer(as_json, text, model=name, generation=generation)
 
 
 def rollback(
     name: Name,
     repository: Repository = Path("models"),
-    version: Annotated[int | None, typer.Option(help="By default the one before.")] = None,
+    version: OldVersion = None,
+    as_json: Json = False,
 ) -> None:
     """Publish an older version of an ensemble again.
 
@@ -38,10 +44,11 @@ def rollback(
     """
     from exporter.repository import versions  # noqa: PLC0415
 
-    typer.echo(f"{name}: version {versions.rollback(repository, name, version)} is published")
+    published = versions.rollback(repository, name, version)
+    answer(as_json, f"{name}: version {published} is published", model=name, version=published)
 
 
-def recover(name: Name, repository: Repository = Path("models")) -> None:
+def recover(name: Name, repository: Repository = Path("models"), as_json: Json = False) -> None:
     """Remove the remains of a killed export.
 
     Example: `ensemble recover movielens --repository models`
@@ -49,4 +56,5 @@ def recover(name: Name, repository: Repository = Path("models")) -> None:
     from exporter.repository import versions  # noqa: PLC0415
 
     published = versions.recover_repository(repository, name)
-    typer.echo(f"{name}: {'nothing' if published is None else f'version {published}'} is published")
+    text = f"{name}: {'nothing' if published is None else f'version {published}'} is published"
+    answer(as_json, text, model=name, version=published)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from exporter.command_line.guard import CommandError
+from exporter.command_line.words import answer
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -28,6 +32,9 @@ def watch(
     ] = False,
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
     window: Annotated[float, typer.Option(min=1, help="Compare the rows of these minutes.")] = 15.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --once: print the inputs' deviations as JSON.")
+    ] = False,
 ) -> None:
     """Show a server's requests, latencies, failures and inputs.
 
@@ -43,12 +50,18 @@ def watch(
     from serving.watch.metrics import scrape  # noqa: PLC0415
     from serving.watch.view import WIDTH, View  # noqa: PLC0415
 
+    if as_json and not once:
+        raise CommandError("Expected --once with --json. Received: --json alone.")
     addresses = urls or ["http://127.0.0.1:8002/metrics"]
     console = Console(width=WIDTH)
     if once:
         view = View(scrape(addresses))
-        console.print(_page(view))
-        if any(skew.deviates for skew in view.skews()):
+        skews = view.skews()
+        if as_json:
+            answer(as_json, "", inputs=[asdict(skew) for skew in skews])
+        else:
+            console.print(_page(view))
+        if any(skew.deviates for skew in skews):
             raise typer.Exit(1)
         return
     seen = deque([scrape(addresses)])

@@ -113,6 +113,13 @@ def test_predictions_are_written(folder, served):
         answered = client.predict(rows)["output"]
     assert found["user"].equals(rows["user"])
     assert found["output"].to_list() == answered.to_list()
+    again = done("predict", "shop", "rows.parquet", "--output", "again", "--url", served, "--json")
+    assert json.loads(again) == {
+        "folder": "again",
+        "rows": 2_000,
+        "columns": ["output"],
+        "files": ["again/part-00000.parquet"],
+    }
     assert "holds parquet files already" in failed(
         "predict", "shop", "rows.parquet", "--output", "scores", "--url", served
     )
@@ -166,16 +173,22 @@ def test_a_version_is_published_into_the_running_server(served, monkeypatch):
     assert "Version 1 continues to serve" in text
     assert "another key" not in text
     monkeypatch.setenv("TRITON_ADMIN_KEY", "a key of the test")
-    assert done(*publish) == f"shop: version 2 is served at {served}\n"
+    assert json.loads(done(*publish, "--json")) == {"model": "shop", "version": 2, "url": served}
+    generation = json.loads(done("verify", "shop", "--json"))["generation"]
+    assert generation in done("verify", "shop")
     with EnsembleClient(served, "shop") as client:
         assert client.contract.max_batch_size == 64
-    done("rollback", "shop")
+    assert json.loads(done("rollback", "shop", "--json")) == {"model": "shop", "version": 1}
+    assert json.loads(done("recover", "shop", "--json")) == {"model": "shop", "version": 1}
     assert done(*publish) == f"shop: version 1 is served at {served}\n"
 
 
 @pytest.mark.usefixtures("folder")
 def test_bench_measures(served):
-    text = done("bench", "shop", "rows.parquet", "--url", served, "--seconds", "0.1")
+    words = ("bench", "shop", "rows.parquet", "--url", served, "--seconds", "0.1")
+    lines = json.loads(done(*words, "--json"))["lines"]
+    assert [(line["clients"], line["rows"]) for line in lines[2:]] == [(1, 1024), (16, 1)]
+    text = done(*words)
     assert all(len(line) <= 80 for line in text.splitlines())
     cells = [line.split("│")[1:3] for line in text.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in row] for row in cells] == [
@@ -196,6 +209,9 @@ def test_bench_writes_requests(folder, served):
 
 
 def test_show_draws_every_tensor(folder):
+    tensors = json.loads(done("show", "shop", "--json"))["tensors"]
+    user = {"from": "request", "to": "shop", "name": "user", "type": "int64 [N, 1]"}
+    assert user | {"note": "may be null"} in tensors
     text = done("show", "shop", "--svg", "shop.svg")
     assert all(len(line) <= 80 for line in text.splitlines())
     for expected in ("user", "int64 [N, 1]", "string [N, L]", "tags__nnzs", "may be null"):
@@ -302,7 +318,10 @@ def test_a_plan_as_a_page_and_golden_rows(folder):
 def test_nothing_but_the_plan_is_printed(folder):
     """In a process of its own, where TensorFlow starts and would tell of it."""
     command = [sys.executable, "-c", PROGRAM, "export", "alone", "--repository", "alone"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    hidden = {**os.environ, "ENSEMBLE_PROGRESS": "0"}
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=hidden
+    )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("Ensemble alone, version 1")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -79,6 +80,40 @@ def test_a_model_by_its_name(options, layers):
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("catalogue", ["", "--catalogue items.parquet"])
+def test_a_softmax_over_items(catalogue):
+    items = pl.read_parquet("train/*.parquet").select("tags", "age", "user").unique("user")
+    items.write_parquet("items.parquet")
+    words = f"--query tags --query age --softmax user {catalogue} --temperature 0.2"
+    text = done(f"train --model two_tower --batch-size 1000 --embedding-dim 4 {words} --json")
+    found = json.loads(text)
+    assert found["network"] == "model.keras"
+    assert found["samples"] == 4_000
+    # The loss is no cross-entropy of pairs: with random weights it is about that of one in many.
+    assert found["history"]["loss"][0] > 0
+    assert "auc" not in found["history"]
+    layers = trained("model.keras").layers
+    (softmax,) = [layer for layer in layers if hasattr(layer, "temperature")]
+    assert softmax.temperature == 0.2
+    assert any(layer.name.startswith("sampled") for layer in layers) == bool(catalogue)
+
+
+def test_a_transformer_over_a_sequence(folder):
+    rows = pl.int_range(2_000, eager=True)
+    lists = pl.Series([[1, 2, 3], [4], [], [2, 1, 3, 4, 2]]).gather(rows % 4)
+    table = pl.DataFrame({"recent": lists, "item": rows % 5, "clicked": (rows % 4 == 0).cast(int)})
+    ids = [["recent", "item"]] >> ops.Categorify(encode_type="joint")
+    columns = ids["item"] + (ids["recent"] >> ops.ListSlice(-4, pad=True))
+    workflow = Workflow(columns + (["clicked"] >> ops.AddTags(["target"])))
+    workflow.fit_transform_to_parquet(table, folder / "sequences")
+    workflow.save("sessions")
+    words = "--sequence recent --target item --embedding-dim 8 --hidden 8 --batch-size 500"
+    done(f"sequences --workflow sessions --model bst {words}")
+    model = trained("model.keras")
+    assert model.input["recent"].shape == (None, 4)
+
+
+@pytest.mark.usefixtures("folder")
 def test_the_options_reach_the_run():
     """The same weights as with `train` in Python, which leaves no option out."""
     options = (
@@ -142,6 +177,14 @@ def test_ids_out_of_range_are_found():
         ("--model two_tower", "Expected --query, the columns of the first tower"),
         ("--model two_tower --query usr", "either in query or in candidate"),
         ("--query user", "Received: --model mlp, --query user."),
+        ("--model bst --target user", "Expected --sequence, the list of items, with --model bst"),
+        ("--sequence tags", "Received: --model mlp, --sequence tags."),
+        ("--softmax user", "Expected --softmax with --model two_tower. Received: --model mlp."),
+        ("--temperature 0.1", "Expected --softmax ITEM with --catalogue and --temperature."),
+        (
+            "--model two_tower --query user --softmax tags --loss mse",
+            "Expected no --loss with --softmax, which has its own. Received: --loss mse.",
+        ),
         ("--model own.py --hidden 8 --dropout 0.1", "Expected --hidden, --dropout with a --model"),
         ("--hidden 8,x", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
@@ -172,7 +215,7 @@ def test_every_option_says_what_it_is_for():
     told = {
         option.replace("-", "_") for option in re.findall(r"^ +--([a-z-]+) ", text, re.MULTILINE)
     }
-    assert set(train.__annotations__) - {"data", "return"} <= told
+    assert set(train.__annotations__) - {"data", "return"} <= told | {"as_json"}
 
 
 def test_a_network_that_cannot_be_written_leaves_the_one_before(folder, monkeypatch):

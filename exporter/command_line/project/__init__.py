@@ -1,0 +1,1 @@
+"""Files of a new project, which `ensemble init` copies; nothing imports them."""

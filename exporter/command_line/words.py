@@ -1,0 +1,70 @@
+"""Options that several commands have, and the answer for scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from exporter.command_line.guard import CommandError
+
+Data = Annotated[
+    list[str],
+    typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
+]
+RowsPerFile = Annotated[int, typer.Option(min=1, help="Rows of a file; the last one has the rest.")]
+Compression = Annotated[str, typer.Option(help="snappy, zstd, lz4 or uncompressed.")]
+Shuffle = Annotated[
+    bool, typer.Option("--shuffle", help="Write the rows in a random order, over all files.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of the random order.")]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="How to connect to the store of s3://, gs:// or az://; by default the environment.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:
+    """Values by key, from arguments such as `region=eu-west-1`; None of no arguments.
+
+    Raises:
+        CommandError: an argument without a key or without "=".
+
+    Example:
+        >>> pairs(["region=eu-west-1"], "--storage-option")
+        {'region': 'eu-west-1'}
+    """
+    for word in words or ():
+        key, equals, _ = word.partition("=")
+        if not key or not equals:
+            raise CommandError(f"Expected {option} as KEY=VALUE. Received: {word!r}.")
+    return dict(word.split("=", 1) for word in words) if words else None
+
+
+def answer(as_json: bool, text: str, **fields: Any) -> None:
+    """Print a command's result on standard output.
+
+    Args:
+        as_json: as one JSON object, in which NaN and infinities are null, instead of the text.
+        text: for people.
+        **fields: the members of the object; paths become texts.
+    """
+    if as_json:
+        text = json.dumps(_finite(fields), allow_nan=False, indent=2)
+    typer.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    return value if value is None or isinstance(value, str | int) else str(value)

@@ -1,0 +1,148 @@
+"""Each argument of the Python functions is an option of its command, but for the named ones."""
+
+import inspect
+import json
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import exporter
+from exporter.command_line.app import make_app
+from exporter.command_line.guard import CommandError
+from exporter.command_line.words import answer, pairs
+from loader import KerasSequenceLoader
+from serving import TritonServer, check_parity
+from serving.scoring import predict_to_parquet
+from training import train
+from workflow import Workflow
+
+# Of every command: what is an argument there, or an option of `ensemble` itself.
+EVERYWHERE = {"self", "client", "progress", "folder"}
+# Option of the command: argument of the function.
+NAMES = {
+    "storage_option": "storage_options",
+    "label": "labels",
+    "metric": "metrics",
+    "model": "models",
+    "repository": "model_repository",
+    "response_cache": "response_cache_bytes",
+}
+FUNCTIONS = [
+    # The schema comes from `_schema.json` beside the files.
+    ("fit", Workflow.fit, {"schema"}),
+    ("fit", Workflow.fit_transform_to_parquet, {"schema"}),
+    ("transform", Workflow.transform_to_parquet, set()),
+    # Python objects, or printed always.
+    ("train", train, {"train_data", "validation_data", "callbacks", "workers", "verbose"}),
+    (
+        "train",
+        KerasSequenceLoader,
+        # The workflow's schema says which columns are features, of which form. Several workers need
+        # a program of their own.
+        {"paths_or_dataset", "label_names", "cat_names", "cont_names", "feature_columns", "schema"}
+        | {"sparse_names", "sparse_max", "sparse_as_dense", "engine", "seed_fn", "reader_kwargs"}
+        | {"global_size", "global_rank", "decode_timeout"},
+    ),
+    # The paths `--repository` and `--model`; ServingOptions are `--option NAME=VALUE`.
+    ("export", exporter.export_ensemble, {"path", "network", "serving"}),
+    ("serve", TritonServer, {"admin_key"}),
+    ("parity", check_parity, set()),
+    ("predict", predict_to_parquet, set()),
+    ("verify", exporter.verify, set()),
+    ("rollback", exporter.rollback, set()),
+]
+
+
+def run(*arguments):
+    return CliRunner().invoke(make_app(), [*map(str, arguments)])
+
+
+def options(command):
+    (callback,) = (
+        c.callback for c in make_app().registered_commands if c.callback.__name__ == command
+    )
+    found = set(inspect.signature(callback).parameters)
+    return found | {NAMES[name] for name in found & set(NAMES)}
+
+
+@pytest.mark.parametrize(("command", "function", "absent"), FUNCTIONS)
+def test_each_argument_is_an_option(command, function, absent):
+    arguments = set(inspect.signature(function).parameters) - EVERYWHERE
+    assert arguments - options(command) == absent
+
+
+def test_each_command_whose_output_a_script_reads_has_json():
+    # The others serve, or write a folder and draw.
+    without = {"demo", "serve"}
+    for command in make_app().registered_commands:
+        name = command.callback.__name__
+        assert ("as_json" in options(name)) == (name not in without), name
+
+
+def test_an_answer_as_json_has_no_nan(capsys):
+    answer(True, "text", a=[float("nan"), 1.5, -float("inf")], b={"c": None}, d=True)
+    assert json.loads(capsys.readouterr().out) == {
+        "a": [None, 1.5, None],
+        "b": {"c": None},
+        "d": True,
+    }
+
+
+def test_pairs_are_read():
+    assert pairs(["a=b=c", "d="], "--x") == {"a": "b=c", "d": ""}
+    assert pairs(None, "--x") is None
+    for word in ("a", "=b"):
+        with pytest.raises(CommandError, match=f"Expected --x as KEY=VALUE. Received: '{word}'"):
+            pairs([word], "--x")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"a": range(1000)}).write_parquet("rows.parquet")
+    pl.DataFrame({"a": range(5)}).write_csv("rows.csv")
+    (tmp_path / "flow.py").write_text("from workflow import Workflow\nworkflow = Workflow(['a'])\n")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_rows_are_shuffled_and_files_are_cut():
+    words = ("--rows-per-file", 300, "--shuffle", "--seed", 3, "--compression", "zstd", "--json")
+    found = json.loads(
+        run("fit", "flow.py", "rows.parquet", "--transform-to", "train", *words).stdout
+    )
+    assert found["workflow"] == "workflow"
+    assert found["columns"] == {"a": "int64"}
+    files = [pl.read_parquet(file) for file in found["files"]]
+    assert [file.height for file in files] == [300, 300, 300, 100]
+    rows = pl.concat(files)["a"].to_list()
+    assert rows != sorted(rows)
+    assert sorted(rows) == list(range(1000))
+    # The same seed gives the same order, from `transform` as well.
+    again = json.loads(run("transform", "rows.parquet", "--output", "again", *words).stdout)
+    assert pl.read_parquet(again["files"])["a"].to_list() == rows
+    text = json.loads(run("transform", "rows.csv", "--output", "text", "--json").stdout)
+    assert pl.read_parquet(text["files"])["a"].to_list() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("fit flow.py rows.parquet --shuffle", "Expected --transform-to FOLDER"),
+        ("fit flow.py rows.parquet --storage-option a", "--storage-option as KEY=VALUE"),
+        ("fit flow.py rows.parquet --storage-option a=b", "with paths such as s3:"),
+        ("transform rows.parquet --output x --compression gzip --workflow flow", "flow"),
+        ("export x --sparse-max a=b --workflow workflow", "workflow"),
+        ("init rows.parquet", "Expected a new folder, or an empty one. Received: rows.parquet."),
+        ("init x --name a/b", "Expected a name of letters"),
+        ("watch --json", "Expected --once with --json. Received: --json alone."),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, text):
+    result = run(*arguments.split())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
