@@ -14,6 +14,7 @@ from .line import Count, text_of
 # Work that ends before is not shown.
 SECONDS_BEFORE = 1.0
 SECONDS_IN_A_TERMINAL = 0.2
+SECONDS_IN_A_NOTEBOOK = 1.0
 SECONDS_IN_THE_LOG = 10.0
 LOG = logging.getLogger("workflow.progress")
 
@@ -64,7 +65,7 @@ class Notebook:
     """One output of the cell, which is replaced; the last text stays."""
 
     def __init__(self) -> None:
-        self.before, self.between = SECONDS_BEFORE, 1.0
+        self.before, self.between = SECONDS_BEFORE, SECONDS_IN_A_NOTEBOOK
         self._handle: Any = None
 
     def update(self, chain: Sequence[Count]) -> None:

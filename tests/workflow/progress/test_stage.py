@@ -272,3 +272,27 @@ def test_ctrl_c_leaves_neither_files_nor_a_line(tmp_path):
     # The line is erased before the traceback.
     assert "\r\x1b[2KTraceback" in rest
     assert [*folder.rglob("*")] == []
+
+
+def test_a_notebook_has_one_output_that_is_replaced():
+    import nbclient
+    import nbformat
+
+    cell = nbformat.v4.new_code_cell(
+        "import time\n"
+        "from workflow.progress import shown\n"
+        "from workflow.progress.stage import advance, showing\n"
+        "shown.SECONDS_BEFORE = shown.SECONDS_IN_A_NOTEBOOK = 0.01\n"
+        "updates = []\n"
+        "update = shown.Notebook.update\n"
+        "shown.Notebook.update = lambda *all: (updates.append(all), update(*all))\n"
+        "with showing('fit', 400):\n"
+        "    advance(100)\n"
+        "    while len(updates) < 20:\n"
+        "        time.sleep(0.005)\n"
+        "    advance(300)\n"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    (output,) = notebook.cells[0].outputs
+    assert output["data"]["text/plain"].startswith("fit ━━━━━━━━━━━━━━ 100% · 400 of 400 rows")
