@@ -128,6 +128,7 @@ bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.fit_from_files
 	$(BIN)/python -m benchmarks.training_step
 	$(BIN)/python -m benchmarks.auc
+	$(BIN)/python -m benchmarks.charts
 
 bench-scaling: env  ## Measure every operator and verb over sizes, wide tables and many files; what grows faster than its data fails
 	$(BIN)/python -m benchmarks.scaling $(SCALING)

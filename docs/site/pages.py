@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import notebooks
 from links import FILES, ROOT, Links, file_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -16,8 +17,19 @@ from reference import groups, pages, undocumented
 
 DOCS = ROOT / "docs"
 GUIDES = ("workflow", "loader", "training", "export", "serving", "operations", "migration")
+TUTORIALS = {
+    "movielens": "Movies",
+    "flights": "Flights: dates, two keys",
+    "baskets": "Baskets: lists, retrieval",
+    "nvtabular": "From NVTabular",
+    "publish": "Publish and roll back",
+}
 # In this order; one that is not written yet is left out.
 FACTS = ("benchmarks", "scale", "comparison", "parity", "reliability", "glossary")
+FOLDERS = (("Guides", "guide"), ("Decisions", "decisions"))
+# Of each tutorial's page; Markdown would change the HTML of pictures.
+_OUTPUTS: dict[str, list[str]] = {}
+_PLACE = re.compile(r'<div data-output="(\d+)"></div>')
 _LOG = logging.getLogger("mkdocs.hooks.pages")
 
 
@@ -25,7 +37,8 @@ def on_config(config: MkDocsConfig) -> None:
     """Compose the navigation of the files that there are."""
     config.nav = [
         {"Start": "index.md"},
-        *[{title: listed} for title, folder in _folders() if (listed := _listed(folder))],
+        {"Tutorials": [{title: f"tutorials/{name}.md"} for name, title in TUTORIALS.items()]},
+        {"Guides": _listed("guide")},
         {"Reference": [{group.path: _names(group)} for group in groups()]},
         {"Facts": [f"{name}.md" for name in FACTS if (DOCS / f"{name}.md").exists()]},
         {"Decisions": _listed("decisions")},
@@ -40,7 +53,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         _LOG.warning("Expected a docstring of each public name. Received: none of %s.", name)
     made = [page for group in found for page in pages(group)]
     made += [(page, (ROOT / file).read_text()) for page, file in FILES.items()]
-    made += [(f"{folder}/index.md", _index(title, folder)) for title, folder in _indexes()]
+    made += [(f"tutorials/{name}.md", _tutorial(name)) for name in TUTORIALS]
+    made += [(f"{folder}/index.md", _index(title, folder)) for title, folder in FOLDERS]
     for page, text in made:
         files.append(File.generated(config, page, content=text))
     for page, text in _file_pages(files):
@@ -54,6 +68,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return Links().rewrite(markdown, page.file.src_uri)
 
 
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Put the outputs of a tutorial into their places."""
+    outputs = _OUTPUTS.get(page.file.src_uri, [])
+    return _PLACE.sub(lambda found: outputs[int(found[1])], html) if outputs else html
+
+
 def _file_pages(files: Files) -> Iterator[tuple[str, str]]:
     links = Links()
     for file in files.documentation_pages():
@@ -62,13 +82,10 @@ def _file_pages(files: Files) -> Iterator[tuple[str, str]]:
         yield links.page(path), file_page(path)
 
 
-def _folders() -> Iterator[tuple[str, str]]:
-    yield "Guides", "guide"
-
-
-def _indexes() -> Iterator[tuple[str, str]]:
-    yield from _folders()
-    yield "Decisions", "decisions"
+def _tutorial(name: str) -> str:
+    text, outputs = notebooks.page(notebooks.FOLDER / f"{name}.ipynb")
+    _OUTPUTS[f"tutorials/{name}.md"] = outputs
+    return text
 
 
 def _rest() -> list[str]:

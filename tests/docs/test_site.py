@@ -30,6 +30,7 @@ PAGES = [
     "index",
     "guide/workflow",
     "guide/operations",
+    "tutorials/movielens",
     "reference/workflow.ops/Categorify",
     "reference/loader/KerasSequenceLoader",
     "reference/exporter/index",
@@ -53,7 +54,7 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site],
         cwd=root,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "TUTORIALS": "source"},
         capture_output=True,
         text=True,
         check=False,
