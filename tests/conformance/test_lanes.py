@@ -21,6 +21,7 @@ from workflow.expressions.onnx import to_onnx
 from workflow.expressions.program.program import Program, build
 from workflow.expressions.program.tracing import inline
 from workflow.schema.column import Column
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
 
 ONNX = next(each for each in OTHERS if each.name == "onnx")
@@ -112,6 +113,46 @@ def test_lanes_wait_for_what_takes_longer():
     run = NumpyInterpreter(program_of(outputs, inputs))
     made = run({name: Column(np.array([0])) for name in inputs})
     assert [made[name].values.tolist() for name in inputs] == [[10], [11], [12], [13], [14]]
+
+
+KEYS = {
+    "dense": np.arange(5, 900),
+    "sparse": np.arange(700) * 2**40 - 2**62,
+    "wide": np.array([0, 7, 2**63, 2**64 - 1], np.uint64),
+    "one": np.array([-3], np.int8),
+    "none": np.array([], np.int64),
+    "true": np.array([True]),
+    "flags": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "bool"])
+@pytest.mark.parametrize("rows", [0, 1, 2, 30])
+def test_lookups_in_tables_of_any_kind_are_made_together(dtype, rows):
+    random, limits = np.random.default_rng(rows), [0, 1]
+    if dtype != "bool":
+        limits = [np.iinfo(dtype).min, np.iinfo(dtype).max]
+    kinds = [name for name, keys in KEYS.items() if (dtype == "bool") == (keys.dtype == bool)]
+    inputs = Schema(ColumnSchema(f"{name}{n}", dtype) for name in kinds for n in (1, 2))
+    outputs, given_, expected = {}, {}, {}
+    for number, name in enumerate(inputs):
+        keys, first, missing = KEYS[name[:-1]], number, 1_000 + number
+        outputs[name] = source(name, Type(dtype)).lookup(Column(keys), first=first, missing=missing)
+        inside = [key for key in keys.tolist() if limits[0] <= key <= limits[1]]
+        values = [*limits, *inside[:: max(1, len(inside) // 20)]]
+        drawn = np.array(random.choice(np.array(values, object), rows), DTYPES[dtype].numpy)
+        valid = random.random(rows) < 0.8
+        given_[name] = Column(drawn, valid)
+        places = {key: first + place for place, key in enumerate(keys.tolist())}
+        found = [places.get(value, missing) for value in drawn.tolist()]
+        expected[name] = [row for row, present in zip(found, valid, strict=True) if present]
+    program = program_of(outputs, inputs)
+    assert any(isinstance(entry, Group) for entry in group_steps(program))
+    made = NumpyInterpreter(program)(given_)
+    for name in inputs:
+        valid = given_[name].valid
+        np.testing.assert_array_equal(made[name].valid, valid)
+        assert made[name].values[valid].tolist() == expected[name], name
 
 
 def test_equal_work_is_one_node_in_onnx():

@@ -96,10 +96,9 @@ class TritonPythonModel:
         ]
         self._dtypes = [dtype for _, dtype, _ in self._expected]
         self._is_plain = all(column.layout == "scalar" for column in self._inputs)
-        # Columns of one dtype are read together, the others one by one.
-        self._groups = alike.groups_of(self._inputs)
-        grouped = {name for _, names in self._groups for name in names}
-        self._single = [column for column in self._inputs if column.name not in grouped]
+        # Columns of one dtype are read and written together, the others one by one.
+        self._groups, self._single = _grouped(self._inputs)
+        self._output_groups, self._single_outputs = _grouped(self._outputs)
         # The values of a flat list have another number of rows.
         columns = [*self._inputs, *self._outputs]
         self._elements = {c.values_name for c in columns if c.layout == "flat"}
@@ -212,14 +211,23 @@ class TritonPythonModel:
         results = self._run.results(columns)
         made = self._run.outputs(results)
         tensors: dict[str, Any] = {}
-        for column in self._outputs:
+        for column in self._single_outputs:
             if len(requests) > 1 and column.layout == "padded":
                 _expect_even(column, made[column.name])
             tensors |= _encode(column, made[column.name])
+        for group in self._output_groups:
+            tensors |= _encode_group(group, made)
         packed = dict(packed_tensor.pack(tensors, self._packing))
         if self._is_counted:
             self._counts.add(results)
         return packed
+
+
+def _grouped(columns: list[Any]) -> tuple[Any, list[Any]]:
+    """The groups of equal columns of numbers, and the other columns."""
+    groups = alike.groups_of(columns)
+    inside = {name for _, names in groups for name in names}
+    return groups, [column for column in columns if column.name not in inside]
 
 
 def _expect_even(column: Any, made: Any) -> None:
@@ -267,6 +275,15 @@ def _encode(column: Any, made: Any) -> dict[str, Any]:
         return encode(column, made)
     except SchemaError as error:
         raise RequestError(f"{column.name} would be null") from error
+
+
+def _encode_group(group: Any, made: dict[str, Any]) -> dict[str, Any]:
+    column, names = group
+    try:
+        return alike.encode_group(group, made)
+    except SchemaError:
+        # One by one, so that the error names the column.
+        return {n: t for n in names for t in _encode(replace(column, name=n), made[n]).values()}
 
 
 def _concatenate(columns: list[Any]) -> Any:

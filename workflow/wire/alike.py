@@ -6,12 +6,13 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..schema.column import Array, Column
 from ..schema.dtypes import DTYPES
-from .format import WireColumn, expect_no_nan, present
+from .format import WireColumn, encode, expect_no_nan, present
 
 Group = tuple[WireColumn, tuple[str, ...]]
 
@@ -55,3 +56,32 @@ def decode_group(group: Group, requests: Sequence[Mapping[str, Array]]) -> dict[
         return dict(zip(names, map(Column, values), strict=True))
     masks = [None if mask.all() else mask for mask in valid]
     return dict(zip(names, map(Column, values, masks), strict=True))
+
+
+def encode_group(group: Group, columns: Mapping[str, Column]) -> dict[str, Array]:
+    """The tensors (N, 1) that carry the columns of a group, all of N rows.
+
+    Args:
+        group: one of `groups_of`.
+        columns: the columns by name.
+
+    Raises:
+        SchemaError: as in `encode`.
+
+    Example:
+        >>> group = (WireColumn("a", "int32"), ("a", "b"))
+        >>> columns = {"a": Column(np.array([7, 8])), "b": Column(np.array([1, 2]))}
+        >>> encode_group(group, columns)["b"].tolist()
+        [[1], [2]]
+    """
+    column, names = group
+    given = [columns[name] for name in names]
+    if column.nullable or any(each.valid is not None for each in given):
+        return {
+            name: tensor
+            for name, each in zip(names, given, strict=True)
+            for name, tensor in encode(replace(column, name=name), each).items()
+        }
+    joint = np.concatenate([each.array for each in given])
+    tensors = joint.astype(DTYPES[column.dtype].numpy, copy=False).reshape(len(names), -1, 1)
+    return dict(zip(names, tensors, strict=True))

@@ -48,3 +48,18 @@ def test_values_that_will_be_overwritten_are_copied(workflow):
         counts.add(results(workflow, ages))
         ages[:] = 100.0
         assert counts.take().get(("outside", "age"), 0) == outside
+
+
+@pytest.mark.parametrize("rows", [1, 2_000])
+def test_unknown_values_are_counted_where_lookups_are_made_together(rows):
+    names = list("abcdef")
+    known = {name: [10 * number, 10 * number + 1] for number, name in enumerate(names)}
+    workflow = Workflow(names >> ops.Categorify()).fit(known)
+    counts = InputCounts(workflow.program, workflow.training_data)
+    run = NumpyInterpreter(workflow.program)
+    # Every column is sent the values of column a.
+    counts.add(run.results({name: Column(np.full(rows, 0)) for name in names}))
+    found = counts.take()
+    assert found["values", "a"] == rows
+    assert ("unknown", "a") not in found
+    assert [found["unknown", name] for name in names[1:]] == [rows] * 5

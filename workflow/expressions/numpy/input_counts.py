@@ -17,6 +17,7 @@ from ...schema.column import Array, Column
 from ...schema.dtypes import DTYPES
 from ...schema.training_data import TrainingData
 from ..program.program import Program
+from .joint_steps import lanes_of
 
 NULLS, VALUES, UNKNOWN, OUTSIDE = "nulls", "values", "unknown", "outside"
 ROWS = "rows"
@@ -40,6 +41,7 @@ class _Watched:
         name: the column.
         source: the number of its step.
         lookup: the number of the step that looks its values up in a vocabulary, or None.
+        lane: the slot and the lane of that step's result where a group computes it.
         missing: the result of that step for values outside the vocabulary.
         ends: the least and the greatest value in the training, if there is a range.
         is_list: whether it holds lists.
@@ -48,6 +50,7 @@ class _Watched:
     name: str
     source: int
     lookup: int | None
+    lane: tuple[int, int]
     missing: int
     ends: tuple[Array, Array] | None
     is_list: bool
@@ -83,9 +86,9 @@ class InputCounts:
         dtypes: Mapping[str, str] | None = None,
         budget: float = math.inf,
     ) -> None:
-        lookups = vocabulary_lookups(program, training)
+        lookups, lanes = vocabulary_lookups(program, training), lanes_of(program)
         self._columns = [
-            _watched(program, number, training, lookups.get(number), dtypes or {})
+            _watched(program, number, training, lookups.get(number), lanes, dtypes or {})
             for number, step in enumerate(program.steps)
             if step.verb == "source"
         ]
@@ -183,6 +186,7 @@ def _watched(
     number: int,
     training: TrainingData,
     lookup: int | None,
+    lanes: Mapping[int, tuple[int, int]],
     dtypes: Mapping[str, str],
 ) -> _Watched:
     step = program.steps[number]
@@ -197,7 +201,8 @@ def _watched(
         with np.errstate(over="ignore"):
             ends = np.array(least).astype(dtype), np.array(greatest).astype(dtype)
     missing = 0 if lookup is None else program.steps[lookup].parameters["missing"]
-    return _Watched(name, number, lookup, missing, ends, step.type.is_list)
+    lane = (0, 0) if lookup is None else lanes.get(lookup, (0, 0))
+    return _Watched(name, number, lookup, lane, missing, ends, step.type.is_list)
 
 
 def _counted(column: _Watched, waiting: Sequence[Sequence[Column]], rows: int) -> Mapping[str, int]:
@@ -208,7 +213,7 @@ def _counted(column: _Watched, waiting: Sequence[Sequence[Column]], rows: int) -
     nulls = 0 if valid is None else total - int(np.count_nonzero(valid))
     counts = {NULLS: nulls, VALUES: total - nulls}
     if column.lookup is not None:
-        found = _joined([results[column.lookup] for results in waiting])
+        found = _joined([_found(results, column.lookup, *column.lane) for results in waiting])
         counts[UNKNOWN] = _number(found == column.missing, valid)
     elif column.ends is not None:
         values, (least, greatest) = _joined(own), column.ends
@@ -216,6 +221,16 @@ def _counted(column: _Watched, waiting: Sequence[Sequence[Column]], rows: int) -
         known = None if values.dtype.kind == "f" else valid
         counts[OUTSIDE] = _number(values < least, known) + _number(values > greatest, known)
     return counts
+
+
+def _found(results: Sequence[Column | None], lookup: int, slot: int, lane: int) -> Column:
+    """The result of a lookup, which may be read by a group alone."""
+    own, group = results[lookup], results[slot]
+    if own is None and group is not None:
+        own = Column(group.array[lane])
+    if own is None:
+        raise TypeError("The results lack a lookup.")
+    return own
 
 
 def _valid(columns: Sequence[Column]) -> Array | None:

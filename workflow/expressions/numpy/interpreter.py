@@ -16,7 +16,9 @@ import numpy as np
 from ...schema.column import Array, Column, Strings
 from ...schema.dtypes import DTYPES
 from ..program.program import Program, Step
+from .elementwise import Function
 from .joint_steps import Group, group_steps
+from .tables import lookup_lanes
 from .verbs import PREPARE
 
 
@@ -50,7 +52,7 @@ class NumpyInterpreter:
         }
         self._alone = [(number, steps[number].operands, functions[number]) for number in functions]
         self._together = [
-            (entry, (), functions[entry.steps[0]])
+            (entry, (), _joint(entry, steps, functions))
             if isinstance(entry, Group)
             else (entry, steps[entry].operands, functions[entry])
             for entry in group_steps(program)
@@ -100,6 +102,13 @@ class NumpyInterpreter:
                 else:
                     slots[entry] = function(*[slots[o] for o in operands])
         return slots
+
+
+def _joint(group: Group, steps: Sequence[Step], functions: Mapping[int, Function]) -> Function:
+    """The function of all lanes: that of any, except for lookups, whose tables differ."""
+    if steps[group.steps[0]].verb != "lookup":
+        return functions[group.steps[0]]
+    return lookup_lanes([steps[n] for n in group.steps], [functions[n] for n in group.steps])
 
 
 def _constant(step: Step) -> Array:

@@ -21,8 +21,8 @@ from ..program.program import Program, Step
 
 # Fewer lanes than this cost more to stack than the saved calls.
 _FEWEST_LANES = 4
-# The structure of tables differs between columns, and so does the computation.
-_ALIKE = ELEMENTWISE - {"lookup", "gather"}
+# The structure of a table differs between columns, and so does its computation.
+_ALIKE = ELEMENTWISE - {"gather"}
 
 Slots = list[Any]
 # A slot, whose content is the operand of all lanes, or the step of each lane.
@@ -88,6 +88,12 @@ def group_steps(program: Program) -> list[Group | int]:
     return [entry for _, entry in sorted(plan, key=lambda entry: entry[0])]
 
 
+def lanes_of(program: Program) -> dict[int, tuple[int, int]]:
+    """The slot of the stacked result, and the lane, of each step of a group."""
+    groups = [entry for entry in group_steps(program) if isinstance(entry, Group)]
+    return {step: (each.slot, lane) for each in groups for lane, step in enumerate(each.steps)}
+
+
 def _first_outputs(program: Program) -> list[int]:
     """The place of the first output that is made from each step."""
     places = [len(program.outputs)] * len(program.steps)
@@ -120,9 +126,11 @@ class _Shapes:
         plain = not any(t.is_list or t.dtype == "string" for t in (step.type, *types))
         if step.verb not in _ALIKE or not plain:
             return None
+        # Each lane of a lookup has its own keys.
+        shared = {} if step.verb == "lookup" else step.parameters
         parameters = tuple(
             (key, id(value) if isinstance(value, Column) else repr(value))
-            for key, value in step.parameters.items()
+            for key, value in shared.items()
         )
         operands = tuple(self._operand(o) for o in step.operands)
         return step.verb, parameters, step.type.dtype, operands

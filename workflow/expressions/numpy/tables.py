@@ -14,7 +14,7 @@ from ...schema.column import Array, Column, Strings
 from ...schema.dtypes import DTYPES
 from ..language.types import Type, promote, table_dtype
 from ..program.program import Step
-from ..tables.lookup import find_positions
+from ..tables.lookup import find_position, find_positions
 from ..tables.text_table import TextTable
 from .elementwise import Function, elementwise
 from .lists import gather_lists
@@ -32,6 +32,28 @@ def lookup(step: Step, _: Sequence[Type]) -> Function:
         return find(values)
 
     return apply if isinstance(keys.values, Strings) and keys.rows else find
+
+
+def lookup_lanes(steps: Sequence[Step], functions: Sequence[Function]) -> Function:
+    """Lookups of several columns, each in its own keys: of values stacked as the rows of an array.
+
+    Args:
+        steps: lookups among integers or booleans.
+        functions: the function of each.
+    """
+    finds = [find_position(*(s.parameters[n] for n in ("keys", "first", "missing"))) for s in steps]
+
+    def apply(stacked: Column) -> Column:
+        values = stacked.array
+        if values.shape[1] == 1:
+            rows = [find(value) for find, value in zip(finds, values[:, 0].tolist(), strict=True)]
+            found = np.array(rows, np.int64).reshape(values.shape)
+        else:
+            each = zip(functions, values, strict=True)
+            found = np.stack([function(Column(lane)).array for function, lane in each])
+        return Column(found, stacked.valid)
+
+    return apply
 
 
 def gather(step: Step, _: Sequence[Type]) -> Function:

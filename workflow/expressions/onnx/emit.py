@@ -58,6 +58,8 @@ def _emit_lanes(
     made: Mapping[int, Tensor],
 ) -> dict[int, Tensor]:
     """The results of equal steps over several columns, which are computed side by side."""
+    if program.steps[group.steps[0]].verb == "lookup":
+        return _emit_each(graph, program, group, made)  # each has its own encoder
     operands = []
     for operand in group.operands:
         if isinstance(operand, int) and operand in made:
@@ -67,16 +69,19 @@ def _emit_lanes(
         columns = [made[number] for number in alone]
         joint = side_by_side(graph, columns, program.steps[alone[0]].type.dtype)
         if joint is None:
-            return {
-                number: _emit(
-                    graph, program, (number,), [made[o] for o in program.steps[number].operands]
-                )
-                for number in group.steps
-            }
+            return _emit_each(graph, program, group, made)
         operands.append(joint)
     block = _emit(graph, program, group.steps, operands)
     columns = apart(graph, block, len(group.steps))
     return {group.slot: block} | {step: columns[lane] for lane, step in group.shown}
+
+
+def _emit_each(
+    graph: Graph, program: Program, group: Group, made: Mapping[int, Tensor]
+) -> dict[int, Tensor]:
+    """The results of the steps of a group, computed one by one."""
+    operands = {number: program.steps[number].operands for number in group.steps}
+    return {n: _emit(graph, program, (n,), [made[o] for o in operands[n]]) for n in group.steps}
 
 
 def _emit(

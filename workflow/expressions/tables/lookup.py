@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...schema.column import Array, Column, Strings
-from .cuckoo import as_int64, cuckoo_table
+from .cuckoo import CuckooTable, as_int64, cuckoo_table
 from .text_table import TextTable
 
 Find = Callable[[Array], Array]
@@ -34,12 +34,50 @@ def find_positions(keys: Column, first: int, missing: int, dtype: str = "int64")
     return in_tiles(_find(keys, first, missing), dtype)
 
 
+def find_position(keys: Column, first: int, missing: int) -> Callable[[int], int]:
+    """The function of `find_positions` for a single integer or boolean, as an object of Python.
+
+    It takes a microsecond, where numpy's calls for an array of one element take several. Both
+    functions use one table.
+
+    Args:
+        keys: distinct integers or booleans.
+        first: the result for the first key.
+        missing: the result for a value that is not a key.
+    """
+    direct = _direct(keys, first, missing)
+    if direct is not None:
+        slots, low, high = direct
+        return lambda value: slots.item(min(max(value, low), high) - low)
+    if keys.rows == 0:
+        return lambda _: missing
+    find_one, is_wide = _hashed(keys).find_one, keys.array.dtype == np.uint64
+
+    def find(value: int) -> int:
+        # The table has the bits of uint64 as signed numbers.
+        bits = value - (value >> 63 << 64) if is_wide and value >= 0 else value
+        row = -1 if is_wide and value < 0 else find_one(bits)
+        return missing if row < 0 else first + row
+
+    return find
+
+
+def _direct(keys: Column, first: int, missing: int) -> tuple[Array, int, int] | None:
+    return keys.derived(
+        ("direct", first, missing), lambda: direct_table(keys.array, first, missing)
+    )
+
+
+def _hashed(keys: Column) -> CuckooTable:
+    return keys.derived("hashed numbers", lambda: cuckoo_table(as_int64(keys.array)))
+
+
 def _find(keys: Column, first: int, missing: int) -> Find:
     if isinstance(keys.values, Strings):
         many = len(keys.values) > MANY_STRINGS
         return (_by_bytes if many else _by_dictionary)(keys.values, first, missing)
-    direct = direct_table(keys.values, first, missing)
-    return _by_hash(keys.values, first, missing) if direct is None else _by_address(*direct)
+    direct = _direct(keys, first, missing)
+    return _by_hash(keys, first, missing) if direct is None else _by_address(*direct)
 
 
 def in_tiles(find: Find, dtype: str = "int64") -> Find:
@@ -88,11 +126,10 @@ def _by_address(table: Array, low: int, high: int) -> Find:
     return find
 
 
-def _by_hash(keys: Array, first: int, missing: int) -> Find:
-    if len(keys) == 0:
+def _by_hash(keys: Column, first: int, missing: int) -> Find:
+    if keys.rows == 0:
         return lambda values: np.full(values.shape, missing, np.int64)
-    table = cuckoo_table(as_int64(keys))
-    wide = keys.dtype == np.uint64
+    table, wide = _hashed(keys), keys.array.dtype == np.uint64
 
     def find(values: Array) -> Array:
         bits = as_int64(values)
