@@ -18,12 +18,13 @@ import numpy as np
 import polars as pl
 
 from serving.errors import ClientError, DtypeError
+from serving.inputs.cast import cast
 from serving.inputs.fitting import fitting
 from serving.inputs.small import SmallFrames
 from serving.inputs.table import expect_table, read, to_columns
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES, SchemaError
-from workflow.wire.format import WireColumn, encode_request
+from workflow.wire.format import WireColumn, encode_request, expect_no_nan
 
 # Up to this many values Python's own comparisons are faster than numpy's.
 _FEW = 256
@@ -147,6 +148,11 @@ def _tensor(column: WireColumn, values: Any) -> Array:
     Raises:
         ClientError, SchemaError: a value does not fit.
     """
+    is_series = isinstance(values, pl.Series)
+    if is_series and values.dtype.is_float() and DTYPES[column.dtype].kind == "float":
+        numbers = cast(column, values.to_numpy(), None)  # null becomes NaN, as on the wire
+        expect_no_nan(column, numbers)
+        return numbers.reshape(-1, 1)
     is_list = type(values) in (list, tuple)
     if not is_list or (fit := fitting(column, values)) is None:
         (tensor,) = encode_request(column, read(column, values)).values()
