@@ -24,7 +24,7 @@ endif
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env docs demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit lock clean
+.PHONY: help env docs demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit dist lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -165,6 +165,11 @@ lock:  ## Resolve requirements/*.txt anew
 	  requirements/build.in pyproject.toml -o requirements/cpu.txt
 	$(UV) pip compile --quiet --generate-hashes --no-header --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --extra gpu --extra dask --extra objects --extra dev requirements/build.in pyproject.toml -o requirements/gpu.txt
+
+dist: env  ## Wheel and source archive in dist/, checked as the package index would
+	rm -rf dist
+	$(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
 clean:
 	rm -rf $(VENV) $(VENV)-uv $(VENV)-nvtabular $(VENV)-frameworks $(VENV)-torch $(VENV)-lowest-direct $(VENV)-highest demo_output models build .mypy_cache .ruff_cache .pytest_cache

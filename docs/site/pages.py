@@ -16,7 +16,16 @@ from mkdocs.structure.pages import Page
 from reference import groups, pages, undocumented
 
 DOCS = ROOT / "docs"
-GUIDES = ("workflow", "loader", "training", "export", "serving", "operations", "migration")
+GUIDES = (
+    "overview",
+    "workflow",
+    "loader",
+    "training",
+    "export",
+    "serving",
+    "operations",
+    "migration",
+)
 TUTORIALS = {
     "movielens": "Movies",
     "flights": "Flights: dates, two keys",
@@ -26,7 +35,7 @@ TUTORIALS = {
 }
 # In this order; one that is not written yet is left out.
 FACTS = ("benchmarks", "scale", "comparison", "parity", "reliability", "glossary")
-FOLDERS = (("Guides", "guide"), ("Decisions", "decisions"))
+FOLDERS = (("Guides", "guide"), ("Decisions", "decisions"), ("Tutorials", "tutorials"))
 # Of each tutorial's page; Markdown would change the HTML of pictures.
 _OUTPUTS: dict[str, list[str]] = {}
 _PLACE = re.compile(r'<div data-output="(\d+)"></div>')
@@ -37,7 +46,7 @@ def on_config(config: MkDocsConfig) -> None:
     """Compose the navigation of the files that there are."""
     config.nav = [
         {"Start": "index.md"},
-        {"Tutorials": [{title: f"tutorials/{name}.md"} for name, title in TUTORIALS.items()]},
+        {"Tutorials": ["tutorials/index.md", *_tutorials()]},
         {"Guides": _listed("guide")},
         {"Reference": [{group.path: _names(group)} for group in groups()]},
         {"Facts": [f"{name}.md" for name in FACTS if (DOCS / f"{name}.md").exists()]},
@@ -82,6 +91,10 @@ def _file_pages(files: Files) -> Iterator[tuple[str, str]]:
         yield links.page(path), file_page(path)
 
 
+def _tutorials() -> list[dict[str, str]]:
+    return [{title: f"tutorials/{name}.md"} for name, title in TUTORIALS.items()]
+
+
 def _tutorial(name: str) -> str:
     text, outputs = notebooks.page(notebooks.FOLDER / f"{name}.ipynb")
     _OUTPUTS[f"tutorials/{name}.md"] = outputs
@@ -108,6 +121,8 @@ def _place(file: Path) -> tuple[int, str]:
 
 def _index(title: str, folder: str) -> str:
     lines = [f"# {title}\n"]
+    if folder == "tutorials":
+        lines += [f"- [{text}]({name}.md)" for name, text in TUTORIALS.items()]
     for page in _listed(folder)[1:]:
         text = (DOCS / page).read_text()
         heading = re.match(r"# (.+)", text)

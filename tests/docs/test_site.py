@@ -29,6 +29,7 @@ needs_browser = pytest.mark.skipif(
 PAGES = [
     "index",
     "guide/workflow",
+    "guide/overview",
     "guide/operations",
     "tutorials/movielens",
     "reference/workflow.ops/Categorify",
