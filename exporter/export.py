@@ -15,7 +15,7 @@ from exporter.errors import ExportError
 from exporter.network.load import as_network
 from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
-from exporter.plan.embeddings import expect_room
+from exporter.plan.embeddings import expect_room, spare_tables
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
@@ -151,6 +151,7 @@ def _export(
     )
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
     expect_room(taken, plan.features)
+    spare = spare_tables(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
     models = [spec.name for spec in plan.models]
     at_work("write the models")
@@ -170,13 +171,15 @@ def _export(
                 plan = _with_version(staged, number - 1)
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
                 kept = plan.published_as(names, generation)
-                return ExportReport(repository, kept, generation, proof, published=False)
+                return ExportReport(
+                    repository, kept, generation, proof, published=False, spare=spare
+                )
             at_work("answer golden rows in a server")
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
-    return ExportReport(repository, plan, generation, proof)
+    return ExportReport(repository, plan, generation, proof, spare=spare)
 
 
 def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:

@@ -76,6 +76,18 @@ class LoaderMethods(ABC):
             self._own_pass = None
             raise
 
+    def __repr__(self) -> str:
+        columns = ", ".join(self.input_schema.names[:5])
+        more = len(self.input_schema) - 5
+        return (
+            f"{type(self).__name__}({len(self):,} batches of {self.batch_size:,} rows on "
+            f"{self.device}: {columns}{f' and {more} more' if more > 0 else ''})"
+        )
+
+    def _repr_html_(self) -> str:
+        head = f"{type(self).__name__}: {len(self):,} batches of {self.batch_size:,} rows"
+        return f"<p>{head}, on {self.device}</p>{self.input_schema._repr_html_()}"
+
     def __enter__(self) -> Self:
         return self
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from serving.client import expect_retries
+from serving.client import expect_retries, expect_seconds
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
@@ -73,7 +73,7 @@ class AsyncEnsembleClient:
         self.url = url
         self.model_name = model_name
         self.model_version = model_version
-        self.timeout = timeout
+        self.timeout = expect_seconds(timeout)
         self._address = parse_address(url, tls)
         self._headers = dict(headers or {})
         self._retries = retries
@@ -153,7 +153,7 @@ class AsyncEnsembleClient:
         )
 
     def _seconds(self, timeout: float | None) -> float:
-        return self.timeout if timeout is None else timeout
+        return self.timeout if timeout is None else expect_seconds(timeout)
 
     def _entered(self) -> _Open:
         if self._open is None:

@@ -65,7 +65,7 @@ class EnsembleClient:
         self.url = url
         self.model_name = model_name
         self.model_version = model_version
-        self.timeout = timeout
+        self.timeout = expect_seconds(timeout)
         expect_retries(retries)
         address = parse_address(url, tls)
         connect = HttpConnection if address.scheme.startswith("http") else GrpcConnection
@@ -196,7 +196,7 @@ class EnsembleClient:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)
 
     def _seconds(self, timeout: float | None) -> float:
-        return self.timeout if timeout is None else timeout
+        return self.timeout if timeout is None else expect_seconds(timeout)
 
     def __enter__(self) -> Self:
         """The connection itself."""
@@ -210,6 +210,19 @@ class EnsembleClient:
     ) -> None:
         """Close the connection."""
         self.close()
+
+
+def expect_seconds(timeout: Any) -> float:
+    """Check a time for a request.
+
+    Raises:
+        ClientError: it is not a number above 0.
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ClientError(
+            "INVALID_INPUT", f"Expected timeout as seconds above 0. Received: {timeout!r}."
+        )
+    return timeout
 
 
 def expect_retries(retries: int) -> None:

@@ -16,6 +16,7 @@ from workflow.data.sources import Source, as_path
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import schema_of
 from workflow.progress.stage import showing
+from workflow.schema.alike import did_you_mean
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
 
@@ -92,7 +93,8 @@ def _selected(source: Source, names: list[str]) -> Source:
     if missing := [name for name in names if name not in have]:
         raise ColumnError(
             "INVALID_INPUT",
-            f"Expected the columns {', '.join(names)}. Received: data without {', '.join(missing)}.",
+            f"Expected the columns {', '.join(names)}. Received: data without {', '.join(missing)}."
+            + did_you_mean(missing, have),
         )
     return source.select(names).sound()
 

@@ -20,7 +20,7 @@ _REMEDY = "write_item_vectors writes such a file."
 _BLOCK_BYTES = 64_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ItemVectors:
     """Items and their vectors.
 
@@ -69,6 +69,9 @@ class ItemVectors:
         if not table.height:
             raise TrainingError(f"Expected at least one item in {path}. Received: none. {_REMEDY}")
         return cls(_ids(table[ID], path), _vectors(table[VECTOR], path))
+
+    def __repr__(self) -> str:
+        return f"ItemVectors({len(self.ids):,} items, width {self.width})"
 
     @property
     def width(self) -> int:

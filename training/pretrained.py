@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from training.errors import TrainingError
+from training.layers.initial_table import initializer_of
 from workflow import Workflow
 from workflow.data.vectors import Vectors, read_vectors
 from workflow.expressions.polars.series import column_schema
@@ -99,7 +99,7 @@ def pretrained_table(
             f"Received: none of {len(known)}; the vectors' ids are such as "
             f"{[*range(3)] if read.ids is None else read.ids.head(3).to_list()}."
         )
-    initial = keras.initializers.get(initializer)
+    initial = initializer_of(initializer)
     rows = int(meanings["id"].max()) + 1  # type: ignore[arg-type]
     vectors = np.array(initial((rows, read.width), "float32"))
     vectors[known["id"].to_numpy()[found]] = read.matrix[places[found]]

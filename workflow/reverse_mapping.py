@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import polars as pl
 
+from workflow.schema.alike import did_you_mean
+
 from .errors import WorkflowError
 from .expressions.language.tree import Expression
 from .graph.fitted_graph import FittedGraph
@@ -29,7 +31,10 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     """
     last = workflow.made[workflow.nodes[-1]]
     if output not in last.columns:
-        raise WorkflowError(f"No output {output!r}. The outputs are: {', '.join(last.columns)}.")
+        raise WorkflowError(
+            f"No output {output!r}. The outputs are: {', '.join(last.columns)}."
+            + did_you_mean([output], last.columns)
+        )
     feature = last.columns[output]
     same = list(_ways_back(feature.expression, last))
     domain = feature.schema.properties.get("domain")

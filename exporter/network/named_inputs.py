@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.errors import ExportError
+from workflow.schema.alike import did_you_mean
 from workflow.wire.request_rules import NNZS, VALUES
 
 
@@ -42,6 +43,7 @@ def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
         raise ExportError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is not an input."
+            + did_you_mean(unknown, known)
         )
 
 

@@ -39,8 +39,8 @@ class NearestItems:
             ones.
 
     Raises:
-        ExportError: when it is exported: the file is not such a catalogue, k is too large, or the
-            tower's output is another one.
+        ExportError: k is no whole number from 1. When it is exported: the file is not such a catalogue,
+            k is too large, or the tower's output is another one.
 
     Example:
         >>> best = NearestItems(tower(model, "query"), "items.parquet", k=20)  # doctest: +SKIP
@@ -52,6 +52,10 @@ class NearestItems:
     tower: Any
     items: str | os.PathLike[str]
     k: int = 10
+
+    def __post_init__(self) -> None:
+        if type(self.k) is not int or self.k < 1:
+            raise ExportError(f"Expected k as a whole number from 1. Received: {self.k!r}.")
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -141,6 +145,12 @@ class NearestNetwork:
                 'training.retrieval.tower(model, "query") is the tower of a model of two.'
             )
         self.vector = made[0]
+        if self.vector.name == "candidate_vector":
+            raise ExportError(
+                "Expected the query's tower, whose vector is compared with the items' vectors. "
+                "Received: the candidate's tower, which makes those. "
+                'Take training.retrieval.tower(model, "query").'
+            )
         try:
             items.expect(k, self.vector.shape[1] or 0)
         except TrainingError as error:

@@ -45,6 +45,23 @@ def expect_room(network: Network, features: ServedColumns) -> None:
             )
 
 
+def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:
+    """Tables with more rows than their columns have ids, as of a network that another workflow trained.
+
+    Returns:
+        A text for each: the column, its ids and the table's rows.
+    """
+    counts = id_counts(features)
+    found = [
+        (_column_of(own, network.columns), layer, rows) for layer, own, rows in network.tables()
+    ]
+    return tuple(
+        f"{column} ({counts[column]:,} ids, {rows:,} rows in {layer!r})"
+        for column, layer, rows in found
+        if 0 < counts.get(column, 0) < rows
+    )
+
+
 def _column_of(own: str, columns: Columns) -> str:
     """The workflow's column for a network's own name of it."""
     return str(columns.get(own) or columns.get(own + VALUES, own)).removesuffix(VALUES)

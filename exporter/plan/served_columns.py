@@ -14,6 +14,7 @@ from exporter.plan.nulls import settle_nulls
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.expressions.program.program import Program, build
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema, Tags
@@ -138,7 +139,8 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     for name in label_columns:
         if name not in made and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}. "
+                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}."
+                f"{did_you_mean([name], [*made, *workflow.input_schema])} "
                 "Labels are columns of the training data; outputs of the network keep their names."
             )
     return tuple(label_columns)
@@ -180,7 +182,7 @@ def _wanted_columns(
     if missing:
         raise ExportError(
             f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
-            f"It makes {', '.join(produced)}. "
+            f"It makes {', '.join(produced)}.{did_you_mean(missing, produced)} "
             + (
                 "Give the inputs names: keras.Input(..., name=...), torch.onnx.export(..., "
                 "input_names=[...])."

@@ -41,7 +41,7 @@ _UNSET = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExportReport:
     """The result of an export; printing it shows the plan, and a notebook shows it as a page.
 
@@ -50,6 +50,7 @@ class ExportReport:
         plan: the models, with their casts and columns.
         generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
+        spare: tables with more rows than their columns have ids, in words.
         published: False if nothing has changed, so that the published version stays.
 
     Example:
@@ -61,6 +62,7 @@ class ExportReport:
     generation: str
     proof: Proof
     published: bool = True
+    spare: tuple[str, ...] = ()
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -112,6 +114,13 @@ class ExportReport:
             f"Memory of each instance, estimated: {', '.join(taken)}.",
             "Triton images before 25.07 are not safe among strangers: one request ends the server.",
         ]
+        if self.spare:
+            remarks.insert(
+                0,
+                f"Tables with more rows than the workflow has ids: {', '.join(self.spare)}. If the "
+                "network was trained with another workflow, its ids mean other values: train again, "
+                "or export that workflow.",
+            )
         if not self.published:
             version = self.plan.published.version
             remarks.insert(0, f"Nothing has changed: version {version} stays published.")
@@ -162,6 +171,9 @@ class ExportReport:
             latency: measured response times, for the page.
         """
         return as_page(self.plan.published.name, _fragment(self, parity, latency))
+
+    def __repr__(self) -> str:
+        return f"ExportReport({self.title}, in {str(self.repository)!r})"
 
     def _repr_html_(self) -> str:
         return _fragment(self)

@@ -20,6 +20,7 @@ from workflow.data.parquet import ParquetTable, inner_type
 from workflow.data.parquet_file import FooterSchemas, ParquetFile
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema, polars_dtype
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES, SchemaError
 from workflow.schema.schema import Schema
 
@@ -202,7 +203,7 @@ def _with_columns(file: ParquetFile, columns: Sequence[str]) -> ParquetFile:
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {file.path}. "
-            f"Received: the columns {', '.join(have[:50])}."
+            f"Received: the columns {', '.join(have[:50])}." + did_you_mean(missing, have)
         )
     return file._replace(
         schema={name: dtype for name, dtype in file.schema.items() if name in wanted},

@@ -113,6 +113,8 @@ def parse_address(url: str, tls: Tls | None = None) -> Address:
 
 def _split(url: str) -> tuple[SplitResult, int]:
     try:
+        if not isinstance(url, str):
+            raise ValueError  # noqa: TRY004, TRY301 - reported below, as any other
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:  # For example a port that is not a number.

@@ -27,6 +27,10 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
     Raises:
         ServerError: the repository has no model, or not the named ones.
     """
+    if isinstance(models, str):
+        raise ServerError(
+            f"Expected models as a list of names, such as [{models!r}]. Received: {models!r}."
+        )
     if not repository.is_dir():
         raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
     # A killed publication may leave a folder that begins with a dot.

@@ -20,6 +20,7 @@ from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
+from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
 
 
@@ -250,6 +251,17 @@ class TritonServer:
         if self._healer is not None:
             self._healer.join()
             self._healer = None
+
+    def __repr__(self) -> str:
+        state = f"running at {self.grpc_url}" if self.is_running() else "not running"
+        return f"TritonServer({str(self.model_repository)!r}, {state})"
+
+    def _repr_html_(self) -> str:
+        rows = [("repository", str(self.model_repository)), ("running", str(self.is_running()))]
+        if self.is_running():
+            rows += [("models", ", ".join(self.models)), ("gRPC", self.grpc_url)]
+            rows += [("metrics", self.metrics_url), ("log", str(self.log_path))]
+        return table(rows)
 
     def is_running(self) -> bool:
         """Whether the server's process exists."""

@@ -17,6 +17,7 @@ from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
+from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES
@@ -62,6 +63,12 @@ def check_parity(
         Parity passed: movielens, 10,000 rows, tolerance 1e-05
     """
     _expect_settings(tolerance, batch_size)
+    if not isinstance(workflow, Workflow):
+        raise ClientError(
+            "PARITY",
+            "Expected the workflow that was exported; Workflow.load reads a saved one. "
+            f"Received: {workflow!r:.100}.",
+        )
     model = _network(model)
     with showing("parity", progress=progress):
         return _compare(client, workflow, model, rows, tolerance, batch_size)
@@ -145,9 +152,17 @@ def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
     """The workflow's columns that a network takes."""
     made = workflow.output_schema
     names = [column for tensor in model.inputs for column in _columns_of(tensor.name, served)]
-    return [
+    features = [
         *dict.fromkeys(n if n in made else n.removesuffix(VALUES).removesuffix(NNZS) for n in names)
     ]
+    if unknown := [name for name in features if name not in made]:
+        raise ClientError(
+            "PARITY",
+            "Expected the network and the workflow that were exported together. Received: a network "
+            f"with the inputs {', '.join(unknown)}, which the workflow does not make. It makes "
+            f"{', '.join(made)}.{did_you_mean(unknown, made)}",
+        )
+    return features
 
 
 def _columns_of(own: str, served: Served) -> tuple[str, ...]:
@@ -179,7 +194,8 @@ def raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
     if missing := [name for name in names if name not in have]:
         raise ClientError(
             "PARITY",
-            f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}.",
+            f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}."
+            + did_you_mean(missing, have),
         )
     with source.errors("The rows cannot be read"):
         frame = source.select(names).sound().frame.collect()

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from training.layers import EmbeddingCollection, initial_table
+from training import TrainingError
+from training.layers import CrossNetwork, EmbeddingCollection, initial_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +24,15 @@ def tables(initializer, sizes):
     layer = EmbeddingCollection(sizes, embeddings_initializer=initializer)
     layer.build()
     return {name: table.numpy() for name, table in layer.embedding_tables.items()}
+
+
+@pytest.mark.parametrize("given", ["bogus", 3])
+def test_an_unknown_initializer(given):
+    expected = f"Expected an initializer .* Received: {given!r}"
+    with pytest.raises(TrainingError, match=expected):
+        EmbeddingCollection({"a": (3, 4)}, embeddings_initializer=given)
+    with pytest.raises(TrainingError, match=expected):
+        CrossNetwork(1, kernel_initializer=given)
 
 
 @pytest.mark.long

@@ -82,6 +82,14 @@ def test_a_nan_can_be_let_through(model, batches):
     assert np.isnan(report.history["loss"][0])
 
 
+def test_a_nan_of_a_later_batch_is_found_with_its_column(model, batches):
+    calm, spoilt = batches(128, 64), batches(128, 64).map(lambda x, y: (x, y * float("nan")))
+    with pytest.raises(
+        TrainingError, match=r"NaN or infinity in batch 3 of an epoch, in the label"
+    ):
+        train(model, calm.concatenate(spoilt), metrics=())
+
+
 def test_nan_that_a_relu_hides_is_found_in_the_weights():
     """On a CPU relu(NaN) is 0: the loss looks well, and the first layer's weights are lost."""
     features = {"age": np.ones((64, 1), "float32"), "userId": np.zeros((64, 1), "int32")}

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.initial_table import initializer_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -46,7 +47,7 @@ class CrossNetwork(keras.layers.Layer):
             )
         self.depth = depth
         self.rank = rank
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates the weights."""

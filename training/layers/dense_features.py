@@ -17,6 +17,7 @@ from training.layers.embedding_collection import (
 )
 from training.layers.feature_columns import read_dense
 from training.layers.indicators import count_ids
+from training.layers.initial_table import initializer_of
 from training.layers.numbers import number_count, number_rows, widths_of
 
 AGGREGATIONS = ("concat", "stack")
@@ -113,7 +114,7 @@ class DenseFeatures(keras.layers.Layer):
         self.continuous = widths_of(continuous)
         self.indicators = [(name, rows) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = initializer_of(embeddings_initializer)
         check_sizes(embedding_sizes)
         self._check(embedding_sizes)
         self._validate_ids = validate_ids

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.initial_table import initializer_of
 
 INTERACTIONS = (None, "field_all", "field_each", "field_interaction")
 
@@ -59,7 +60,7 @@ class DotProductInteraction(keras.layers.Layer):
             )
         self.interaction_type = interaction_type
         self.self_interaction = self_interaction
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: tuple[Any, ...]) -> None:
         """Creates the matrices, if any."""

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.bags import check_combiner
+from training.layers.initial_table import initializer_of
 from training.layers.shared_table import SharedTable
 
 
@@ -73,7 +74,7 @@ class EmbeddingBag(keras.layers.Layer):
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.combiner = check_combiner(combiner)
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.validate_ids = validate_ids
         self._table = SharedTable(
             {self.name: input_dim},

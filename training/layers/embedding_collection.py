@@ -11,10 +11,12 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.layers.bags import check_combiner
 from training.layers.embedding_bag import check_size, rows_of
+from training.layers.initial_table import initializer_of
 from training.layers.shared_table import SharedTable
 from training.parallel.workers import joined_workers
 from training.sharding.plan import bytes_of_workers, check_shard, check_widths, plan
 from training.sharding.room import expect_room
+from workflow.schema.alike import did_you_mean
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -86,7 +88,7 @@ class EmbeddingCollection(keras.layers.Layer):
             (name, rows, width) for name, (rows, width) in embedding_sizes.items()
         ]
         self.combiner = _check_combiners(combiner, embedding_sizes)
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.validate_ids = validate_ids
         self.shared = _check_shared(shared or {}, embedding_sizes, self.combiner)
         self.shard = check_shard(shard)
@@ -293,4 +295,5 @@ def check_present(layer: str, wanted: list[str], inputs: Mapping[str, Any]) -> N
         raise TrainingError(
             f"Expected the columns {', '.join(wanted)} in the features of {layer!r}. "
             f"Received: {', '.join(inputs)}; missing: {', '.join(missing)}."
+            + did_you_mean(missing, inputs)
         )

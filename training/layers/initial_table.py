@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.errors import TrainingError
 from training.sharding.layout import Layout, Own
 
 # Initializers that draw each value independently of the shape, so that rows can come in blocks.
@@ -23,6 +24,25 @@ _BLOCK = 2**20  # values, 4 MB of float32
 # InplaceUpdate counts rows in int32; on a GPU it takes no bfloat16 and at most 2**31 - 1 values.
 _MOST_ROWS = tf.int32.max
 _IN_PLACE = (tf.float32, tf.float64, tf.float16)
+
+
+def initializer_of(given: Any) -> Any:
+    """The initializer that an object or a name stands for.
+
+    Raises:
+        TrainingError: Keras knows no such initializer.
+
+    Example:
+        >>> type(initializer_of("zeros")).__name__
+        'Zeros'
+    """
+    try:
+        return keras.initializers.get(given)
+    except (ValueError, TypeError) as error:
+        raise TrainingError(
+            "Expected an initializer of keras.initializers, or its name, such as 'uniform'. "
+            f"Received: {given!r:.200}."
+        ) from error
 
 
 def initial_table(

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.initial_table import initializer_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -44,7 +45,7 @@ class XDeepFMOuterProduct(keras.layers.Layer):
         if dim < 1:
             raise TrainingError(f"Expected a dim of at least one. Received: {dim}.")
         self.dim = dim
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: Sequence[Any]) -> None:
         """Creates the weights."""

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from training.layers.embedding_bag import EmbeddingBag
+from training.layers.initial_table import initializer_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -49,7 +50,7 @@ class SequenceEmbedding(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.input_dim, self.output_dim, self.length = input_dim, output_dim, length
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.items = EmbeddingBag(
             input_dim,
             output_dim,

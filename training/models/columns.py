@@ -10,6 +10,7 @@ import keras
 
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
+from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -70,6 +71,7 @@ class Columns:
         if unknown:
             raise TrainingError(
                 f"Expected columns among {', '.join(known)}. Received: {', '.join(unknown)}."
+                + did_you_mean(unknown, known)
             )
         return Columns(
             {name: size for name, size in self.scalars.items() if name in wanted},

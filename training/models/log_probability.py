@@ -16,6 +16,7 @@ from training.retrieval.softmax import InBatchSoftmax, LogProbability, SampledSo
 from workflow import WorkflowError
 from workflow.data.sources import as_lazy_frame
 from workflow.expressions.polars.series import to_column
+from workflow.schema.alike import did_you_mean
 from workflow.wire.request_rules import NNZS, VALUES
 
 
@@ -104,7 +105,7 @@ def _read(items: Any, names: list[str]) -> pl.DataFrame:
         if missing:
             raise TrainingError(
                 f"Expected the columns {', '.join(names)} in items. Received: {', '.join(have)}; "
-                f"missing: {', '.join(missing)}."
+                f"missing: {', '.join(missing)}." + did_you_mean(missing, have)
             )
         table = frame.select(names).collect()
     except WorkflowError as error:

@@ -21,6 +21,7 @@ from workflow.data.sources import Source, as_path
 from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import build
 from workflow.progress.stage import advance, showing
+from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array
 
 
@@ -62,6 +63,12 @@ def write_item_vectors(
         9742
     """
     candidate = tower(model, "candidate")
+    if unknown := [name for name in candidate.input if name not in workflow.output_schema]:
+        raise TrainingError(
+            "Expected the workflow with which the model was trained. Received: one that does not make "
+            f"{', '.join(unknown)}, which the candidate's tower takes. It makes "
+            f"{', '.join(workflow.output_schema)}."
+        )
     try:
         target, source = as_path(path), Source.of(items)
         names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
@@ -69,6 +76,7 @@ def write_item_vectors(
             raise TrainingError(
                 f"Expected the columns {', '.join(names)} in items. Received: "
                 f"{', '.join(source.names)}; missing: {', '.join(missing)}."
+                + did_you_mean(missing, source.names)
             )
         if not target.parent.is_dir():
             raise TrainingError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import keras
@@ -12,9 +13,13 @@ import tensorflow as tf
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
 from training.run.label_check import check_labels
+from workflow.schema.alike import did_you_mean
 
 # Features, labels and weights.
 _PARTS = 3
+
+# Data may have no end.
+_SEARCHED = 10_000
 
 
 def check_data(model: keras.Model, data: Any, argument: str) -> None:
@@ -56,20 +61,30 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
         _check_columns(inputs, x, argument)
 
 
-def columns_with_nan(data: Any) -> list[str]:
-    """Columns of the first batch that contain NaN or infinity, and "the label" if it does.
+def first_nan(data: Any) -> tuple[int, list[str]]:
+    """The first batch that contains NaN or infinity, and its columns that do.
+
+    The search takes as long as reading the data up to there. It uses up an epoch of a loader, but
+    for its first batch.
+
+    Returns:
+        The batch's number from 0, and the columns, "the label" among them; no columns if no batch has any.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"age": [[31.0], [float("nan")]]}, [[0], [1]]))
-        >>> columns_with_nan(data)
-        ["column 'age'"]
+        >>> first_nan(data)
+        (0, ["column 'age'"])
     """
-    if isinstance(data, KerasSequenceLoader):
-        batch = data.peek()  # leaves its position unchanged
-    elif isinstance(data, (tuple, list)):
-        batch = tuple(data)
-    else:
-        batch = next(iter(data), None)
+    if isinstance(data, KerasSequenceLoader) and (found := _columns_with_nan(data.peek())):
+        return 0, found
+    batches = iter([tuple(data)] if isinstance(data, (tuple, list)) else data)
+    for number, batch in enumerate(islice(batches, _SEARCHED)):
+        if found := _columns_with_nan(batch):
+            return number, found
+    return 0, []
+
+
+def _columns_with_nan(batch: Any) -> list[str]:
     x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
     named = {f"column {name!r}": x[name] for name in x} if isinstance(x, Mapping) else {"x": x}
     return [name for name, value in {**named, "the label": y}.items() if _has_nan(value)]
@@ -118,7 +133,8 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
     if missing:
         raise TrainingError(
             f"Expected the columns {', '.join(inputs)} in {argument}, as the model does. "
-            f"Received: {', '.join(x)}; missing: {', '.join(missing)}. "
+            f"Received: {', '.join(x)}; missing: {', '.join(missing)}."
+            f"{did_you_mean(missing, x)} "
             "Name them in the loader's cat_names or cont_names."
         )
     more = [name for name in x if name not in inputs]

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from training.errors import TrainingError
-from training.run.data_check import columns_with_nan
+from training.run.data_check import first_nan
 from training.run.rows import RowCount
 
 _CURVE_POINTS = 50
@@ -141,10 +141,11 @@ class Watch(keras.callbacks.Callback):
                 )
 
     def _advice(self) -> str:
-        found = columns_with_nan(self._data)
+        number, found = first_nan(self._data)
         if found:
+            batch = f"batch {number + 1} of an epoch" if number else "the first batch"
             return (
-                f"There is NaN or infinity in the first batch, in {', '.join(found)}: a null of a "
+                f"There is NaN or infinity in {batch}, in {', '.join(found)}: a null of a "
                 "float column arrives as NaN. Fill it in the workflow (ops.FillMissing), clip it "
                 "(ops.Clip), or leave the column out."
             )

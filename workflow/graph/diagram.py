@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from workflow.operator.operator import Operator
 from workflow.picture import Arrow, Box, Diagram, Item
 from workflow.picture.diagram import cut, in_one_line
+from workflow.picture.html import to_html
 from workflow.schema.schema import ColumnSchema
 
 from .fitted_graph import FittedGraph
 from .node import ColumnSelector, ConcatNode, Node, SubsetNode
 from .operator_node import OperatorNode
+from .resolution import topological
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -146,3 +148,11 @@ def _is_simple(value: Any) -> bool:
     elif isinstance(value, list | tuple):
         inner = value
     return isinstance(value, _SIMPLE) and all(isinstance(v, _SIMPLE) for v in inner)
+
+
+def _html(node: Node) -> str:
+    diagram = diagram_of(FittedGraph(topological(node)))
+    return to_html(dataclasses.replace(diagram, name=node.label))
+
+
+Node.to_html = staticmethod(_html)

@@ -14,6 +14,7 @@ from workflow.data.parquet import inner_type
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import column_schema
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
 from workflow.schema.times import remedy
@@ -80,8 +81,8 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     missing = [name for name in inputs if name not in have]
     if missing:
         raise WorkflowError(
-            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}. "
-            "If new data lack it, as they may a label, transform them with "
+            f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}."
+            f"{did_you_mean(missing, have)} If new data lack it, as they may a label, transform them with "
             f"workflow.remove_inputs([{', '.join(map(repr, missing))}])."
         )
     for column in inputs.columns:

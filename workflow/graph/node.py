@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from workflow.errors import WorkflowError
 from workflow.operator.feature import Selectable, State
@@ -26,6 +26,9 @@ class Node(Selectable):
         >>> from workflow import ops
         >>> ids = ["userId"] + (["movieId"] >> ops.Categorify())
     """
+
+    # The picture of a graph; graph/diagram.py sets it, to avoid a cycle.
+    to_html: ClassVar[Callable[[Node], str]]
 
     def __init__(self, *parents: Node) -> None:
         self._parents = parents
@@ -95,6 +98,9 @@ class Node(Selectable):
 
     def __repr__(self) -> str:
         return self.label
+
+    def _repr_html_(self) -> str:
+        return Node.to_html(self)
 
 
 class ColumnSelector(Node):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from workflow.errors import WorkflowError
 from workflow.operator.feature import Features, Groups, State
+from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import Schema
 
 from .fitted_graph import FittedGraph
@@ -52,6 +53,7 @@ def remove_inputs(
     if unknown:
         raise WorkflowError(
             f"No input {', '.join(map(repr, unknown))} in the workflow. The inputs are: {', '.join(inputs)}."
+            + did_you_mean(unknown, inputs)
         )
     removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
     output = removal.replaced[workflow.nodes[-1]]

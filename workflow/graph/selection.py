@@ -8,6 +8,7 @@ from typing import Any
 
 from workflow.errors import WorkflowError, listed
 from workflow.operator.feature import Groups
+from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import Tags
 
 EVERY = "*"
@@ -104,6 +105,7 @@ class Selection:
         if missing:
             raise WorkflowError(
                 f"No column {listed(map(repr, missing))} in {where}. It has: {listed(columns) or 'none'}."
+                + did_you_mean(missing, columns)
             )
         tagged = [
             (name,)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from workflow.errors import WorkflowError
+from workflow.schema.alike import did_you_mean
 
 from .feature import State
 
@@ -30,7 +31,8 @@ def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
     unknown = [name for name in value if name not in columns] if isinstance(value, Mapping) else []
     require(
         not unknown,
-        f"{setting} is set for {', '.join(map(repr, unknown))}. The columns are: {', '.join(columns)}.",
+        f"{setting} is set for {', '.join(map(repr, unknown))}. The columns are: {', '.join(columns)}."
+        + did_you_mean(unknown, columns),
     )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import polars as pl
 
@@ -53,6 +53,11 @@ class OperatorMeta(ABCMeta):
 
     def __rrshift__(cls, left: Any) -> OperatorNode:
         return OperatorMeta.node_of(left, cls)
+
+    def __dir__(cls) -> list[str]:
+        """The settings, and no methods of the graph: `help(ops.Clip)` and completion show these."""
+        settings = cast("type[Operator]", cls).settings() if dataclasses.is_dataclass(cls) else []
+        return [*settings, "__doc__", "__module__"]
 
 
 @dataclass(frozen=True)

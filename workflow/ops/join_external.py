@@ -20,6 +20,7 @@ from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, Partials, State
 from workflow.operator.operator import NOT_SAVED, Example, Operator
+from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.schema.times import unlike_times
@@ -139,7 +140,8 @@ class JoinExternal(Operator):
         missing = [key for key in keys if key not in columns]
         require(
             not missing,
-            f"The key {listed(map(repr, missing))} is not among the input columns {', '.join(columns)}.",
+            f"The key {listed(map(repr, missing))} is not among the input columns {', '.join(columns)}."
+            + did_you_mean(missing, columns),
         )
         return keys
 
@@ -151,7 +153,8 @@ class JoinExternal(Operator):
         for name in (*keys, *names):
             require(
                 name in have,
-                f"The external table has no column {name!r}. It has: {', '.join(have)}.",
+                f"The external table has no column {name!r}. It has: {', '.join(have)}."
+                + did_you_mean([name], have),
             )
         # Refuses structs and similar types, with the column's name.
         schema = Schema(column_schema(n, types[n]) for n in (*keys, *names) if n in types)

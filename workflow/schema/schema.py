@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from .alike import did_you_mean
 from .dtypes import DTYPES, DType, SchemaError, dtype_of
 
 
@@ -210,6 +211,7 @@ class Schema(Mapping[str, ColumnSchema]):
         except KeyError:
             raise SchemaError(
                 f"No column {name!r}. The columns are: {', '.join(self._columns)}."
+                + did_you_mean([name], self._columns)
             ) from None
 
     def __contains__(self, name: object) -> bool:
@@ -275,6 +277,17 @@ class Schema(Mapping[str, ColumnSchema]):
         return isinstance(other, Schema) and self.columns == other.columns
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _repr_html_(self) -> str:
+        # Only a notebook needs it; a server has no pictures.
+        from workflow.picture.markup import table  # noqa: PLC0415
+
+        rows = [
+            (name, str(column).removeprefix(f"{name}: "), ", ".join(column.tags), facts[:200])
+            for name, column in self._columns.items()
+            for facts in [", ".join(f"{k} {v}" for k, v in column.properties.items())]
+        ]
+        return table(rows, ("column", "type", "tags", "properties"))
 
     def __repr__(self) -> str:
         return "Schema(" + ", ".join(f"{c.name}: {c}" for c in self.columns) + ")"

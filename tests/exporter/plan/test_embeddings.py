@@ -140,7 +140,14 @@ def test_one_row_too_few_is_refused(make, export, pipeline, tmp_path):
 
 @pytest.mark.parametrize("make", NETWORKS)
 def test_just_enough_rows_are_enough(make, export, pipeline):
-    export(make(USERS), pipeline, labels=[])
+    assert export(make(USERS), pipeline, labels=[]).spare == ()
+
+
+def test_a_table_of_another_workflow_is_named_in_the_report(export, pipeline):
+    report = export(directly(USERS + 7), pipeline, labels=[])
+    (text,) = report.spare
+    assert text.startswith(f"user ({USERS} ids, {USERS + 7} rows in ")
+    assert "trained with another workflow" in " ".join(str(report).split())
 
 
 def test_the_layer_and_its_rows_are_named(export, pipeline):

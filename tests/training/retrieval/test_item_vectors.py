@@ -65,6 +65,13 @@ def test_vectors_are_those_of_the_tower_in_the_items_order(trained, tmp_path, id
     np.testing.assert_array_equal(read.vectors, table["vector"].to_numpy())
 
 
+def test_a_workflow_without_the_towers_columns_is_told(trained, tmp_path):
+    model, workflow = trained
+    smaller = workflow.remove_inputs(["genres"])
+    with pytest.raises(TrainingError, match=r"does not make genres, which the candidate's tower"):
+        write_item_vectors(model, smaller, MOVIES, tmp_path / "items.parquet", id="movieId")
+
+
 def test_a_file_stays_if_a_later_one_cannot_be_written(trained, tmp_path):
     model, workflow = trained
     file = tmp_path / "items.parquet"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
 
 from ..language.methods import vocabulary
@@ -33,7 +34,10 @@ class Frame(Mapping[str, Expression]):
     def __getitem__(self, name: str) -> Expression:
         if name not in self._columns:
             have = ", ".join(self._columns) or "none"
-            raise ExpressionError(f"No column {name!r}. There are: {have}. {self._advice}".rstrip())
+            hint = did_you_mean([name], self._columns)
+            raise ExpressionError(
+                f"No column {name!r}. There are: {have}.{hint} {self._advice}".rstrip()
+            )
         return self._columns[name]
 
     def __getattr__(self, name: str) -> Expression:

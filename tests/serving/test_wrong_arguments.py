@@ -1,0 +1,57 @@
+"""Wrong arguments of clients and servers are errors of ours, before anything is sent."""
+
+import pytest
+
+from exporter import ExportError, NearestItems
+from serving import AsyncEnsembleClient, ClientError, EnsembleClient, ServerError, TritonServer
+from serving.prove.parity import check_parity
+from workflow import Workflow
+
+
+@pytest.mark.parametrize("url", [None, 8001, b"127.0.0.1:8001"])
+@pytest.mark.parametrize("client", [EnsembleClient, AsyncEnsembleClient])
+def test_an_address_that_is_no_text(client, url):
+    with pytest.raises(ClientError, match="Expected the address of a server"):
+        client(url, "model")
+
+
+@pytest.mark.parametrize("timeout", ["1", 0, -1, True, float("nan"), [1]])
+@pytest.mark.parametrize("client", [EnsembleClient, AsyncEnsembleClient])
+def test_a_timeout_that_is_no_time(client, timeout):
+    with pytest.raises(ClientError, match=r"Expected timeout as seconds above 0\. Received"):
+        client("127.0.0.1:1", "model", timeout=timeout)
+
+
+def test_models_as_one_name(tmp_path):
+    with pytest.raises(ServerError, match=r"such as \['shop'\]. Received: 'shop'"):
+        TritonServer(tmp_path, "shop").start()
+
+
+def test_a_server_in_a_line(tmp_path):
+    server = TritonServer(tmp_path)
+    assert repr(server) == f"TritonServer('{tmp_path}', not running)"
+    assert "<td>running</td><td>False</td>" in server._repr_html_()
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "3", None])
+def test_a_number_of_items_that_is_none(k):
+    with pytest.raises(ExportError, match=r"Expected k as a whole number from 1\. Received"):
+        NearestItems("tower.keras", "items.parquet", k)
+
+
+def test_parity_with_the_path_of_a_workflow(tmp_path):
+    with pytest.raises(ClientError, match=r"Workflow\.load reads a saved one. Received: 'flow'"):
+        check_parity(None, "flow", tmp_path, {"a": [1]})
+
+
+def test_parity_with_the_network_of_another_workflow():
+    import keras
+
+    given = keras.Input((1,), name="pricee")
+    model = keras.Model({"pricee": given}, given)
+    workflow = Workflow(["price"]).fit({"price": [1.0]})
+
+    from serving.prove.parity import _features_of
+
+    with pytest.raises(ClientError, match=r"the inputs pricee, .* Did you mean 'price'"):
+        _features_of(model, workflow, {})

@@ -1,0 +1,57 @@
+"""An error about an unknown column names the one that was meant, wherever columns are named."""
+
+import polars as pl
+import pytest
+
+from workflow import ColumnSchema, Schema, Workflow, ops
+from workflow.schema.alike import did_you_mean
+
+DATA = {"userId": [7, 7, 9], "rating": [1.0, 5.0, 3.0]}
+
+
+def fitted():
+    return Workflow((["userId"] >> ops.Categorify()) + "rating").fit(DATA)
+
+
+def join():
+    movies = pl.DataFrame({"userId": [7], "genre": ["a"]})
+    node = ["userId"] >> ops.JoinExternal(movies, on="userId", columns_ext=["userId", "genres"])
+    return Workflow(node).fit(DATA)
+
+
+@pytest.mark.parametrize(
+    ("use", "meant"),
+    [
+        (lambda: Workflow(["userID"] >> ops.Categorify()).fit(DATA), "userId"),
+        (lambda: fitted().transform({"userid": [7], "rating": [1.0]}), "userid"),
+        (lambda: fitted().remove_inputs(["ratings"]), "rating"),
+        (lambda: fitted().reverse_mapping("user_id"), "userId"),
+        (lambda: fitted().output_schema["raiting"], "rating"),
+        (lambda: Schema([ColumnSchema("age", "int32")])["agee"], "age"),
+        (join, "genre"),
+        (
+            lambda: Workflow(["userId"] >> ops.Categorify(freq_threshold={"userid": 2})).fit(DATA),
+            "userId",
+        ),
+        (
+            lambda: Workflow(
+                ["userId"] >> ops.LambdaOp(lambda c, df: c + df["ratin"], dependency="rating")
+            ).fit(DATA),
+            "rating",
+        ),
+    ],
+    ids=range(9),
+)
+def test_the_column_that_was_meant_is_named(use, meant):
+    with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+        use()
+
+
+def test_a_name_that_resembles_none_is_not_guessed():
+    assert did_you_mean(["x", 3, None], ["userId", "rating"]) == ""
+    assert did_you_mean([], ["userId"]) == ""
+    assert did_you_mean(["ratign", "USERID"], ["userId", "rating"]) == (
+        " Did you mean 'rating' and 'userId'?"
+    )
+    many = [f"column {n}" for n in range(10_000)]
+    assert "column 17" in did_you_mean(["columm 17"], many)
