@@ -56,7 +56,7 @@ def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, fl
         seconds: for how long.
     """
     server, own = children_seconds(), time.process_time()
-    count, taken = asyncio.run(_ask(url, request, clients, seconds))
+    count, taken = asyncio.run(answers(url, request, clients, seconds))
     server, own = children_seconds() - server, time.process_time() - own
     return {
         "requests/s": count / taken,
@@ -65,7 +65,7 @@ def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, fl
     }
 
 
-async def _ask(url: str, request: bytes, clients: int, seconds: float) -> tuple[int, float]:
+async def answers(url: str, request: bytes, clients: int, seconds: float) -> tuple[int, float]:
     """The number of answers, and the seconds until the last one."""
     start = time.perf_counter()
     async with grpc.aio.insecure_channel(url) as channel:

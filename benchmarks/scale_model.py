@@ -1,0 +1,468 @@
+"""Machines, dollars and limits of a large deployment, computed from the figures of docs/benchmarks.md.
+
+    python -m benchmarks.scale_model [--bytes-a-day 10e12] [--rows-of-history 10e9] [--table-bytes 1e12]
+        [--requests 100000] [--p99-ms 10] [--price cpu=0.81 ...] [--check]
+
+Each stage takes the longer of its computation and its transfers, which overlap. Collectives cost
+alpha + bytes / beta. A request waits as in a queue of many servers (Erlang C), with service times of an
+exponential distribution. docs/scale.md names all assumptions. `--check` prints the model beside runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import show
+
+PAGES = Path(__file__).parents[1] / "docs"
+_NUMBER = r"\**([\d.,]+)\**"
+# Each figure by a pattern of its place on the page; the first group is the figure.
+_PLACES = {
+    "etl rows": r"benchmarks\.workflow --device gpu --rows (\d+)",
+    "cpu fit s": rf"\| Criteo-like \| cpu \| {_NUMBER} \|",
+    "cpu transform s": rf"\| Criteo-like \| cpu \| [\d.]+ \| {_NUMBER} \|",
+    "gpu fit s": rf"\| Criteo-like \| gpu \| {_NUMBER} \|",
+    "gpu transform s": rf"\| Criteo-like \| gpu \| [\d.]+ \| {_NUMBER} \|",
+    "million samples/s": rf"split step, bfloat16, 32 steps a call \| {_NUMBER} \| \*\*90",
+    "bytes a row": rf"\| parquet, our loader, shuffled; [^|]*\|[^|]*\|[^|]*\| {_NUMBER} \|",
+    "one GPU, ours": rf"on two, ours {_NUMBER} and",
+    "two GPUs, ours": rf"on two, ours [\d.]+ and {_NUMBER}\.",
+    "one request ms": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \| {_NUMBER} \|",
+    "server us": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \|(?:[^|]*\|){{5}} {_NUMBER} \|",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kind of machine, for rent.
+
+    Attributes:
+        usd: dollars an hour, an assumption of docs/scale.md.
+        cores: virtual processors.
+        memory: bytes.
+        link: bytes a second to the object store and to other machines.
+        gpus: its GPUs.
+    """
+
+    usd: float
+    cores: int
+    memory: float
+    link: float
+    gpus: int = 0
+
+
+MACHINES = {
+    "cpu": Machine(0.81, 16, 64e9, 1.5e9),
+    "gpu": Machine(63.30, 192, 2e12, 400e9, gpus=8),
+    "memory": Machine(10.00, 96, 1.5e12, 9e9),
+}
+# Work of a further Dask worker, of that of one for 400,000 rows: fitted to two workers. Each makes its
+# own lookup tables; with a hundred times the rows it is a hundredth, so `plan` leaves it out.
+FURTHER_WORKER = 0.374
+GPU_MEMORY = 141e9
+# Of a GPU's memory, for tables; the rest is for the step and the loader.
+FOR_TABLES = 0.8
+# Float32 Adagrad has one accumulator for each weight.
+STATES = 2
+
+
+@dataclass(frozen=True)
+class Collective:
+    """The time of a collective operation: alpha + bytes / beta.
+
+    Attributes:
+        alpha: seconds of an operation without data.
+        beta: bytes a second.
+    """
+
+    alpha: float
+    beta: float
+
+    def seconds(self, size: float) -> float:
+        """Seconds for a buffer of so many bytes on each GPU.
+
+        Example:
+            >>> round(Collective(1e-4, 200e9).seconds(20e6), 6)
+            0.0002
+        """
+        return self.alpha + size / self.beta
+
+
+def fitted(times: Mapping[float, float]) -> Collective:
+    """Alpha and beta by least squares of relative errors.
+
+    Args:
+        times: measured seconds by the bytes of the buffer.
+
+    Example:
+        >>> made = fitted({1e6: 2e-3, 3e6: 4e-3})
+        >>> round(made.alpha, 6), round(made.beta)
+        (0.001, 1000000000)
+    """
+    rows = [(1 / t, size / t) for size, t in times.items()]
+    aa, ab, bb = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = sum(r[0] for r in rows), sum(r[1] for r in rows)
+    determinant = aa * bb - ab * ab
+    return Collective((a * bb - b * ab) / determinant, determinant / (aa * b - ab * a))
+
+
+# Seconds by bytes on two H200s of one host, as docs/scale.md has them.
+ALL_TO_ALL = {1e6: 117e-6, 14e6: 224e-6, 54e6: 319e-6}
+MIRRORED_REDUCE = {1e6: 0.38e-3, 14e6: 0.58e-3, 54e6: 0.72e-3}
+MIRRORED_GATHER = {1e6: 2.20e-3, 14e6: 1.83e-3, 54e6: 2.11e-3}
+# Between hosts: eight adapters of 400 Gbit/s, one a GPU; latency of a switched network.
+BETWEEN_HOSTS = Collective(50e-6, 50e9)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A day of a large deployment.
+
+    Attributes:
+        bytes_a_day: parquet of clicks.
+        history_rows: rows to fit to.
+        table_bytes: embedding tables, float32, without optimizer state.
+        requests: a second, of one row.
+        p99_ms: the longest time of 99 of 100 requests.
+        hours: within which each of fit, transform and training has to end.
+    """
+
+    bytes_a_day: float = 10e12
+    history_rows: float = 10e9
+    table_bytes: float = 1e12
+    requests: float = 100_000
+    p99_ms: float = 10
+    hours: float = 4
+
+
+@dataclass(frozen=True)
+class Need:
+    """The machines of a stage, and what ends first when it grows."""
+
+    stage: str
+    machine: str
+    count: int
+    usd: float
+    hours: float | None
+    limit: str
+
+
+def read_figures(page: str) -> dict[str, float]:
+    """The figures of docs/benchmarks.md that the model needs.
+
+    Raises:
+        SystemExit: one is no longer where it was.
+    """
+    found = {}
+    for name, place in _PLACES.items():
+        match = re.search(place, page, re.DOTALL)
+        if match is None:
+            raise SystemExit(
+                f"Expected the figure {name!r} in docs/benchmarks.md. Received: no place like "
+                f"{place!r}. Change the pattern in benchmarks/scale_model.py."
+            )
+        found[name] = float(match[1].replace(",", ""))
+    return found
+
+
+def etl_seconds(rows: float, transferred: float, speed: float, machine: Machine) -> float:
+    """Seconds of one machine: the longer of computing and transferring.
+
+    Args:
+        rows: rows.
+        transferred: bytes from and to the store.
+        speed: rows a second of this machine.
+        machine: the machine.
+
+    Example:
+        >>> etl_seconds(2e6, 3e9, 1e6, Machine(1.0, 16, 64e9, link=1e9))
+        3.0
+    """
+    return max(rows / speed, transferred / machine.link)
+
+
+def step_seconds(
+    alone: float, gpus: int, *, ids: float, width: int, dense: float, distinct: float = 0.25
+) -> float:
+    """Seconds of a training step with tables divided among GPUs, nothing overlapped.
+
+    Ids go to the owners of their rows, vectors come back, and gradients go the same way; dense
+    gradients are reduced. Between hosts each collective also passes the network.
+
+    Args:
+        alone: seconds of the step on one GPU.
+        gpus: the number of GPUs, eight a host.
+        ids: ids of a batch on a GPU.
+        width: numbers of a vector.
+        dense: bytes of dense gradients.
+        distinct: the part of the ids that differ from all others of the batch.
+
+    Example:
+        >>> step_seconds(3e-3, 1, ids=1e6, width=16, dense=14e6)
+        0.003
+    """
+    if gpus == 1:
+        return alone
+    rows, hosts, near = ids * distinct, -(-gpus // 8), min(gpus, 8)
+    # (bytes to GPUs of the host, bytes to other hosts) that a GPU sends.
+    vectors = rows * width * 4
+    sent = [
+        (size * (near - 1) / gpus, size * (1 - near / gpus))
+        for size in (rows * 8, vectors, vectors)
+    ]
+    # A ring in each host, and eight rings between hosts, each with an eighth of the gradients.
+    sent.append((2 * dense * (near - 1) / near, 2 * dense / 8 * (hosts - 1) / hosts))
+    # The measured buffers are twice what each of two GPUs sends.
+    inside = sum(fitted(ALL_TO_ALL).seconds(2 * own) for own, _ in sent)
+    between = sum(BETWEEN_HOSTS.seconds(other) for _, other in sent) if hosts > 1 else 0
+    return alone + inside + between
+
+
+def waits(servers: int, load: float) -> float:
+    """The probability that a request waits (Erlang C).
+
+    Args:
+        servers: processors that answer.
+        load: requests a second times seconds of a processor for each; below `servers`.
+
+    Source: A. K. Erlang, "Solution of some Problems in the Theory of Probabilities of Significance
+    in Automatic Telephone Exchanges", 1917, by the recursion of Erlang B.
+
+    Example:
+        >>> round(waits(2, 1.0), 4)
+        0.3333
+    """
+    blocked = 1.0
+    for number in range(1, servers + 1):
+        blocked = load * blocked / (number + load * blocked)
+    return blocked / (1 - load / servers * (1 - blocked))
+
+
+def p99_ms(servers: int, requests: float, service_ms: float, alone_ms: float) -> float:
+    """The 99th percentile of a request's time: that of one alone, and the wait; infinite if overloaded.
+
+    Example:
+        >>> p99_ms(1, 2000, 0.6, 1.0)
+        inf
+    """
+    load = requests * service_ms / 1e3
+    if load >= servers:
+        return math.inf
+    wait = waits(servers, load)
+    late = math.log(wait / 0.01) * service_ms / (servers - load) if wait > 0.01 else 0.0
+    return alone_ms + late
+
+
+def plan(work: Work, figures: Mapping[str, float], machines: Mapping[str, Machine]) -> list[Need]:
+    """The machines for each stage.
+
+    Raises:
+        SystemExit: a stage cannot run on any number of its machines.
+    """
+    size = figures["bytes a row"]
+    rows = work.bytes_a_day / size
+    return [
+        _etl("fit of the history", work, work.history_rows, size, "cpu fit s", figures, machines),
+        _etl("transform of a day", work, rows, 2 * size, "cpu transform s", figures, machines),
+        _training(work, rows, figures, machines),
+        _serving(work, figures, machines),
+    ]
+
+
+def _etl(
+    stage: str,
+    work: Work,
+    rows: float,
+    transferred: float,
+    cost: str,
+    figures: Mapping[str, float],
+    machines: Mapping[str, Machine],
+) -> Need:
+    machine, speed = machines["cpu"], figures["etl rows"] / figures[cost]
+    seconds = etl_seconds(rows, rows * transferred, speed, machine)
+    computes = rows / speed >= rows * transferred / machine.link
+    count = math.ceil(seconds / (work.hours * 3600))
+    limit = "processors" if computes else "the link to the store"
+    return Need(stage, "cpu", count, count * machine.usd, seconds / count / 3600, limit)
+
+
+def _training(
+    work: Work, rows: float, figures: Mapping[str, float], machines: Mapping[str, Machine]
+) -> Need:
+    machine, batch = machines["gpu"], 65_536
+    for_tables = math.ceil(work.table_bytes * STATES / (GPU_MEMORY * FOR_TABLES * machine.gpus))
+    alone = batch / figures["million samples/s"] / 1e6
+    count, limit = max(for_tables, 1), "memory of the GPUs, for tables and optimizer state"
+    while True:
+        gpus = count * machine.gpus
+        step = step_seconds(alone, gpus, ids=26 * batch, width=16, dense=14.4e6)
+        hours = rows / (gpus * batch) * step / 3600
+        if hours <= work.hours:
+            return Need("training on a day", "gpu", count, count * machine.usd, hours, limit)
+        count, limit = count + 1, "time of a step, of which the network is a part"
+
+
+def _serving(work: Work, figures: Mapping[str, float], machines: Mapping[str, Machine]) -> Need:
+    kinds = ["cpu", "memory"]
+    fits = [kind for kind in kinds if work.table_bytes * 1.2 <= machines[kind].memory]
+    if not fits:
+        most = max(machines[kind].memory for kind in kinds) / 1.2
+        raise SystemExit(
+            f"Expected tables of at most {most:.3g} bytes, since each server holds them whole. "
+            f"Received: {work.table_bytes:.3g}. Hash or prune the tables for serving."
+        )
+    machine = machines[fits[0]]
+    service, alone = figures["server us"] / 1e3, figures["one request ms"]
+    if alone > work.p99_ms:
+        raise SystemExit(
+            f"Expected a p99 from {alone} ms, the time of one request alone. "
+            f"Received: {work.p99_ms} ms."
+        )
+    count = 1
+    while True:
+        cores = count * machine.cores
+        # Half of the processors, so that a burst of twice the requests is answered.
+        if work.requests * service / 1e3 <= cores / 2:
+            late = p99_ms(cores, work.requests, service, alone)
+            if late <= work.p99_ms:
+                break
+        count += 1
+    count += 1  # one may fail
+    limit = (
+        "memory of a server, which holds the tables whole" if fits[0] == "memory" else "processors"
+    )
+    return Need("serving", fits[0], count, count * machine.usd, None, limit)
+
+
+def mirrored_ratio(figures: Mapping[str, float]) -> float:
+    """Predicted speed of two GPUs under MirroredStrategy, as a multiple of one.
+
+    A step adds one reduction of the dense gradients, and a gathering of each GPU's 122.7 MB of
+    gradients of tables, whose time did not grow with its size.
+    """
+    alone = 65_536 / figures["one GPU, ours"] / 1e6
+    gathered = sum(MIRRORED_GATHER.values()) / len(MIRRORED_GATHER)
+    return 2 * alone / (alone + fitted(MIRRORED_REDUCE).seconds(14.4e6) + gathered)
+
+
+def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The model beside measured runs.
+
+    Args:
+        figures: a result of `read_figures`.
+        runs: measured ratios of docs/scale.md by their names; see `read_runs`.
+    """
+    inside = fitted(ALL_TO_ALL)
+    rows = [
+        ("two H200s, MirroredStrategy, speed of one", mirrored_ratio(figures),
+         figures["two GPUs, ours"] / figures["one GPU, ours"]),
+        *((f"all-to-all of {size / 1e6:.0f} MB, ms", inside.seconds(size) * 1e3, seconds * 1e3)
+          for size, seconds in ALL_TO_ALL.items()),
+        *((name, work_of(name), measured) for name, measured in runs.items()),
+    ]  # fmt: skip
+    return [
+        {"": name, "model": model, "measured": measured, "model / measured": model / measured}
+        for name, model, measured in rows
+    ]
+
+
+def work_of(name: str) -> float:
+    """Predicted work of several processes, as a multiple of that of one.
+
+    Args:
+        name: such as "work of 4 servers".
+
+    Example:
+        >>> work_of("work of 4 servers")
+        1.0
+    """
+    count = int(name.split()[2])
+    return 1 + (count - 1) * FURTHER_WORKER if "Dask" in name else 1.0
+
+
+def read_runs(page: str) -> dict[str, float]:
+    """The measured ratios of docs/scale.md: rows of its table that begin with "work of".
+
+    Raises:
+        SystemExit: there is none.
+    """
+    found = re.findall(rf"^\| (work of [^|]+) \| [\d.]+ \| {_NUMBER} \|", page, re.MULTILINE)
+    if not found:
+        raise SystemExit("Expected measured runs in docs/scale.md. Received: no row 'work of'.")
+    return {name: float(value) for name, value in found}
+
+
+def priced(given: Sequence[str]) -> dict[str, Machine]:
+    """The machines, some with a user's own price.
+
+    Raises:
+        SystemExit: it is not NAME=DOLLARS, of a known machine.
+    """
+    machines = dict(MACHINES)
+    for text in given:
+        name, _, price = text.partition("=")
+        if name not in machines or not re.fullmatch(r"\d+(\.\d+)?", price):
+            raise SystemExit(
+                f"Expected --price NAME=DOLLARS, with a NAME among {', '.join(machines)}. "
+                f"Received: {text!r}."
+            )
+        machines[name] = replace(machines[name], usd=float(price))
+    return machines
+
+
+def table(needs: Sequence[Need]) -> list[dict[str, Any]]:
+    """Rows for `show`."""
+    return [
+        {
+            "": need.stage,
+            "machines": f"{need.count} {need.machine}",
+            "USD/h": f"{need.usd:.2f}",
+            "hours": "all" if need.hours is None else f"{need.hours:.1f}",
+            "USD/day": f"{need.usd * (24 if need.hours is None else need.hours):,.0f}",
+            "grows first against": need.limit,
+        }
+        for need in needs
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table of machines, or the checks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    defaults = Work()
+    names = {"bytes_a_day", "history_rows", "table_bytes", "requests", "p99_ms", "hours"}
+    for name in sorted(names):
+        option = "rows-of-history" if name == "history_rows" else name.replace("_", "-")
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{option}", dest=name, type=_positive, default=default)
+    parser.add_argument("--price", action="append", default=[], metavar="NAME=USD")
+    parser.add_argument("--check", action="store_true", help="print the model beside runs")
+    parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    figures = read_figures((PAGES / "benchmarks.md").read_text())
+    if parsed.check:
+        show("model and runs", checks(figures, read_runs((PAGES / "scale.md").read_text())))
+        return
+    work = Work(**{name: getattr(parsed, name) for name in names})
+    show("machines", table(plan(work, figures, priced(parsed.price))))
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number. Received: {text}.")
+    return value
+
+
+if __name__ == "__main__":
+    main()
