@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from .data.evaluate_once import evaluate_once
-from .data.sources import Source, as_path
+from .data.object_stores import is_url
+from .data.sources import Source, as_path, options_of
 from .errors import WorkflowError
 from .fit.fit_graph import (
     MustLearnError,
@@ -37,6 +38,7 @@ from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
+from .transform.object_folder import write_to_store
 from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
 from .transform.parquet_sink import ParquetSink
@@ -299,7 +301,7 @@ class Workflow(FittedGraph, Drawn):
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         progress: bool = True,
-    ) -> list[Path]:
+    ) -> list[Any]:
         """Transform data of any size into parquet files, and a `_schema.json` that the loader reads.
 
         Memory does not grow with the data: some 100 MB a core for 40 columns, the vocabularies, and
@@ -308,9 +310,11 @@ class Workflow(FittedGraph, Drawn):
 
         Args:
             data: any data that `fit` takes.
-            folder: local folder of the files; made if missing, without parquet. The files
-                appear together with `_schema.json`, which names them, or not at all; the remains of
-                a killed run are removed.
+            folder: folder of the files; made if missing, without parquet. The files appear together
+                with `_schema.json`, which names them, or not at all; the remains of a killed run are
+                removed. A folder of an object store, such as s3://bucket/train, is written on this
+                machine first (`TMPDIR`) and then copied; readers refuse what is not complete, and
+                the remains of a killed run have to be removed.
             rows_per_file: the rows of a file; the last one may have fewer.
             compression: "snappy", "zstd", "lz4" or "uncompressed".
             shuffle: put the rows into a random order, over all files; all orders are equally
@@ -321,11 +325,11 @@ class Workflow(FittedGraph, Drawn):
                 requires a `folder` that all of them share. Each worker holds the rows of one file.
                 If an operator needs more than one row, as Filter does, this machine writes the
                 files.
-            storage_options: as in `fit`, of the data.
+            storage_options: as in `fit`, of the data and the folder.
             progress: as in `fit`.
 
         Returns:
-            The files, in the order of the rows.
+            The files, in the order of the rows: paths, or for an object store URLs.
 
         Raises:
             WorkflowError: the data does not match the data in `fit`, a setting is invalid, or the
@@ -341,6 +345,19 @@ class Workflow(FittedGraph, Drawn):
             ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
             [[3, 3], [4]]
         """
+        if is_url(folder):
+            write = partial(
+                self.transform_to_parquet,
+                data,
+                rows_per_file=rows_per_file,
+                compression=compression,
+                shuffle=shuffle,
+                seed=seed,
+                engine=engine,
+                storage_options=options_of(data, storage_options),
+                progress=progress,
+            )
+            return write_to_store(str(folder), storage_options, client, write)
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
         with showing("transform", progress=progress):
@@ -361,8 +378,22 @@ class Workflow(FittedGraph, Drawn):
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         progress: bool = True,
-    ) -> list[Path]:
+    ) -> list[Any]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
+        if is_url(folder):
+            write = partial(
+                self.fit_transform_to_parquet,
+                data,
+                schema=schema,
+                rows_per_file=rows_per_file,
+                compression=compression,
+                shuffle=shuffle,
+                seed=seed,
+                engine=engine,
+                storage_options=options_of(data, storage_options),
+                progress=progress,
+            )
+            return write_to_store(str(folder), storage_options, client, write)
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
         with showing("fit", progress=progress):

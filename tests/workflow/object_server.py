@@ -32,11 +32,11 @@ def object_server():
             process.kill()
 
 
-def _request(port, method, path, headers=None):
+def _request(port, method, path, headers=None, body=None):
     """The answer of a server to a request: status, headers and body."""
     connection = HTTPConnection("127.0.0.1", port)
     try:
-        connection.request(method, path, headers=headers or {})
+        connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
         return answer.status, answer.getheaders(), answer.read()
     finally:
@@ -154,7 +154,8 @@ def _handler(link, port):
             text = f"{self.command} {self.path}"
             link.requests.append(text)
             fault = link.fault(text)
-            status, headers, body = _request(port, self.command, self.path, self.headers)
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, headers, body = _request(port, self.command, self.path, self.headers, sent)
             if fault == "fail":
                 status, headers, body = 503, [], b""
             link.moved += len(body)
@@ -168,7 +169,7 @@ def _handler(link, port):
             self.wfile.write(body[: len(body) // 2] if fault == "cut" else body)
             self.close_connection = fault == "cut"
 
-        do_HEAD = do_GET  # noqa: N815 - a name of the library
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - names of the library
 
         def log_message(self, *_):
             """Print nothing."""

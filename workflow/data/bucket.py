@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from workflow.errors import WorkflowError
@@ -128,17 +129,43 @@ class Bucket:
         with _store_errors(f"{self.root}/{key}"):
             return bytes(_library().get(self._store, key, options=options).bytes())
 
+    def put(self, key: str, content: bytes | Path, *, new: bool = False) -> None:
+        """Write an object, in parts if it is large.
+
+        Args:
+            key: its key.
+            content: its bytes, or a local file.
+            new: refuse to replace an object.
+
+        Raises:
+            FileExistsError: there is such an object.
+            WorkflowError: the store cannot be reached, or refuses the request.
+        """
+        with _store_errors(f"{self.root}/{key}", "written"):
+            _library().put(self._store, key, content, mode="create" if new else "overwrite")
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove objects one after another, those that exist.
+
+        Raises:
+            WorkflowError: the store cannot be reached, or refuses a request.
+        """
+        for key in keys:
+            with suppress(FileNotFoundError), _store_errors(f"{self.root}/{key}", "removed"):
+                _library().delete(self._store, key)
+
 
 def _state(found: Any) -> State:
     return found["size"], found["e_tag"]
 
 
 @contextmanager
-def _store_errors(where: str) -> Iterator[None]:
+def _store_errors(where: str, done: str = "read") -> Iterator[None]:
     """Turn the errors of obstore into ours.
 
     Args:
         where: the URL.
+        done: what was to be done with the object.
 
     Raises:
         OSError: the object is missing, or is not the listed one.
@@ -147,14 +174,18 @@ def _store_errors(where: str) -> Iterator[None]:
     errors = _library().exceptions
     try:
         yield
-    except FileNotFoundError:
+    except errors.AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "an object of this name") from None
+    except FileNotFoundError as error:
+        if done != "read":  # an object is written anywhere, but in a bucket
+            raise WorkflowError(f"{where} cannot be {done}: {store_reason(error)}.") from error
         raise FileNotFoundError(errno.ENOENT, "no such object") from None
     except errors.PreconditionError:
         raise OSError(errno.ESTALE, "another object of this name, written since") from None
     except (errors.BaseError, ValueError, TypeError) as error:
         if isinstance(error, WorkflowError):
             raise
-        raise WorkflowError(f"{where} cannot be read: {store_reason(error)}.") from error
+        raise WorkflowError(f"{where} cannot be {done}: {store_reason(error)}.") from error
 
 
 def store_reason(error: BaseException) -> str:

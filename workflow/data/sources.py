@@ -20,7 +20,7 @@ from .checksums import TAIL
 from .dataset import DataFile, data_files, schema_beside
 from .delimited import TextTable, text_paths
 from .frames import read_frame
-from .object_stores import Objects, expect_local
+from .object_stores import Objects, expect_local, is_url
 from .objects import AnyPath, ObjectPath, fetch_ends
 from .parquet import ParquetTable, data_errors
 from .parquet_file import FooterSchemas, ParquetFile
@@ -191,6 +191,18 @@ def as_path(path: Any) -> Path:
         raise WorkflowError(f"Expected the path of a folder. Received: {path!r:.200}.")
     expect_local(path)
     return Path(path)
+
+
+def options_of(data: Any, storage_options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The storage options of a call that reads data and writes results, for the data alone.
+
+    Example:
+        >>> options_of("ratings", {"aws_region": "eu-west-1"}) is None
+        True
+    """
+    paths = [data] if isinstance(data, str | os.PathLike) else data
+    reads = isinstance(paths, list | tuple) and any(is_url(path) for path in paths)
+    return storage_options if reads else None
 
 
 def paths_of(data: Any) -> list[Any] | None:

@@ -36,7 +36,7 @@ def fit(
         "workflow"
     ),
     transform_to: Annotated[
-        Path | None, typer.Option(help="Also write the transformed data there, for `train`.")
+        str | None, typer.Option(help="Also write the transformed data there, for `train`.")
     ] = None,
     shuffle: Shuffle = False,
     seed: Seed = 0,

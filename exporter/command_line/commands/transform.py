@@ -22,7 +22,10 @@ from exporter.command_line.words import (
 
 def transform(
     data: Data,
-    output: Annotated[Path, typer.Option(help="A folder for the transformed data.")],
+    output: Annotated[
+        str,
+        typer.Option(help="A folder for the transformed data, such as train or s3://shop/train."),
+    ],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     shuffle: Shuffle = False,
     seed: Seed = 0,

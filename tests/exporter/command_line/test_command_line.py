@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from exporter.command_line.app import COMMANDS, make_app
 from serving import EnsembleClient
 from training import save_model
+from workflow.data.sources import Source
 
 # One server and one set of files for all.
 pytestmark = pytest.mark.xdist_group("command_line")
@@ -234,6 +235,20 @@ def test_data_that_fit_has_not_seen_is_transformed_as_fitted(tmp_path):
 
 
 @pytest.mark.usefixtures("folder")
+def test_data_goes_from_a_store_to_a_store(link, tmp_path):
+    rows = pl.read_parquet("rows.parquet")
+    options = [f"--storage-option={name}={value}" for name, value in link.options.items()]
+    url = link.put("raw/rows.parquet", rows)
+    done("fit", "flow.py:flow", url, "--output", tmp_path / "flow", *options)
+    made = f"{link.url}/made"
+    done("transform", url, "--output", made, "--workflow", tmp_path / "flow", *options)
+    here = tmp_path / "here"
+    done("transform", "rows.parquet", "--output", here, "--workflow", tmp_path / "flow")
+    there = Source.of(made, storage_options=link.options).frame.collect()
+    assert there.equals(pl.read_parquet(here / "*.parquet"))
+
+
+@pytest.mark.usefixtures("folder")
 def test_show_draws_the_steps():
     done("export", "steps", "--repository", "steps", "--label", "rating", "--prove", "process")
     text = done("show", "steps", "--repository", "steps")
@@ -255,6 +270,7 @@ def test_show_draws_the_steps():
         ("fit flow.py:flow none.parquet", "none.parquet"),
         ("transform rows.parquet --output train", "train holds parquet files already"),
         ("transform rows.parquet --output new --workflow none", "none"),
+        ("transform rows.parquet --output new --storage-option a=1", "no such path"),
         ("train train --output model", "Expected an output that ends with .keras."),
         ("train train --workflow none", "none"),
         ("export shop --model train", "or the folder of a SavedModel. Received: a folder."),

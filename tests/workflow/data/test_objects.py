@@ -209,11 +209,11 @@ def test_each_scheme_has_a_store(root):
     assert "b" in repr(Bucket(root, account)._store)
 
 
-def test_results_are_not_written_to_a_store(raw, workflow, tmp_path, monkeypatch):
+def test_what_has_to_be_renamed_is_not_written_to_a_store(raw, workflow, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     workflow.fit(raw)
     for write in (
-        lambda: workflow.transform_to_parquet(raw, "s3://ratings/made"),
+        lambda: workflow.transform_to_parquet(raw, Path("s3://ratings/made")),
         lambda: workflow.fit_transform_to_parquet(raw, Path("s3://ratings/made")),
         lambda: workflow.save("gs://ratings/workflow"),
     ):
@@ -230,3 +230,80 @@ def test_a_query_on_a_gpu_reads_files_only(link, raw, monkeypatch):
         WorkflowError, match=r'Expected local files for engine="gpu". Received: s3:'
     ):
         Source.of(link.put_folder(raw, "raw"), "gpu", link.options)
+
+
+def test_results_in_a_store_are_those_on_a_disk(link, raw, workflow, tmp_path):
+    url, made = link.put_folder(raw, "raw"), f"{link.url}/made"
+    options = {"rows_per_file": 2, "shuffle": True, "seed": 3}
+    want = workflow.fit(raw).transform_to_parquet(raw, tmp_path / "made", **options)
+    files = workflow.transform_to_parquet(url, made, storage_options=link.options, **options)
+    assert files == [f"{made}/{path.name}" for path in want]
+    assert_frame_equal(read(made, link.options), read(tmp_path / "made"))
+    assert Source.of(made, storage_options=link.options).schema == workflow.output_schema
+    # Also of local data, with options that are for the result alone.
+    workflow.fit_transform_to_parquet(raw, f"{made}2", storage_options=link.options)
+    assert_frame_equal(read(f"{made}2", link.options), workflow.transform(raw).collect())
+
+
+def test_results_that_are_not_complete_are_refused_by_readers(link, raw, workflow, monkeypatch):
+    made, put, states = f"{link.url}/made", Bucket.put, []
+    workflow.fit(raw)
+
+    def observed(bucket, key, content, **options):
+        put(bucket, key, content, **options)
+        try:
+            states.append(len(read(made, link.options)))
+        except WorkflowError as error:
+            states.append("still" if "a transform is still writing" in str(error) else str(error))
+
+    monkeypatch.setattr(Bucket, "put", observed)
+    workflow.transform_to_parquet(raw, made, rows_per_file=2, storage_options=link.options)
+    # The mark, then three files, then `_schema.json`.
+    assert states[0].startswith("No parquet file matches")
+    assert states[1:] == ["still"] * 3 + [6]
+
+
+def test_a_run_that_fails_leaves_nothing_in_the_store(link, raw, workflow, monkeypatch):
+    made, put = f"{link.url}/made", Bucket.put
+    workflow.fit(raw)
+
+    def failing(bucket, key, content, **options):
+        if "00001" in key:
+            raise WorkflowError("the store is full")
+        put(bucket, key, content, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "put", failing)
+        with pytest.raises(WorkflowError, match="the store is full"):
+            workflow.transform_to_parquet(raw, made, rows_per_file=2, storage_options=link.options)
+    with pytest.raises(WorkflowError, match="No parquet file matches"):
+        read(made, link.options)
+    assert len(workflow.transform_to_parquet(raw, made, storage_options=link.options)) == 1
+
+
+def test_a_folder_of_a_store_that_is_in_use_is_refused(link, raw, workflow):
+    workflow.fit(raw)
+    link.put("begun/.writing/lock", b"")
+    with pytest.raises(
+        WorkflowError, match=r"s3://.*, where one has begun and not ended.*aws s3 rm"
+    ):
+        workflow.transform_to_parquet(raw, f"{link.url}/begun", storage_options=link.options)
+    link.put("full/a.parquet", pl.DataFrame({"user": [1]}))
+    with pytest.raises(WorkflowError, match="holds parquet files already"):
+        workflow.transform_to_parquet(raw, f"{link.url}/full", storage_options=link.options)
+    with pytest.raises(WorkflowError, match=r"all workers share.*Received: s3://.*aws s3 sync"):
+        workflow.transform_to_parquet(
+            raw, f"{link.url}/a", storage_options=link.options, client=object()
+        )
+    with pytest.raises(WorkflowError, match=r"nowhere.* cannot be .*no such bucket"):
+        workflow.transform_to_parquet(raw, "s3://nowhere/a", storage_options=link.options)
+
+
+def test_workers_of_a_cluster_read_objects(link, raw, workflow, client, tmp_path):
+    url = link.put_folder(raw, "raw")
+    want = workflow.fit(raw).transform(raw).collect()
+    workflow.fit(url, client=client, storage_options=link.options)
+    files = workflow.transform_to_parquet(
+        url, tmp_path / "made", client=client, storage_options=link.options
+    )
+    assert_frame_equal(pl.read_parquet(files), want)

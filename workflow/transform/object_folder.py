@@ -1,0 +1,86 @@
+"""A folder of an object store as the place of a data set: all of its files count, or none."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, parquet_below
+from workflow.data.object_stores import Objects
+from workflow.errors import WorkflowError
+
+_MARKER = f"{UNFINISHED}/lock"
+
+
+def write_to_store(
+    url: str,
+    storage_options: Mapping[str, Any] | None,
+    client: Any,
+    write: Callable[[Path], Sequence[Path]],
+) -> list[str]:
+    """Write a data set into a temporary folder of this machine, and copy it to an object store.
+
+    An object marks the folder as unfinished from the beginning to the end, `_schema.json` is copied
+    last, and readers refuse a folder with the mark alone. So readers see all files or an error,
+    though a store cannot rename.
+
+    Args:
+        url: path of the folder.
+        storage_options: how to connect to the store.
+        client: client of a cluster; must be None.
+        write: writes a data set into a folder that it makes, and returns its files.
+
+    Returns:
+        The URLs of the files, in the order of the rows.
+
+    Raises:
+        WorkflowError: the folder contains parquet, another run writes to it, the store cannot be
+            written, or there is a client.
+    """
+    if client is not None:
+        raise WorkflowError(
+            f"Expected a folder that all workers share, for client=. Received: {url}. Write to a shared "
+            "folder, and copy it when it is complete: aws s3 sync FOLDER s3://BUCKET/FOLDER."
+        )
+    with _reserved(url, storage_options) as put, tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "data"
+        files = write(folder)
+        for file in (*files, folder / SCHEMA_FILE):
+            put(file)
+        return [f"{url.rstrip('/')}/{file.name}" for file in files]
+
+
+@contextmanager
+def _reserved(
+    url: str, storage_options: Mapping[str, Any] | None
+) -> Iterator[Callable[[Path], None]]:
+    """Mark a folder as unfinished, and remove what was copied if there is an error."""
+    folder = Objects(storage_options).path(url)
+    if any(parquet_below(folder)):
+        raise WorkflowError(
+            f"{url} holds parquet files already. Remove them, or write to another folder."
+        )
+    bucket, copied = folder.bucket, [(folder / _MARKER).key]
+    try:
+        bucket.put(copied[0], b"", new=True)
+    except FileExistsError:
+        raise WorkflowError(
+            f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
+            f"and not ended. Wait for it. If it was killed, remove the folder with {UNFINISHED}: "
+            f"aws s3 rm --recursive {url}."
+        ) from None
+
+    def put(file: Path) -> None:
+        copied.append((folder / file.name).key)
+        bucket.put(copied[-1], file)
+
+    try:
+        yield put
+    except BaseException:
+        # The mark last.
+        bucket.remove(copied[::-1])
+        raise
+    bucket.remove(copied[:1])
