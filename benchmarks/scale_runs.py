@@ -43,7 +43,11 @@ def dask_seconds(folder: Path, rows: int, workers: int) -> float:
             place.mkdir(parents=True)
             write_clicks(place, rows // FILES)
     cluster: Any = LocalCluster
-    settings = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    settings: dict[str, Any] = {
+        "n_workers": workers,
+        "threads_per_worker": 1,
+        "dashboard_address": None,
+    }
     settings |= {"local_directory": str(folder), "env": {"POLARS_MAX_THREADS": "1"}}
     with cluster(**settings) as running, running.get_client() as client:
         # Once on one file, so that all workers have loaded what they use.
