@@ -69,7 +69,8 @@ def pretrained_table(
             the vocabulary, and values whose vector is missing.
 
     Raises:
-        TrainingError: no id has a vector.
+        TrainingError: no id has a vector; or, without `ids`, fewer than half of the values are row
+            numbers of the vectors.
         WorkflowError: the column is not made by Categorify, or as `ops.PretrainedVectors`.
 
     Example:
@@ -98,6 +99,12 @@ def pretrained_table(
             f"Expected vectors of values of {column!r}, such as {known['value'].head(3).to_list()}. "
             f"Received: none of {len(known)}; the vectors' ids are such as "
             f"{[*range(3)] if read.ids is None else read.ids.head(3).to_list()}."
+        )
+    if read.ids is None and 2 * found.sum() < len(found):
+        raise TrainingError(
+            f"Expected ids of the vectors. Received: none, so that an id is a row number up to "
+            f"{len(read.matrix) - 1}, as {found.sum()} of {len(found)} values of {column!r} are, such as "
+            f"{known['value'].head(3).to_list()}. Pass ids=, the value of each vector."
         )
     initial = initializer_of(initializer)
     rows = int(meanings["id"].max()) + 1  # type: ignore[arg-type]

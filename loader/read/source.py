@@ -21,6 +21,7 @@ from loader.files.skipped import Skipped
 from loader.read.chunks import ChunkReader, FrameReader, ParquetReader
 from loader.read.damaged import SkippingReader, UnchangedReader, one_frame_each
 from workflow.data.dataset import DataFile
+from workflow.data.delimited import text_paths
 from workflow.data.frames import polars_errors, read_frame
 from workflow.data.object_stores import Objects
 from workflow.data.sources import parquet_files, paths_of
@@ -105,11 +106,26 @@ def open_data(
             frame, conflicts = read_frame(data)
             with polars_errors("The frame cannot be read"):
                 return FrameData(frame.collect(), conflicts, schema)
+        _expect_no_text(paths)
         files = parquet_files(paths, objects)
         objects.expect_used()
     except WorkflowError as error:
         raise LoaderError(str(error)) from error
     return ParquetData(files, schema if schema is not None else read_schema(files))
+
+
+def _expect_no_text(paths: Sequence[Any]) -> None:
+    """Refuse CSV, which has no row groups to shuffle and no types.
+
+    Raises:
+        LoaderError: names the file and how to make parquet of it.
+    """
+    if (text := text_paths(paths)) is not None:
+        raise LoaderError(
+            f"Expected parquet, or a frame. Received: {text[0]}. Transform it, which writes parquet: "
+            f'workflow.transform_to_parquet("{paths[0]}", "train"); or, if it needs no transform and fits '
+            f'into memory, pass polars.read_csv("{text[0]}").'
+        )
 
 
 def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> ReadableFiles:

@@ -245,3 +245,12 @@ def test_a_file_with_a_type_that_arrow_does_not_know(tmp_path):
 def test_no_names_and_no_schema(folder):
     with pytest.raises(LoaderError, match="cat_names, cont_names, or a schema"):
         KerasSequenceLoader(folder, 10)
+
+
+def test_csv_is_refused_with_what_to_write_instead(tmp_path):
+    (tmp_path / "rows.csv").write_text("userId,rating\n7,1\n")
+    for data in (tmp_path / "rows.csv", [tmp_path / "rows.csv"], f"{tmp_path}/*.csv", tmp_path):
+        with pytest.raises(
+            LoaderError, match=r"Expected parquet, .*rows\.csv.*transform_to_parquet"
+        ):
+            KerasSequenceLoader(data, 1, ["rating"], cat_names=["userId"])

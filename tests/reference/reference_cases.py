@@ -270,8 +270,8 @@ CASES = [
         ["city", "flag", "small"],
         {"df_ext": PLACES, "on": ["city", "flag"], "on_ext": ["name", "open"]},
     ),
-    Case("PretrainedVectors", ["user", "small", "large"], {"table": VECTORS}),
-    Case("PretrainedVectors", ["user", "short"], {"table": VECTORS, "ids": [-3, 2, 9]}),
+    Case("PretrainedVectors", ["small", "short"], {"table": VECTORS}),
+    Case("PretrainedVectors", ["short", "small"], {"table": VECTORS, "ids": [-3, 2, 9]}),
     Case("PretrainedVectors", ["city"], {"table": WORD_VECTORS, "ids": "word"}),
     Case("JoinGroupby", ["user", "city", "flag"]),
     Case(

@@ -86,3 +86,11 @@ def test_columns_and_ids_that_do_not_fit(workflow):
     pairs = Workflow([["item", "n"]] >> ops.Categorify(encode_type="combo")).fit(ROWS)
     with pytest.raises(TrainingError, match="'item_n', of combinations of item, n"):
         pretrained_table(pairs, "item_n", VECTORS, ids="id")
+
+
+def test_forgotten_ids_are_named():
+    workflow = Workflow(["item"] >> ops.Categorify()).fit({"item": [1, 700, 900, 1100]})
+    with pytest.raises(
+        TrainingError, match=r"none, so that an id is a row number up to 3, as 1 of 4"
+    ):
+        pretrained_table(workflow, "item", np.ones((4, 2), np.float32))

@@ -58,9 +58,9 @@ def make_feature_column_workflow(
         label_name: columns that pass through unchanged, as targets.
 
     Raises:
-        TrainingError: a column of another kind, a vocabulary file that is missing or too short,
-            settings that exclude each other, boundaries that do not ascend, a `normalizer_fn` that
-            cannot be traced, or two different columns of one name.
+        TrainingError: a column of another kind, a numeric column of several numbers, a vocabulary
+            file that is missing or too short, settings that exclude each other, boundaries that do
+            not ascend, a `normalizer_fn` that cannot be traced, or two different columns of one name.
         WorkflowError: raised by `fit` if the data lacks a column, or has it in another type.
 
     Example:
@@ -107,6 +107,7 @@ class _Nodes:
         """Add a column's node; return the feature column over its output."""
         kind = type(column).__name__
         if kind == "NumericColumn":
+            _expect_single(column)
             self._add(column.name, column, lambda: _number(column))
             return tf.feature_column.numeric_column(column.key, column.shape)
         if kind in _WRAPPERS:
@@ -128,6 +129,20 @@ class _Nodes:
                 f"{type(self._found[name][0]).__name__} and {type(column).__name__} of different "
                 "settings. Make a copy of the column in the data under another name."
             )
+
+
+def _expect_single(column: Any) -> None:
+    """Refuse vectors of numbers: the loader would give a list, and the server take one of any length.
+
+    Raises:
+        TrainingError: the shape is not (1,).
+    """
+    if tuple(column.shape) != (1,):
+        raise TrainingError(
+            f"Expected numeric columns of single numbers, shape (1,). Received: {column.key!r} of shape "
+            f"{tuple(column.shape)}. Make a column of each number in the data, as with "
+            f"frame[{column.key!r}].list.to_struct() in Polars, and a numeric_column of each."
+        )
 
 
 def column_name(column: Any) -> str:
@@ -227,13 +242,8 @@ def _number(column: Any) -> Node:
 
 
 def _default(column: Any) -> float:
-    values = set(np.ravel(column.default_value).tolist())
-    if len(values) > 1:
-        raise TrainingError(
-            f"Expected one default_value for all numbers of {column.key!r}. "
-            f"Received: {column.default_value!r:.200}. Use ops.FillMissing on columns of their own."
-        )
-    return values.pop()
+    (value,) = np.ravel(column.default_value).tolist()
+    return float(value)
 
 
 def _expect_traceable(column: Any, dtype: str) -> None:

@@ -34,6 +34,9 @@ _TIMES = {
     "\n2": (f"{_DAY}{_HOUR}$", pl.Datetime("us")),
     "\n3": (rf"{_DAY}{_HOUR}(Z|[+-]\d\d(:?\d\d)?)$", pl.Datetime("us", "UTC")),
 }
+# Words that other programs write for null, in lower case.
+_NULL_WORDS = ("na", "n/a", "null", "none", "nil", "nan", "\\n", "-", "?", ".")
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _ADVICE = (
     "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
 )
@@ -48,6 +51,7 @@ class TextFile(NamedTuple):
         size: size in bytes when it was listed.
         changed: time of its last modification then.
         types: types that hold the values of its columns.
+        words: columns of numbers but for one or more words for null.
     """
 
     path: Path
@@ -55,13 +59,15 @@ class TextFile(NamedTuple):
     size: int
     changed: int | str | None
     types: Mapping[str, pl.DataType]
+    words: frozenset[str]
 
 
 class TextTable:
     r"""Files that form one table: the columns that all of them have, whatever their order.
 
     Types are those that hold all values: integers, floats, booleans, dates and times in ISO 8601,
-    else strings. A column of integers in one file and of floats in another is of floats; otherwise
+    else strings. A column of numbers and of words such as "NA" is a conflict, since these may be null,
+    or a code. A column of integers in one file and of floats in another is of floats; otherwise
     types that differ are a conflict. An empty field is null. Opening reads each file three times: a line
     with too few or too many fields is an error, and types are inferred from all rows.
 
@@ -119,6 +125,9 @@ class TextTable:
                     f"header, which {other.path} has."
                 )
         wanted = self._known[name] if self._known is not None and name in self._known else None
+        worded = [file for file in self.files if name in file.words]
+        if worded and wanted is None:
+            return _null_word(worded[0], name)
         kinds = [file for file in self.files if not _is_null(file.types[name])]
         found = {file.types[name] for file in kinds}
         if wanted is not None and wanted.info.kind != "string" and pl.String() in found:
@@ -242,24 +251,30 @@ def _opened(path: Path, overrides: Any) -> TextFile:
             glob=False,
         )
         types = dict(scan.collect_schema())
-        types |= _types_of_texts(_scan(path, types), types, fixed)
-    return TextFile(path, names, *state, types)
+        inferred, words = _types_of_texts(_scan(path, types), types, fixed)
+    return TextFile(path, names, *state, types | inferred, words)
 
 
 def _types_of_texts(
     rows: pl.LazyFrame, types: Mapping[str, pl.DataType], fixed: Mapping[str, pl.DataType]
-) -> dict[str, pl.DataType]:
+) -> tuple[dict[str, pl.DataType], frozenset[str]]:
     """Columns of strings that are null, or dates and times in ISO 8601, with those types.
 
-    Polars' own inference of dates takes ten times as long.
+    Polars' own inference of dates takes ten times as long. Also the columns of numbers and words
+    for null.
     """
     found: dict[str, pl.DataType] = {}
+    words = set()
     texts = [name for name, dtype in types.items() if dtype == pl.String()]
     if not texts:
-        return found
+        return found, frozenset()
     counts = [pl.col(texts).count()] + [
         pl.col(texts).str.contains(pattern).sum().name.suffix(suffix)
         for suffix, (pattern, _) in _TIMES.items()
+    ]
+    counts += [
+        pl.col(texts).str.contains(_NUMBER).sum().name.suffix("\nnumbers"),
+        pl.col(texts).str.to_lowercase().is_in(_NULL_WORDS).sum().name.suffix("\nwords"),
     ]
     counted = rows.select(counts).collect(engine="streaming")
     for name in texts:
@@ -269,7 +284,10 @@ def _types_of_texts(
             found[name] = pl.Null()
         elif kinds and name not in fixed:
             found[name] = kinds[0]
-    return found
+        numbers, missing = (counted[f"{name}\n{what}"][0] for what in ("numbers", "words"))
+        if numbers and missing and numbers + missing == count and name not in fixed:
+            words.add(name)
+    return found, frozenset(words)
 
 
 def _is_null(dtype: pl.DataType) -> bool:
@@ -374,6 +392,21 @@ def _not_utf8(path: Path) -> str:
             except UnicodeDecodeError:
                 return f"Line {number} of {path} is not UTF-8."
     return f"{path} is not UTF-8."
+
+
+def _null_word(file: TextFile, name: str) -> str:
+    """An error's text for a column of numbers with a word for null among them."""
+    place = file.names.index(name)
+    number, word = next(
+        (number, record[place])
+        for number, record in _records(file.path)
+        if number > 1 and record and record[place].lower() in _NULL_WORDS
+    )
+    return (
+        f"Expected numbers in column {name!r}, or text. Received: numbers, and {word!r} in line {number} "
+        f"of {file.path}. If it is null, pass polars.scan_csv(path, null_values=[{word!r}]); if it is a "
+        f"code, pass polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
+    )
 
 
 def _no_value(file: TextFile, name: str, wanted: str) -> str:

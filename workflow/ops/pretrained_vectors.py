@@ -21,6 +21,8 @@ from workflow.schema.schema import Schema, Tags
 from ._times import series_of
 
 _IDS, _VECTORS = "ids", "vectors"
+# Values of a column that are looked up in fit, and the least number of which one must be known.
+_SEEN, _FEWEST = 10_000, 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class PretrainedVectors(Operator):
     Raises:
         WorkflowError: a file is missing or damaged, vectors of different widths, with NaN or
             infinity, ids that are repeated, null or of another type than the column, or a column of
-            lists or floats.
+            lists or floats; `ids` for a column of Categorify's ids or the like; or none of the
+            values that `fit` sees first, 20 or more, has a vector.
 
     Example:
         >>> table = {"item": [7, 9], "vector": [[1.0, 2.0], [3.0, 4.0]]}
@@ -78,11 +81,19 @@ class PretrainedVectors(Operator):
             ),
         ]
 
-    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:  # noqa: ARG002
-        """Nothing to learn from the data."""
-        return {}
+    def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
+        """Some values of each column, to see that they have vectors."""
+        return {
+            column.name: frame.select(value=column.name).head(_SEEN).unique().drop_nulls()
+            for column in columns.columns
+            if not column.is_list
+        }
 
-    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
+    def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
+        """Some values of all parts."""
+        return {name: parts.unique().head(_SEEN) for name, parts in partials.items()}
+
+    def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vectors, one after another, and the ids."""
         read: Vectors = read_vectors(self.table, self.ids, self.vector)
         for column in columns.columns:
@@ -91,7 +102,14 @@ class PretrainedVectors(Operator):
                 f"PretrainedVectors needs single ids. Received: column {column.name!r}, {column}. "
                 "For lists of ids set the table of an embedding layer: training.pretrained_table.",
             )
+            require(
+                read.ids is None or "cardinality" not in column.properties,
+                f"PretrainedVectors with ids needs the values themselves. Received: column {column.name!r} "
+                "after Categorify or the like, whose ids are numbers of its own. Put PretrainedVectors "
+                'before it: ["item"] >> ops.PretrainedVectors(...).',
+            )
             read.expect_ids(column.name, column.info.kind)
+            _expect_known(column.name, partials[column.name]["value"], read)
         lengths = np.full(len(read.matrix), read.width, np.int64)
         state = {_VECTORS: Column(read.matrix.reshape(-1), None, lengths)}
         return (
@@ -120,6 +138,27 @@ class PretrainedVectors(Operator):
         vectors, width = _expect_vectors(state)
         ids = series_of(_IDS, state) if _IDS in state else None
         return cls(vectors.array.reshape(-1, width), ids, **config)
+
+
+def _expect_known(name: str, seen: pl.Series, read: Vectors) -> None:
+    """Refuse values of which none has a vector.
+
+    Raises:
+        WorkflowError: names some values and some ids.
+    """
+    values = seen if seen.dtype == pl.String else seen.cast(pl.Int128)
+    if read.ids is None:
+        found = values.is_between(0, len(read.matrix) - 1)
+    else:
+        ids = read.ids if read.ids.dtype == pl.String else read.ids.cast(pl.Int128)
+        found = values.is_in(ids.implode())
+    ids_text = "row numbers" if read.ids is None else f"such as {read.ids.head(3).to_list()}"
+    require(
+        len(seen) < _FEWEST or bool(found.any()),
+        f"PretrainedVectors needs vectors of the values of column {name!r}, such as "
+        f"{seen.sort().head(3).to_list()}. Received: a vector of none of {len(seen)} values; the ids of "
+        f"the {len(read.matrix)} vectors are {ids_text}. Pass the ids of the same values as in the data.",
+    )
 
 
 def _expect_vectors(state: State) -> tuple[Column, int]:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import re
 from datetime import UTC, date, datetime
 
 import polars as pl
@@ -216,6 +217,37 @@ def test_values_that_are_not_those_of_the_fit(tmp_path, text, message):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(WorkflowError, match=message):
         workflow.transform_to_parquet(tmp_path / "a.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize("word", ["NA", "n/a", "NULL", "-", "\\N", "?"])
+def test_a_word_for_null_among_numbers_is_named_at_fit(tmp_path, word):
+    (tmp_path / "a.csv").write_text(f"n,x\n1,2.5\n2,{word}\n3,-1e3\n4,\n")
+    (tmp_path / "b.csv").write_text("n,x\n1,2\n")
+    message = (
+        rf"Received: numbers, and {re.escape(repr(word))} in line 3 of .*a\.csv.*null_values=\["
+    )
+    for path in ("a.csv", "*.csv"):
+        with pytest.raises(WorkflowError, match=message):
+            Workflow(["x"] >> ops.Normalize()).fit(tmp_path / path)
+    # The column is not read here.
+    assert Workflow(["n"] >> ops.Categorify()).fit(tmp_path / "a.csv").output_schema.names == ["n"]
+    frame = pl.scan_csv(tmp_path / "a.csv", null_values=[word])
+    made = Workflow(["x"] >> ops.FillMissing(0.0)).fit(frame).transform(frame).collect()
+    assert made["x"].to_list() == [2.5, 0.0, -1000.0, 0.0]
+
+
+@pytest.mark.parametrize("values", ["NA,DE,FR", "1,NA,DE", "NA,NA,NA"])
+def test_a_word_among_texts_is_text(tmp_path, values):
+    (tmp_path / "a.csv").write_text("\n".join(["country", *values.split(",")]))
+    workflow = Workflow(["country"] >> ops.Categorify()).fit(tmp_path / "a.csv")
+    assert "NA" in workflow.reverse_mapping("country")["value"].to_list()
+
+
+def test_a_code_that_was_fitted_as_text_stays_text(tmp_path):
+    workflow = Workflow(["code"] >> ops.Categorify()).fit({"code": ["1", "NA", "2"]})
+    (tmp_path / "a.csv").write_text("code\n1\nNA\n2\n")
+    made = workflow.transform(tmp_path / "a.csv").collect()
+    assert made["code"].n_unique() == 3
 
 
 def test_a_file_that_changes_meanwhile(tmp_path):

@@ -87,3 +87,28 @@ def test_it_is_fitted_to_columns_alone():
     workflow = Workflow(["item"] >> ops.PretrainedVectors(MATRIX))
     frame = pl.DataFrame({"item": pl.Series([3, 4, -1], dtype=pl.Int32)})
     assert made(workflow.fit(frame, schema=Schema([])), frame) == [[6, 7], [0, 0], [0, 0]]
+
+
+def test_vectors_of_other_values_are_refused():
+    rows = {"item": [f"new {n}" for n in range(30)]}
+    vectors = {"id": ["old 1", "old 2"], "v": [[1.0], [2.0]]}
+    message = r"'item', such as \['new 0', .*none of 30 values; the ids of the 2 vectors are such as \['old 1'"
+    with pytest.raises(WorkflowError, match=message):
+        Workflow(["item"] >> ops.PretrainedVectors(vectors, ids="id")).fit(rows)
+    rows["item"][29] = "old 2"
+    made = Workflow(["item"] >> ops.PretrainedVectors(vectors, ids="id")).fit(rows)
+    assert made.transform(rows).collect()["item"].to_list()[28:] == [[0.0], [2.0]]
+    numbers = {"item": list(range(100, 130))}
+    with pytest.raises(
+        WorkflowError, match="none of 30 values; the ids of the 4 vectors are row numbers"
+    ):
+        Workflow(["item"] >> ops.PretrainedVectors(MATRIX)).fit(numbers)
+
+
+def test_named_ids_after_categorify_are_refused_and_row_numbers_are_not():
+    ids = ["item"] >> ops.Categorify()
+    with pytest.raises(WorkflowError, match=r"'item' after Categorify or the like.*before it"):
+        Workflow(ids >> ops.PretrainedVectors(MATRIX, ids=[9, 7, 4, 3])).fit(ROWS)
+    own = np.eye(6, dtype=np.float32)
+    workflow = Workflow(ids >> ops.PretrainedVectors(own)).fit(ROWS)
+    assert np.argmax(made(workflow), axis=1).tolist() == [4, 5, 1, 3]
