@@ -58,7 +58,9 @@ NUMBERS = ["user", "small", "large", *REAL, "items", "scores"]
 PLAIN = [*KEYS, *REAL, *LISTS]
 TIMES = ["at", "on", "there"]
 
-VECTORS = np.array([[0.5, -1.5], [2.0, 3e38], [-0.0, 0.25]], np.float32)
+# Some of the tables' integers are among the row numbers.
+VECTORS = np.linspace(-1.5, 0.25, 400, dtype=np.float32).reshape(200, 2)
+VECTORS[:3] = [[0.5, -1.5], [2.0, 3e38], [-0.0, 0.25]]
 WORD_VECTORS = {
     "word": ["a", "\u00e9", ""],
     "vector": [[1.0, 2.0, 3.0], [0.5, 0.5, 0.5], [-1.0] * 3],
@@ -270,8 +272,8 @@ CASES = [
         ["city", "flag", "small"],
         {"df_ext": PLACES, "on": ["city", "flag"], "on_ext": ["name", "open"]},
     ),
-    Case("PretrainedVectors", ["small", "short"], {"table": VECTORS}),
-    Case("PretrainedVectors", ["short", "small"], {"table": VECTORS, "ids": [-3, 2, 9]}),
+    Case("PretrainedVectors", ["user", "small", "large"], {"table": VECTORS}),
+    Case("PretrainedVectors", ["user", "short"], {"table": VECTORS, "ids": [*range(-60, 140)]}),
     Case("PretrainedVectors", ["city"], {"table": WORD_VECTORS, "ids": "word"}),
     Case("JoinGroupby", ["user", "city", "flag"]),
     Case(
