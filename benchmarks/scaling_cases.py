@@ -233,7 +233,7 @@ def _join(kind: str) -> Make:
 
 
 def _vectors(n: int) -> Graph:
-    return ["a"] >> ops.PretrainedVectors(np.zeros((n, 8), np.float32), ids=np.arange(n))
+    return ["a"] >> ops.PretrainedVectors(np.zeros((n, 8), np.float32), ids=_keys(n))
 
 
 def _edges(count: int) -> list[float]:
