@@ -33,7 +33,7 @@ TUTORIALS = {
     "nvtabular": "From NVTabular",
     "publish": "Publish and roll back",
 }
-# In this order; one that is not written yet is left out.
+# In this order, and then whatever else is in docs/.
 FACTS = ("benchmarks", "scale", "comparison", "parity", "reliability", "glossary")
 FOLDERS = (("Guides", "guide"), ("Decisions", "decisions"), ("Tutorials", "tutorials"))
 # Of each tutorial's page; Markdown would change the HTML of pictures.
@@ -49,9 +49,9 @@ def on_config(config: MkDocsConfig) -> None:
         {"Tutorials": ["tutorials/index.md", *_tutorials()]},
         {"Guides": _listed("guide")},
         {"Reference": [{group.path: _names(group)} for group in groups()]},
-        {"Facts": [f"{name}.md" for name in FACTS if (DOCS / f"{name}.md").exists()]},
+        {"Facts": _facts()},
         {"Decisions": _listed("decisions")},
-        {"Project": ["changelog.md", "contributing.md", "security.md", *_rest()]},
+        {"Project": ["changelog.md", "contributing.md", "security.md", "releasing.md"]},
     ]
 
 
@@ -101,8 +101,9 @@ def _tutorial(name: str) -> str:
     return text
 
 
-def _rest() -> list[str]:
-    return ["releasing.md"] if (DOCS / "releasing.md").exists() else []
+def _facts() -> list[str]:
+    found = {file.stem for file in DOCS.glob("*.md")} - {"releasing"}
+    return [f"{name}.md" for name in [*FACTS, *sorted(found - set(FACTS))] if name in found]
 
 
 def _names(group: Any) -> list[str]:
