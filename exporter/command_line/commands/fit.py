@@ -48,7 +48,7 @@ def fit(
 ) -> None:
     """Fit a workflow to data, and save it.
 
-    The options of the written files need --transform-to.
+    Without --transform-to no rows are written, and the options of their files have no effect.
 
     Example: `ensemble fit features.py "ratings/*.parquet" --transform-to train --shuffle`
     """

@@ -56,13 +56,13 @@ def train(
         str | None,
         typer.Option(
             metavar="ITEM",
-            help="two_tower's column of items, one of which each row's is told apart from: the "
-            "others of the batch.",
+            help="two_tower's column of items: train with a softmax over the items of a batch, "
+            "on rows that were chosen alone.",
         ),
     ] = None,
     catalogue: Annotated[
         list[str] | None,
-        typer.Option(help="Transformed items, from which --softmax draws the others instead."),
+        typer.Option(help="Transformed items: --softmax draws from these, not from the batch."),
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Of the softmax; smaller is sharper, 0.05 by default.")
@@ -88,8 +88,8 @@ def train(
     precision: Annotated[
         str, typer.Option(help="Of the dense layers: float32, bfloat16 or float16.")
     ] = "float32",
-    epochs: Annotated[int, typer.Option(min=1)] = 1,
-    batch_size: Annotated[int, typer.Option(min=1)] = 16_384,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 1,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows of a step.")] = 16_384,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the rows in each epoch.")] = True,
     buffer_size: Annotated[
         float,

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import polars as pl
 import pytest
@@ -146,3 +148,32 @@ def test_a_mistake_is_one_line(arguments, text):
     assert result.stderr.startswith("error: ")
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000
+nvt_input_nulls_total{model="shop",version="1",column="age"} 40000
+nvt_training_null_ratio{model="shop",version="1",column="age"} 0.1
+"""
+
+
+class Metrics(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS.encode())
+
+    def log_message(self, *_):
+        """Nothing on standard error."""
+
+
+def test_deviations_as_json():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+        result = run("watch", address, "--once", "--json")
+        server.shutdown()
+    # Four in ten are null, where one in ten was.
+    assert result.exit_code == 1
+    (found,) = json.loads(result.stdout)["inputs"]
+    assert (found["column"], found["figure"], found["deviates"]) == ("age", "nulls", True)
+    assert (found["served"], found["expected"]) == (0.4, 0.1)
