@@ -75,8 +75,8 @@ def test_each_argument_is_an_option(command, function, absent):
 
 
 def test_each_command_whose_output_a_script_reads_has_json():
-    # The others serve, or write a folder; `inspect` has --json FILE.
-    without = {"demo", "serve", "inspect"}
+    # The others serve, write a folder, or write JSON into a file or always.
+    without = {"demo", "serve", "inspect", "openapi"}
     for command in make_app().registered_commands:
         name = command.callback.__name__
         assert ("as_json" in options(name)) == (name not in without), name
