@@ -6,7 +6,16 @@ import tensorflow as tf
 from train_together import BATCH, refused, weights_of
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
-from training import compile_model, join_workers, layers, optimizers, train, whole_tables
+from training import (
+    compile_model,
+    join_workers,
+    layers,
+    models,
+    optimizers,
+    retrieval,
+    train,
+    whole_tables,
+)
 
 # Two widths, so two variables, which two and three workers divide; in "auto" some tables are whole.
 # A friend is looked up in the table of users.
@@ -21,6 +30,7 @@ OPTIMIZERS = {
 }
 MEASURED = ("auto", "column")
 EPOCHS = 2
+IN_BATCH = retrieval.InBatchSoftmax("item", rate=None)
 
 
 def make(shard, sizes=None):
@@ -163,3 +173,55 @@ def up_to(rows, folder, epochs, shard):
             found |= state_of(model)
             model.save(f"{folder}/{epochs}.keras")
     return found
+
+
+def tower_model(shard, softmax=None):
+    sizes = {"user": (9, 6), "city": (3, 6), "item": (40, 6)}
+    sides = {"query": ["user", "city"], "candidate": ["item"]}
+    return models.two_tower(
+        sizes, **sides, width=4, hidden=(8,), softmax=softmax, shard=shard,
+        embeddings_initializer="normal",
+    )  # fmt: skip
+
+
+def load_pairs(rows, rank, size):
+    return KerasSequenceLoader(
+        str(rows), BATCH, ["label"], cat_names=["user", "city", "item"], seed=3,
+        global_size=size, global_rank=rank,
+    )  # fmt: skip
+
+
+def trained_towers(model, data, loss, workers=None, epochs=EPOCHS):
+    compile_model(model, OPTIMIZERS["auto"](), loss, workers=workers, xla=False)
+    return model.fit(data, epochs=epochs, verbose=0, shuffle=False).history["loss"]
+
+
+def towers(rows):
+    """Two towers, for pairs and with a softmax over sampled items, their tables divided."""
+    workers = join_workers(timeout=60)
+    found = {}
+    for shard in SHARDS:
+        keras.utils.set_random_seed(1)
+        model = tower_model(shard)
+        data = load_pairs(rows, workers.rank, workers.size)
+        loss = trained_towers(model, data, "binary_crossentropy", workers)
+        held = sum(v.shape[0] * v.shape[1] for v in tables_of(model))
+        with whole_tables(model):
+            found[shard] = {"loss": loss, "held": held}
+            if workers.rank == 0:
+                found[shard] |= state_of(model)
+    keras.utils.set_random_seed(1)
+    model, data = tower_model("row", IN_BATCH), load_pairs(rows, workers.rank, workers.size)
+    found["softmax"] = trained_towers(
+        model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1
+    )
+    return found
+
+
+def tables_of(model):
+    """The variables of both towers' tables."""
+    return [
+        variable
+        for side in ("query", "candidate")
+        for variable in model.get_layer(f"{side}_features").trainable_variables
+    ]

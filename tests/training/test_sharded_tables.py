@@ -8,7 +8,7 @@ import shard_together as program
 import tensorflow as tf
 from worker_processes import found_by, start
 
-from training import TrainingError, compile_model, layers
+from training import TrainingError, compile_model, layers, retrieval
 
 ROWS = 120
 
@@ -185,3 +185,48 @@ def resumed_as_one(rows, numbers):
         for x, y in batches:
             model.train_on_batch(x, y)
     return model
+
+
+@pytest.fixture(scope="module")
+def towers(rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("towers")
+    return found_by(start(2, folder, program.towers, rows), folder)
+
+
+@pytest.mark.parametrize(
+    "shard",
+    ["row", *(pytest.param(s, marks=pytest.mark.long) for s in ("auto", "table", "column"))],
+)
+def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, shard):
+    loaders = [program.load_pairs(rows, rank, 2) for rank in range(2)]
+    keras.utils.set_random_seed(1)
+    model, losses = program.tower_model(None), []
+    program.compile_model(model, program.OPTIMIZERS["auto"](), "binary_crossentropy")
+    for _ in range(program.EPOCHS):
+        batches = [
+            tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *pair)
+            for pair in zip(*loaders, strict=True)
+        ]
+        history = model.fit(as_data(batches), verbose=0, shuffle=False).history
+        losses.append(history["loss"][0])
+    want = program.state_of(model)
+    for worker in towers:
+        np.testing.assert_allclose(worker[shard]["loss"], losses, rtol=0, atol=1e-6)
+        # All have 9 + 3 + 40 ids and a row for unknown ones in each column; in "table" the items are
+        # whole on one worker.
+        assert worker[shard]["held"] < (0.6 if shard in ("row", "column") else 1) * 55 * 6
+    for kind in ("weights", "state"):
+        for own, expected in zip(towers[0][shard][kind], want[kind], strict=True):
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
+
+
+def test_items_of_a_workers_own_batch_are_its_negatives(rows, towers):
+    losses = []
+    for rank in range(2):
+        keras.utils.set_random_seed(1)
+        model = program.tower_model(None, program.IN_BATCH)
+        model.compile(loss=retrieval.SoftmaxLoss())
+        batch = next(iter(program.load_pairs(rows, rank, 2)))
+        losses.append(model.evaluate(*batch, batch_size=program.BATCH, verbose=0))
+    for worker in towers:
+        np.testing.assert_allclose(worker["softmax"], [np.mean(losses)], rtol=0, atol=1e-5)

@@ -32,6 +32,7 @@ def two_tower(
     dropout: float = 0.0,
     output_name: str = "output",
     softmax: InBatchSoftmax | SampledSoftmax | None = None,
+    shard: str | None = None,
 ) -> keras.Model:
     """A vector of the query and one of the candidate, whose cosine says how well they match.
 
@@ -63,6 +64,9 @@ def two_tower(
         dropout: see `mlp`.
         output_name: see `mlp`.
         softmax: `InBatchSoftmax` or `SampledSoftmax`; None for pairs.
+        shard: how both towers' tables are divided among workers: see `layers.EmbeddingCollection`.
+            Each tower has a plan of its own. With `softmax` the negatives of a row are those of its
+            own worker.
 
     Returns:
         A functional model with one number a row as output, not compiled.
@@ -87,6 +91,7 @@ def two_tower(
                 own.continuous,
                 combiner,
                 embeddings_initializer,
+                shard=shard,
                 name=f"{side}_features",
             ),
             *dense_layers(hidden, dropout, f"{side}_hidden"),
