@@ -69,6 +69,7 @@ FURTHER_WORKER = 0.374
 GPU_MEMORY = 141e9
 # Of a GPU's memory, for tables; the rest is for the step and the loader.
 FOR_TABLES = 0.8
+MOST_HOSTS = 10_000
 # Float32 Adagrad has one accumulator for each weight.
 STATES = 2
 
@@ -306,6 +307,11 @@ def _training(
         hours = rows / (gpus * batch) * step / 3600
         if hours <= work.hours:
             return Need("training on a day", "gpu", count, count * machine.usd, hours, limit)
+        if count == MOST_HOSTS:
+            raise SystemExit(
+                f"Expected a day that {MOST_HOSTS:,} hosts can train on in {work.hours} hours. "
+                f"Received: {rows:.3g} rows, which take them {hours:.3g}. Set --hours."
+            )
         count, limit = count + 1, "time of a step, of which the network is a part"
 
 
