@@ -10,13 +10,13 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+EXTRAS = ("cpu", "serve", "onnx", "dask", "objects")
 
 
 def requirements():
     """Those of users, except on a GPU."""
-    extras = [name for name in EXTRAS if name not in {"gpu", "dev"}]
-    listed = [*PROJECT["dependencies"], *(text for name in extras for text in EXTRAS[name])]
+    optional = PROJECT["optional-dependencies"]
+    listed = [*PROJECT["dependencies"], *(text for name in EXTRAS for text in optional[name])]
     return [Requirement(text) for text in listed]
 
 

@@ -23,6 +23,7 @@ GUIDES = (
     "training",
     "export",
     "serving",
+    "clients",
     "operations",
     "migration",
 )

@@ -15,6 +15,7 @@ from exporter.command_line.commands.export import export
 from exporter.command_line.commands.fit import fit
 from exporter.command_line.commands.init import init
 from exporter.command_line.commands.inspect import inspect
+from exporter.command_line.commands.openapi import openapi
 from exporter.command_line.commands.parity import parity
 from exporter.command_line.commands.predict import predict
 from exporter.command_line.commands.publish import publish
@@ -42,7 +43,7 @@ COMMANDS = (
         bench,
         watch,
     ),
-    *(verify, publish, rollback, recover),
+    *(verify, publish, rollback, recover, openapi),
 )
 
 
@@ -51,7 +52,7 @@ def make_app() -> typer.Typer:
 
     Example:
         >>> len(make_app().registered_commands)
-        17
+        18
     """
     app = typer.Typer(
         name="ensemble",
@@ -90,7 +91,8 @@ def options(
 
     The commands in order of use: `init`, `inspect`, `fit`, `transform`, `train`, `export`, `serve`, then `predict`,
     `parity`, `bench`, `show` and `watch`. `demo` runs all of them in a new folder. `verify`, `publish`,
-    `rollback` and `recover` maintain a model repository and the server that reads it.
+    `rollback` and `recover` maintain a model repository and the server that reads it. `openapi` writes
+    what generators of clients need.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     context.obj = verbose

@@ -145,9 +145,13 @@ class ServerProcess:
         self._supervisor.wait()
 
     def listens(self) -> bool:
-        """Whether something listens at the port of gRPC, which the server does when models are loaded."""
-        with socket.socket() as client:
-            return client.connect_ex((HOST, self.flags.grpc_port)) == 0
+        """Whether something listens at every port, which the server opens when models are loaded.
+
+        Triton opens that of gRPC first: a client of HTTP could come too early otherwise.
+        """
+        flags = self.flags
+        ports = (flags.grpc_port, flags.http_port, flags.metrics_port)
+        return all(_answers(port) for port in ports if port is not None)
 
     def lost_a_port(self) -> bool:
         """Whether the log reports that another process took a port first."""
@@ -233,6 +237,11 @@ def _plain_folder() -> Path:
         "Expected a folder for temporary files in a path of ASCII letters, digits and ._-+=@%:, that "
         f"can be written to. Received: {str(usual)!r}. Set TMPDIR to one."
     )
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((HOST, port)) == 0
 
 
 def _port(wanted: int | None) -> int:

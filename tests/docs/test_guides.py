@@ -1,12 +1,18 @@
 """The guides' code is run, one guide after the other in one folder, and prints what they say."""
 
 import contextlib
+import datetime as dt
 import doctest
 import io
+import json
+import os
 import re
+import shutil
+import subprocess
 from functools import reduce
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import exporter
@@ -14,12 +20,16 @@ import loader
 import serving
 import training
 import workflow
+from serving import EnsembleClient, TritonServer
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("workflow", "loader", "training", "export", "serving")
 # Python, and the text that it prints where one follows.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 # Names of ours in prose and tables.
+# A program, and the text that it prints: for whom it is, and how it is run.
+PROGRAM = re.compile(r"^```(sh|js|java)\n(.*?)^```\n\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE)
+RUN = {"sh": ("bash", "client.sh"), "js": ("node", "client.mjs"), "java": ("java", "Client.java")}
 NAME = re.compile(r"`(?:workflow|loader|training|exporter|serving|ops|models|layers)\.[\w.]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -49,6 +59,45 @@ def test_the_guides_do_what_they_say(tmp_path, monkeypatch):
                 exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
             if said:
                 expect_printed(name, printed.getvalue(), said)
+    other_clients(tmp_path)
+
+
+def other_clients(folder):
+    """Programs in other languages answer as our client does, on the last guide's repository."""
+    noon = dt.datetime(2026, 1, 31, 12)  # noqa: DTZ001 - the column has no zone
+    rows = {
+        "customer": ["c1", "never seen", None, "c1"],
+        "category": ["shoes", "", None, "shoes"],
+        "tags": [["new", "sale"], [], [None], ["new"]],
+        "at": [noon, noon + dt.timedelta(days=1), None, None],
+        "price": [9.9, 1.5, None, 9.9],
+    }
+    # The rows of each program, in the order of the page.
+    asked = [[0, 1], [2], [0, 2], [3]]
+    programs = PROGRAM.findall(page("clients"))
+    with (
+        TritonServer("models", ["shop"]) as server,
+        EnsembleClient(server.grpc_url, "shop") as client,
+    ):
+        expected = client.predict(rows)["output"][:, 0]
+        for (kind, code, said), numbers in zip(programs, asked, strict=True):
+            command, file = RUN[kind]
+            if shutil.which(command) is None:
+                print(f"{command} is absent: docs/guide/clients.md is not run with it")  # noqa: T201
+                continue
+            (folder / file).write_text(code)
+            printed = subprocess.run(
+                [command, file],
+                env={**os.environ, "TRITON": server.http_url},
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+            ).stdout
+            expect_printed("clients", printed, said)
+            values = json.loads(re.findall(r"\[[^\[\]]*\]", printed)[-1])
+            # Java prints the digits of float32, others those of the float64 that equals it.
+            assert np.float32(values).tolist() == expected[numbers].tolist()
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,18 @@ def test_parity_is_proven(folder, served):
         assert words in page
 
 
+def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served):
+    text = done("openapi", "shop", "--server", "https://example.com")
+    document = json.loads(text)
+    assert document["servers"] == [{"url": "https://example.com"}]
+    assert "/v2/models/shop/infer" in document["paths"]
+    file = ("--output", "shop.json", "--server", "https://example.com")
+    assert done("openapi", "shop", "--url", served, *file).startswith("shop.json: ")
+    assert json.loads((folder / "shop.json").read_text()) == document
+    assert "Received: both." in failed("openapi", "shop", "--url", served, "--repository", "models")
+    assert "Expected a model among" in failed("openapi", "none")
+
+
 @pytest.mark.usefixtures("folder")
 def test_parity_as_json(served):
     arguments = ("parity", "shop", "rows.parquet", "--url", served, "--rows", 3, "--json")

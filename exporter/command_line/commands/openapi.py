@@ -1,0 +1,56 @@
+"""The description of a model's HTTP face for generators of clients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.command_line.guard import CommandError
+from exporter.command_line.places import expect_place
+
+
+def openapi(
+    name: Annotated[str, typer.Argument(help="The ensemble's name.")],
+    repository: Annotated[
+        Path | None, typer.Option(help="The model repository; by default models.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Or a running server: host:port for gRPC, http://host:port for HTTP."),
+    ] = None,
+    server: Annotated[
+        str, typer.Option(help="The HTTP address to write into the document.")
+    ] = "http://127.0.0.1:8000",
+    output: Annotated[
+        Path | None, typer.Option(help="A file for the document; by default it is printed.")
+    ] = None,
+) -> None:
+    """Write the OpenAPI 3.1 document of a model's HTTP face, as JSON.
+
+    Generators such as openapi-generator make a client from it.
+
+    Example: `ensemble openapi movielens --repository models --output movielens.json`
+    """
+    # So that help is shown at once.
+    from exporter.report.ensemble_drawing import EnsembleDrawing  # noqa: PLC0415
+    from serving import EnsembleClient  # noqa: PLC0415
+    from serving.contract import read_contract  # noqa: PLC0415
+    from serving.openapi import openapi_document  # noqa: PLC0415
+
+    expect_place(output)
+    if repository is not None and url is not None:
+        raise CommandError("Expected --repository or --url. Received: both.")
+    if url is not None:
+        with EnsembleClient(url, name) as client:
+            contract = client.contract
+    else:
+        contract = read_contract(EnsembleDrawing.read(repository or Path("models"), name).config)
+    text = json.dumps(openapi_document(name, contract, server), indent=2, ensure_ascii=False)
+    if output is None:
+        typer.echo(text)
+        return
+    output.write_text(f"{text}\n", encoding="utf-8")
+    typer.echo(f"{output}: the OpenAPI document of {name}")
