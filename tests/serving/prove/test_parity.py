@@ -13,6 +13,7 @@ from python_calls import MOST_GROWTH, growth
 from serving.errors import ClientError
 from serving.prove.parity import call_network, check_parity, raw_rows
 from serving.prove.report import DifferingRow, OutputParity, ParityReport
+from workflow import Workflow
 from workflow.schema.column import Column
 
 NAN = float("nan")
@@ -138,7 +139,7 @@ def test_a_network_that_is_none_is_refused(model, received):
     with pytest.raises(
         ClientError, match=rf"Expected a Keras model.* of a SavedModel.* Received: {received}"
     ):
-        check_parity(None, None, model, None)
+        check_parity(None, Workflow(["a"]), model, None)
 
 
 def test_a_sequential_model_that_was_never_called():
