@@ -22,6 +22,7 @@ from polars.io.plugins import register_io_source
 # Files that are encoded and written at a time. One alone would mostly wait for the disk.
 WRITERS = 4
 IO_THREADS = 8
+STREAMS = 32
 
 
 class Gpu:
@@ -208,10 +209,20 @@ def _parts(lists: Any) -> tuple[Any, Any]:
 
 
 def new_stream() -> Any:
-    """A CUDA stream, one for each query and each file, so that they do not wait for each other."""
-    from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
+    """A CUDA stream, another one for each query and each file, so that few wait for each other."""
+    return _streams().get_stream()
 
-    return Stream()
+
+@cache
+def _streams() -> Any:
+    """Streams that live as long as the process.
+
+    Memory is given back on the stream on which it was taken, and pylibcudf does not keep the stream
+    of what it copies from the host: with a stream that ended before, the process would crash.
+    """
+    from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool  # noqa: PLC0415
+
+    return CudaStreamPool(STREAMS)
 
 
 def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
