@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.fit import learn_on_cluster
+from workflow.transform.pieces_in_order import row_runner
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.filterwarnings("ignore")]
 
@@ -73,3 +74,12 @@ def test_two_workers_with_one_gpu_are_refused(clicks, engine):
         pytest.raises(WorkflowError, match="both use GPU 0"),
     ):
         make().fit(clicks, engine=engine, client=client)
+
+
+def test_frames_in_memory_are_computed_again_and_again(clicks, engine):
+    workflow = make().fit(clicks)
+    frame = pl.read_parquet(clicks).head(3_000).select(workflow.program.inputs.names).lazy()
+    run = row_runner(workflow.program, engine)
+    expected = row_runner(workflow.program, "cpu")(frame)
+    for _ in range(20):  # What was copied to the GPU is given back each time.
+        assert_frame_equal(run(frame), expected, check_exact=False, rel_tol=1e-6)

@@ -84,7 +84,7 @@ class PretrainedVectors(Operator):
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Some values of each column, to see that they have vectors."""
         return {
-            column.name: frame.select(value=column.name).head(_SEEN).unique().drop_nulls()
+            column.name: frame.select(value=column.name).unique().drop_nulls().head(_SEEN)
             for column in columns.columns
             if not column.is_list
         }
