@@ -46,7 +46,7 @@ def dask_seconds(folder: Path, rows: int, workers: int) -> float:
     settings: dict[str, Any] = {
         "n_workers": workers,
         "threads_per_worker": 1,
-        "dashboard_address": None,
+        "dashboard_address": ":0",
     }
     settings |= {"local_directory": str(folder), "env": {"POLARS_MAX_THREADS": "1"}}
     with cluster(**settings) as running, running.get_client() as client:

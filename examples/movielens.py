@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,19 +22,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import movielens_data
-import numpy as np
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
 from exporter import export_tensorflow_ensemble
+from exporter.report.latency import Latency, measure_latency
 from loader import KerasSequenceLoader
 from serving import EnsembleClient, ParityReport, TritonServer, check_parity
 from training import models, train
 from workflow import Workflow, get_embedding_sizes, ops
 
 CATEGORIES = ["userId", "movieId", "genres"]
-BATCHES = (1, 64, 1024)
+BATCHES, SECONDS = (1, 64, 1024), 0.5
 MARKER = ".movielens-demo"
 
 
@@ -63,7 +63,8 @@ class Result:
     popularity_auc: float
     auc: float
     parity: ParityReport
-    latencies: dict[int, tuple[float, float]]
+    latencies: list[Latency]
+    page: Path
 
 
 def make_workflow(movies: pl.DataFrame) -> Workflow:
@@ -119,12 +120,14 @@ def run(options: argparse.Namespace, progress: Progress) -> Result:
             )
             with progress.step("Prove parity", rows.height):
                 parity = check_parity(client, workflow, model, rows)
-            (output / "parity.html").write_text(parity.to_html())
             with progress.step("Measure latency"):
-                latencies = {size: measure(client, rows.head(size)) for size in BATCHES}
+                latencies = [measure_latency(client, rows, 1, size, SECONDS) for size in BATCHES]
     finally:
         server.stop()
-    return Result(movielens_data.popularity_auc(train_rows, valid_rows), auc, parity, latencies)
+    page = output / "report.html"
+    page.write_text(report.to_html(parity, latencies), encoding="utf-8")
+    popularity = movielens_data.popularity_auc(train_rows, valid_rows)
+    return Result(popularity, auc, parity, latencies, page)
 
 
 def prepare_folder(output: Path) -> Path:
@@ -169,20 +172,6 @@ def train_model(
     return model, report.val_auc or 0.0
 
 
-def measure(client: EnsembleClient, rows: pl.DataFrame, requests: int = 200) -> tuple[float, float]:
-    """The median and the 99th percentile of a request, in milliseconds, frame to frame."""
-    client.predict(rows)
-    times = [_seconds(lambda: client.predict(rows)) for _ in range(requests)]
-    p50, p99 = np.percentile(times, [50, 99]) * 1e3
-    return float(p50), float(p99)
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 def show(result: Result, progress: Progress) -> None:
     """The table at the end."""
     table = Table(title="MovieLens: parquet to a proven ensemble", title_justify="left")
@@ -200,11 +189,19 @@ def show(result: Result, progress: Progress) -> None:
         highlight=False,
         markup=False,
     )
-    for size, (p50, p99) in result.latencies.items():
+    for latency in result.latencies:
+        p50, _, p99 = latency.milliseconds
+        speed = f"{latency.rows / p50 * 1e3:>9,.0f} rows/s"
         progress.console.print(
-            f"  batch {size:>5,}   p50 {p50:7.2f} ms   p99 {p99:7.2f} ms   {size / p50 * 1e3:>9,.0f} rows/s",
+            f"  batch {latency.rows:>5,}   p50 {p50:7.2f} ms   p99 {p99:7.2f} ms   {speed}",
             highlight=False,
         )
+    progress.console.print(
+        f"\n{result.page}: the report as a page; the data, the model repository and the server's log "
+        "are beside it.",
+        highlight=False,
+        markup=False,
+    )
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

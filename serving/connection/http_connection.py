@@ -128,7 +128,12 @@ class HttpConnection:
             raise refusal("DEADLINE_EXCEEDED", "Deadline exceeded", self.address.url) from error
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise refusal("UNAVAILABLE", f"{error}", self.address.url) from error
+            text = f"{error}"
+            if not text.isprintable():
+                text = (
+                    "The answer is not HTTP, as from a port of gRPC, whose address has no http://"
+                )
+            raise refusal("UNAVAILABLE", text, self.address.url) from error
         if self._closed:
             connection.close()
         else:

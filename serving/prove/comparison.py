@@ -214,7 +214,7 @@ def as_text(value: Any) -> str:
 
     Example:
         >>> as_text(None), as_text(np.array([0.5])), as_text("a" * 1000)[-3:]
-        ('null', '0.5', "aa…")
+        ('null', '0.5', 'aa…')
     """
     if isinstance(value, np.ndarray):
         numbers = value.reshape(-1)[: _MOST_ELEMENTS + 1].tolist()

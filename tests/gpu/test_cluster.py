@@ -46,7 +46,7 @@ def make():
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -69,7 +69,7 @@ def test_two_workers_with_one_gpu_are_refused(clicks, engine):
     if engine == "cpu":
         pytest.skip("a processor is shared by any number of workers")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
         pytest.raises(WorkflowError, match="both use GPU 0"),
     ):

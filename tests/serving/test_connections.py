@@ -151,3 +151,9 @@ def test_a_network_that_fails_under_asyncio(server, scheme):
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(DeadlineExceededError, match="Raise `timeout`"):
             asyncio.run(ask(address, timeout=0.2))
+
+
+def test_a_port_of_grpc_is_no_address_of_http(server):
+    with pytest.raises(ServerUnavailableError, match=r"is not HTTP.* gRPC") as refusal:
+        EnsembleClient(f"http://{server.grpc_url}", "echo")
+    assert refusal.value.message.isprintable()

@@ -135,7 +135,8 @@ def test_missing_columns_are_named_and_others_left_out(make):
     with pytest.raises(ClientError) as refusal:
         to_columns(COLUMNS, make({"user": [1]}))
     assert refusal.value.message == (
-        "Expected the columns userId, genres. Received: user. Missing: userId, genres."
+        "Expected the columns userId, genres. Received: user. Missing: userId, genres. "
+        "Did you mean 'user'?"
     )
 
 

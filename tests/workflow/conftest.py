@@ -61,7 +61,7 @@ def client(tmp_path_factory):
         with (
             dask.config.set(_TIMES),
             LocalCluster(
-                n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=folder
+                n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder
             ) as cluster,
             Client(cluster) as client,
         ):

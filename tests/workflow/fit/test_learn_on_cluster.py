@@ -148,7 +148,7 @@ def test_a_task_that_kills_each_worker_is_our_error(client, clicks, tmp_path):
 def test_a_cluster_without_workers_is_refused(clicks, monkeypatch):
     monkeypatch.setattr(cluster, "WAIT_FOR_WORKERS", 0.1)
     with (
-        LocalCluster(n_workers=0, dashboard_address=None, processes=False) as empty,
+        LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as empty,
         Client(empty) as client,
         pytest.raises(WorkflowError, match=r"with workers\. Received: .*none connected"),
     ):

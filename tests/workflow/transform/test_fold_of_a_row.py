@@ -113,7 +113,7 @@ def test_the_encodings_are_those_of_pandas_on_a_cluster(data, by_hand, tmp_path)
         LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
             local_directory=str(tmp_path / "dask"),
         ) as cluster,
         Client(cluster) as client,
