@@ -17,7 +17,7 @@ import polars as pl
 from workflow.errors import WorkflowError, listed
 from workflow.schema.schema import Schema
 
-from .frames import first_line
+from .frames import ZIP, first_line, zip_advice
 from .object_stores import is_url
 from .objects import state_of
 
@@ -313,7 +313,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise WorkflowError(f"{_not_utf8(path)} Expected UTF-8. {_ADVICE}") from error
+        raise WorkflowError(_not_text(path) or f"{path} is not UTF-8.") from error
     except csv.Error as error:
         raise WorkflowError(f"{path} cannot be read: {first_line(error)}. {_ADVICE}") from error
     except EOFError as error:
@@ -322,6 +322,8 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
+        if not getattr(error, "strerror", None) and (found := _not_text(path)) is not None:
+            raise WorkflowError(found) from error
         raise WorkflowError(f"{path} cannot be read: {reason}. {_ADVICE}") from error
 
 
@@ -384,14 +386,31 @@ def _expect_lines(path: Path, fields: int) -> None:
             )
 
 
-def _not_utf8(path: Path) -> str:
-    with _bytes(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return f"Line {number} of {path} is not UTF-8."
-    return f"{path} is not UTF-8."
+def _not_text(path: Path) -> str | None:
+    """An error's text for a file with other bytes than UTF-8."""
+    with path.open("rb") as packed:
+        if (found := zip_advice(path, packed.read(len(ZIP)))) is not None:
+            return f"{path} cannot be read: {found}"
+    try:
+        with _bytes(path) as file:
+            for number, line in enumerate(file, 1):
+                if not _is_utf8(line):
+                    return (
+                        f"Line {number} of {path} is not UTF-8. Convert it: iconv -f LATIN1 -t UTF-8 "
+                        "OLD > NEW, with its encoding for LATIN1. Or pass "
+                        'polars.scan_csv(path, encoding="utf8-lossy"), which replaces such characters.'
+                    )
+    except (OSError, EOFError):  # a damaged archive: the caller has a reason
+        return None
+    return None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _null_word(file: TextFile, name: str) -> str:

@@ -18,6 +18,8 @@ from workflow.errors import WorkflowError, listed
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.times import in_microseconds
 
+# The first bytes of a zip archive.
+ZIP = b"PK\x03\x04"
 # Raised by Polars and pyarrow for unsupported values; `PanicException` is not an `Exception`.
 UNREADABLE = (
     pl.exceptions.PolarsError,
@@ -313,6 +315,11 @@ def _elements(value: Any) -> Iterator[Any]:
             yield from _elements(element)
     elif type(value).__name__ != "NAType":  # a missing value of pandas
         yield value
+
+
+def zip_advice(path: object, start: bytes) -> str | None:
+    """The reason why a file is not read, if its first bytes are those of a zip archive."""
+    return f"it is a zip archive. Unpack it first: unzip {path}." if start == ZIP else None
 
 
 def first_line(error: BaseException) -> str:

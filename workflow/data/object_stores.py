@@ -20,6 +20,10 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/*(.*)", re.DOTALL)
 # A URL as pathlib changes it.
 _COLLAPSED = re.compile(rf"({'|'.join(SCHEMES)}):/+", re.IGNORECASE)
 
+# The only option that the libraries take as a number.
+_RETRIES = "max_retries"
+_FEW = re.compile("[0-9]{1,6}")
+
 
 def is_url(path: Any) -> bool:
     """Whether a path begins with a scheme.
@@ -69,7 +73,7 @@ class Objects:
         options: `storage_options` of the call.
 
     Raises:
-        WorkflowError: they are not a dict by names.
+        WorkflowError: they are not a dict by names, or a value has another type than the store takes.
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -81,7 +85,7 @@ class Objects:
                 'Expected storage_options as a dict, such as {"aws_region": "eu-west-1"}. '
                 f"Received: {type(options).__name__}."
             )
-        self._options = dict(options or {})
+        self._options = {key: _option(key, value) for key, value in (options or {}).items()}
         self._buckets: dict[str, Bucket] = {}
         self._listings: dict[tuple[str, str, bool], Listing] = {}
 
@@ -136,6 +140,26 @@ class Objects:
         if place not in self._listings:
             self._listings[place] = Listing(*bucket.list(folder, deep=deep))
         return self._listings[place]
+
+
+def _option(key: str, value: Any) -> str | int:
+    """A storage option as the libraries take it: a whole number of retries, otherwise text."""
+    if key == _RETRIES:
+        if isinstance(value, bool) or not _FEW.fullmatch(str(value)):
+            raise WorkflowError(
+                f'Expected {key} in storage_options as a whole number, such as "2". '
+                f"Received: {value!r:.100}."
+            )
+        return int(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        # Without the value, which may be secret.
+        raise WorkflowError(
+            f"Expected {key!r:.100} in storage_options as text, or True or False. "
+            f"Received: {type(value).__name__}. Write it as text."
+        )
+    return value
 
 
 def _split(url: str) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from workflow.errors import WorkflowError
 
 from .checksums import MAGIC, Checksums, read_footer
-from .frames import UNREADABLE, extension_errors, first_line
+from .frames import UNREADABLE, extension_errors, first_line, zip_advice
 from .objects import AnyPath, ObjectPath, for_each, state_now, state_of
 from .partition_keys import Key
 
@@ -183,7 +183,7 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     if not size:
         return "it is empty."
     if start != MAGIC:
-        return (
+        return zip_advice(file, start) or (
             "it is not a parquet file. `fit` and `transform` take CSV and TSV by files that end with .csv "
             "or .tsv. Pass another format as a frame, such as polars.scan_csv(path), or "
             'convert it in a shell: python -c "import polars; '

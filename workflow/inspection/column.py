@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from workflow.schema.schema import DATE, time_name
+import polars as pl
+
+from workflow.schema.schema import DATE, NAIVE, time_name
 
 # Percentiles 0 to 100.
 PERCENTILES = 101
@@ -92,7 +94,7 @@ class ColumnInspection:
         return self.count > 1 and self.distinct == self.count and not self.is_estimated
 
     def readable(self, number: Number | None) -> str:
-        """A number of the column as a short text: grouped digits, a date or a time.
+        """A number of the column as a short text: grouped digits, a date, or a time in the column's zone.
 
         Example:
             >>> from workflow import inspect_dataset
@@ -112,6 +114,18 @@ class ColumnInspection:
 def _as_time(microseconds: int, kind: str) -> str:
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:  # Python's years end at 9999
+        if kind not in ("", DATE, NAIVE):
+            moment = _local(moment, kind)
+    except (OverflowError, ValueError):  # Python's years end at 9999
         return f"{microseconds:.6g} us"
     return str(date(*moment.timetuple()[:3]) if kind == DATE else moment.strftime("%Y-%m-%d %H:%M"))
+
+
+def _local(moment: datetime, zone: str) -> datetime:
+    """The time on the clocks of a zone, by the zones of Polars: the machine may have none."""
+    times = pl.Series([moment], dtype=pl.Datetime("us", "UTC"))
+    try:
+        local: datetime = times.dt.convert_time_zone(zone).dt.replace_time_zone(None).item()
+    except pl.exceptions.PolarsError:  # a saved inspection names a zone of another time
+        return moment
+    return local

@@ -42,7 +42,7 @@ def to_html(rows: int, columns: Sequence[ColumnInspection], unreadable: Mapping[
     head = "".join(f'<th class="{kind}">{title}</th>' for title, kind in _HEAD.items())
     body = "".join(_row(rows, column) for column in columns)
     title = f"{rows:,} rows, {len(columns) + len(unreadable):,} columns"
-    lost = table(unreadable.items(), ("not readable", "reason")) if unreadable else ""
+    lost = table(unreadable.items(), ("not inspected", "reason")) if unreadable else ""
     return (
         f'{_STYLE}<div class="inspection"><p><b>{title}</b></p><div style="overflow-x: auto">'
         f"<table><tr>{head}</tr>{body}</table></div>{lost}<p><small>{_LEGEND}</small></p></div>"

@@ -15,6 +15,7 @@ from workflow.schema.schema import ColumnSchema
 
 from .inspection import Inspection
 from .measure import MOST_VALUES, measure
+from .text import NO_VALUES
 
 
 def inspect_dataset(
@@ -86,8 +87,16 @@ def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], 
         if name in source.conflicts:
             unreadable[name] = source.conflicts[name]
             continue
+        if _is_null(have[name]):
+            unreadable[name] = NO_VALUES
+            continue
         try:
             found.append(column_schema(name, have[name]))
         except SchemaError as error:
             unreadable[name] = str(error)
     return found, unreadable
+
+
+def _is_null(dtype: pl.DataType) -> bool:
+    """Whether a type, or that of the elements, has no value but null."""
+    return (dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype) == pl.Null

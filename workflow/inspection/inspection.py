@@ -35,7 +35,7 @@ class Inspection:
     Attributes:
         rows: the number of rows.
         columns: facts about each column.
-        unreadable: columns that no workflow can read, by name, each with the reason.
+        unreadable: columns that no workflow can read, or that have the type null, by name, each with the reason.
 
     Example:
         >>> from workflow import inspect_dataset

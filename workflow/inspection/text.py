@@ -10,6 +10,8 @@ from .column import ColumnInspection
 from .suggestion import suggestion
 
 _WIDTH, _NAME, _TYPE, _RANGE = 80, 18, 13, 17
+# The reason why a column of the type null is not inspected.
+NO_VALUES = "Every row is null, or an empty list. Leave the column out, or cast it to its type."
 _HEAD = ("column", "type", "missing", "distinct", "top", "zipf", "range")
 
 
@@ -25,7 +27,8 @@ def to_text(rows: int, columns: Sequence[ColumnInspection], unreadable: Mapping[
     for column in columns:
         lines += _lines(rows, column)
     for name, reason in unreadable.items():
-        lines += [_padded(name, _NAME) + "  not readable", *_folded(reason)]
+        title = "no values" if reason == NO_VALUES else "not readable"
+        lines += [f"{_padded(name, _NAME)}  {title}", *_folded(reason)]
     lines += ["", *_LEGEND]
     return "\n".join(line.rstrip() for line in lines)
 

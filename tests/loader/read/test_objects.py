@@ -146,3 +146,8 @@ def test_results_are_not_written_to_a_store(folder, tmp_path, monkeypatch):
     with pytest.raises(TrainingError, match=message):
         save_model(None, "s3://b/out")
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
+def test_options_of_other_types_are_refused_by_name():
+    with pytest.raises(LoaderError, match=r"Expected 'timeout' .* Received: int"):
+        KerasSequenceLoader("s3://ratings/raw", 2, storage_options={"timeout": 30})

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import re
+import zipfile
 from datetime import UTC, date, datetime
 
 import polars as pl
@@ -275,3 +276,25 @@ def test_paths_that_cannot_be_read(tmp_path, paths, message):
     given = [path if "://" in path else str(tmp_path / path) for path in for_all]
     with pytest.raises(WorkflowError, match=message):
         Source.of(given)
+
+
+@pytest.mark.parametrize("rows", [1, 9000])  # the header is read with the first lines
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_another_encoding_is_told_with_its_remedy(tmp_path, rows, name):
+    path = tmp_path / name
+    content = b"a,b\n" + b"1,x\n" * rows + "2,é\n".encode("latin1")
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(WorkflowError, match=f"Line {rows + 2} .* is not UTF-8") as error:
+        as_lazy_frame(path)
+    assert 'encoding="utf8-lossy"' in str(error.value)
+    assert "null_values" not in str(error.value)
+    assert pl.read_csv(path, encoding="utf8-lossy")["b"][-1] == "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("name", ["a.csv.zip", "a.csv", "a.csv.gz", "a.parquet"])
+def test_a_zip_archive_has_to_be_unpacked(tmp_path, name):
+    path = tmp_path / name
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.csv", "a,b\n1,2\n")
+    with pytest.raises(WorkflowError, match=r"is a zip archive\. Unpack it first: unzip .*a"):
+        as_lazy_frame(path)

@@ -9,7 +9,7 @@ import pytest
 from object_server import always, first_times
 from polars.testing import assert_frame_equal
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.bucket import Bucket
 from workflow.data.sources import Source
 
@@ -307,3 +307,36 @@ def test_workers_of_a_cluster_read_objects(link, raw, workflow, client, tmp_path
         url, tmp_path / "made", client=client, storage_options=link.options
     )
     assert_frame_equal(pl.read_parquet(files), want)
+
+
+@pytest.mark.parametrize("retries", ["2", 2])
+def test_options_are_given_as_text_as_numbers_and_as_booleans(link, raw, retries):
+    url = link.put_folder(raw, "raw")
+    options = link.options | {"allow_http": True, "max_retries": retries}
+    assert_frame_equal(read(url, options), read(raw))
+    assert Workflow(["user"] >> ops.Categorify()).fit(url, storage_options=options)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"max_retries": "two"}, "Expected max_retries .* Received: 'two'"),
+        ({"max_retries": -1}, "Expected max_retries .* Received: -1"),
+        ({"max_retries": True}, "Expected max_retries .* Received: True"),
+        ({"timeout": 30}, "Expected 'timeout' .* Received: int"),
+        ({"aws_session_token": b"secret"}, "Expected 'aws_session_token' .* Received: bytes"),
+        ({"aws_region": None}, "Expected 'aws_region' .* Received: NoneType"),
+    ],
+)
+def test_options_of_other_types_are_refused_by_name(option, message):
+    url, workflow = "s3://ratings/raw", Workflow(["user"] >> ops.Categorify())
+    workflow.fit({"user": [1]})
+    for call in (
+        lambda: workflow.fit(url, storage_options=option),
+        lambda: workflow.transform(url, storage_options=option),
+        lambda: workflow.transform_to_parquet({"user": [1]}, url, storage_options=option),
+        lambda: inspect_dataset(url, storage_options=option),
+    ):
+        with pytest.raises(WorkflowError, match=message) as error:
+            call()
+        assert "secret" not in str(error.value)

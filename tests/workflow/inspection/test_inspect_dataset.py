@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -294,3 +295,23 @@ def test_the_suggested_workflow_fits_the_data_and_has_the_suggested_tables(rows,
         if advice.embedding:
             (schema,) = workflow.output_schema.columns
             assert schema.properties["cardinality"] == advice.embedding[0]
+
+
+def test_times_with_a_zone_are_shown_on_its_clocks():
+    zone = ZoneInfo("Asia/Tokyo")
+    times = [dt.datetime(2024, 3, 1, 2, tzinfo=zone), dt.datetime(2024, 7, 9, 23, 30, tzinfo=zone)]
+    frame = pl.DataFrame({"at": pl.Series(times, dtype=pl.Datetime("us", "Asia/Tokyo"))})
+    found = inspect_dataset(frame)
+    assert "2024-03-01 02:00 to 2024-07-09 23:30" in str(found)
+    assert "2024-03-01 02:00 .. 2024-07-09 23:30" in found.to_html()
+    naive = inspect_dataset(frame.with_columns(pl.col("at").dt.convert_time_zone("UTC")))
+    assert "2024-02-29 17:00 to 2024-07-09 14:30" in str(naive)
+
+
+def test_columns_of_the_type_null_have_no_values():
+    found = inspect_dataset(pl.DataFrame({"gone": [None, None], "none": [[], None], "id": [1, 2]}))
+    assert set(found.unreadable) == {"gone", "none"}
+    for text in (str(found), found.to_html()):
+        assert "not readable" not in text
+        assert "Every row is null" in text
+    assert str(found).count("  no values") == 2
