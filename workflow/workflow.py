@@ -14,6 +14,7 @@ from .data.evaluate_once import evaluate_once
 from .data.object_stores import is_url
 from .data.sources import Source, as_path, options_of
 from .errors import WorkflowError
+from .fit.cluster import expect_client
 from .fit.fit_graph import (
     MustLearnError,
     NeedsIntegersError,
@@ -107,6 +108,7 @@ class Workflow(FittedGraph, Drawn):
                 workflow is unchanged then.
         """
         with showing("fit", progress=progress):
+            expect_client(client, data)
             source = Source.of(data, engine, storage_options)
             if any(operator.learns for operator in self.operators):
                 source = self._evaluated(source, schema, engine)
@@ -276,6 +278,7 @@ class Workflow(FittedGraph, Drawn):
             WorkflowError: as in `fit` and in `transform`.
         """
         with showing("fit", progress=progress):
+            expect_client(client, data)
             source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
             self._fit(source, schema, engine, client)
             return transform_out_of_fold(self, source, engine)
@@ -361,6 +364,7 @@ class Workflow(FittedGraph, Drawn):
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
         with showing("transform", progress=progress):
+            expect_client(client, data)
             source = self._source(data, engine, storage_options)
             return write_outputs(self, sink, source, engine, client)
 
@@ -397,6 +401,7 @@ class Workflow(FittedGraph, Drawn):
         sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
         sink.expect_outside(data)
         with showing("fit", progress=progress):
+            expect_client(client, data)
             source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
             self._fit(source, schema, engine, client)
         with showing("transform", progress=progress):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from os import environ
+from pathlib import Path
 from typing import Any, TypeVar
 
+from workflow.data.delimited import text_paths
 from workflow.data.parquet import ParquetTable
-from workflow.data.sources import Source
+from workflow.data.sources import Source, paths_of
 from workflow.engine.engine import is_gpu
 from workflow.errors import WorkflowError
 
@@ -26,21 +29,54 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def expect_shared(source: Source, client: Any) -> ParquetTable:
-    """The files of a source, which a cluster's workers have to be able to read.
+def expect_client(client: Any, data: Any) -> None:
+    """Refuse a client without a cluster, and data that a cluster cannot share, before it is read.
+
+    Args:
+        client: the client of a cluster; None if there is none.
+        data: the user's data.
 
     Raises:
-        WorkflowError: the data is not in files, the client is invalid, or no worker is connected.
+        WorkflowError: the client is invalid or closed, or the data is not in files of parquet.
     """
+    if client is None:
+        return
     if not hasattr(client, "scatter"):
         raise WorkflowError(
             "Expected the client of a cluster, as of dask.distributed.Client(address). "
             f"Received: {client!r:.200}."
         )
-    if source.files is None:
+    if client.status in ("closing", "closed"):
         raise WorkflowError(
-            "Expected paths of parquet that the cluster's workers can read. Received: a frame in "
-            "this process. Write it with write_parquet, or leave the client out."
+            f"Expected a client that is connected to a cluster. Received: a {client.status} one. Make "
+            "another: dask.distributed.Client(address)."
+        )
+    if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__"):
+        return  # it can be read once; `expect_shared` refuses what is not parquet
+    paths = paths_of(data)
+    text = None if paths is None else text_paths(paths)
+    if paths is None or text is not None:
+        raise _not_parquet(text)
+
+
+def _not_parquet(text: Sequence[Path] | None) -> WorkflowError:
+    received = "a frame in this process" if text is None else str(text[0])
+    return WorkflowError(
+        "Expected paths of parquet that the cluster's workers can read. "
+        f"Received: {received}. Write it as parquet, as polars.scan_csv(path).sink_parquet(path) and "
+        "frame.write_parquet(path) do, or leave the client out."
+    )
+
+
+def expect_shared(source: Source, client: Any) -> ParquetTable:
+    """The files of a source, for a cluster's workers.
+
+    Raises:
+        WorkflowError: the data is not in files of parquet, or no worker is connected.
+    """
+    if source.files is None:
+        raise _not_parquet(
+            None if source.text is None else [file.path for file in source.text.files]
         )
     try:
         client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
@@ -50,6 +86,62 @@ def expect_shared(source: Source, client: Any) -> ParquetTable:
             f"within {WAIT_FOR_WORKERS} seconds. Start some: dask worker ADDRESS."
         ) from None
     return source.files.absolute()
+
+
+def expect_readable(files: ParquetTable, client: Any) -> None:
+    """Refuse files that a worker cannot read.
+
+    Raises:
+        WorkflowError: names the file and the worker.
+    """
+    paths = [file.path for file in files.files if isinstance(file.path, Path)]
+    for worker, fault in client.run(_unreadable, paths, on_error="ignore").items():
+        if fault is not None:
+            raise WorkflowError(
+                "Expected files that all workers can read by the same path. Received: "
+                f"{fault[0]}, which worker {worker} cannot read: {fault[1]}. Give every worker read "
+                "access to this path, as by a shared mount, or put the files into an object store."
+            )
+
+
+def _unreadable(paths: Iterable[Path]) -> tuple[Path, str] | None:
+    """The first file that this process cannot read, and the reason."""
+    for path in paths:
+        try:
+            with path.open("rb"):
+                pass
+        except OSError as error:
+            return path, error.strerror or str(error)
+    return None
+
+
+def expect_writable(folder: Path, scratch: Path, client: Any) -> None:
+    """Refuse an output folder that a worker cannot write.
+
+    Args:
+        folder: the folder that the user has named.
+        scratch: a folder in it, for the workers.
+        client: client of the cluster.
+
+    Raises:
+        WorkflowError: names the folder and the worker.
+    """
+    for worker, fault in client.run(_unwritable, scratch, on_error="ignore").items():
+        if fault is not None:
+            raise WorkflowError(
+                "Expected a folder that all workers can write by the same path. Received: "
+                f"{folder}, which worker {worker} cannot write: {fault}. Give every worker write access "
+                "to this path, as by a shared mount, or leave the client out."
+            )
+
+
+def _unwritable(folder: Path) -> str | None:
+    """The reason why this process cannot write a file in a folder."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def expect_own_gpus(engine: str, client: Any) -> None:
@@ -102,7 +194,7 @@ def despite_lost_workers(work: Callable[[], Result]) -> Result:
         work: sends its inputs and submits its tasks.
 
     Raises:
-        WorkflowError: the workers end again and again.
+        WorkflowError: the workers end again and again, or none takes tasks.
     """
     from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
@@ -112,6 +204,11 @@ def despite_lost_workers(work: Callable[[], Result]) -> Result:
             return work()
         except CancelledError as lost:
             last = lost
+        except TimeoutError as none:
+            raise WorkflowError(
+                "Expected a cluster with workers that take tasks. Received: one whose workers are "
+                f"closing or paused ({none}). Start some: dask worker ADDRESS."
+            ) from none
         except KilledWorker as killed:
             last = killed
             break

@@ -17,7 +17,13 @@ from workflow.data.parquet import ParquetTable, data_errors
 from workflow.data.sources import Source
 from workflow.graph.row_set import schema_of
 
-from .cluster import despite_lost_workers, expect_own_gpus, expect_shared, shared_out
+from .cluster import (
+    despite_lost_workers,
+    expect_own_gpus,
+    expect_readable,
+    expect_shared,
+    shared_out,
+)
 from .fit_graph import Learn, rows_of_a_pass
 from .hash_parts import hash_parts
 from .learn_operators import (
@@ -70,6 +76,7 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
         WorkflowError: workers cannot read the data, or would share a GPU.
     """
     files = expect_shared(source, client)
+    expect_readable(files, client)
     expect_own_gpus(engine, client)
 
     def learn(learning: Learning) -> Tables:

@@ -12,7 +12,13 @@ import polars as pl
 from workflow.data.parquet import ParquetTable, data_errors
 from workflow.data.sources import frame_pieces
 from workflow.expressions.program.program import Program
-from workflow.fit.cluster import despite_lost_workers, expect_own_gpus, shared_out
+from workflow.fit.cluster import (
+    despite_lost_workers,
+    expect_own_gpus,
+    expect_readable,
+    expect_writable,
+    shared_out,
+)
 from workflow.graph.input_schema import with_integers
 
 from .parquet_sink import ParquetSink
@@ -44,10 +50,12 @@ def write_on_cluster(
         The files, in the order of the rows.
 
     Raises:
-        WorkflowError: a file cannot be read, or workers would share a GPU.
+        WorkflowError: a worker cannot read a file or write to the folder, or workers would share a GPU.
     """
     expect_own_gpus(engine, client)
+    expect_readable(files, client)
     scratch = scratch.absolute()
+    expect_writable(sink.folder.absolute(), scratch, client)
     numbers = range(max(1, -(-files.rows // sink.rows_per_file)))
 
     def write() -> list[Path]:

@@ -1,11 +1,14 @@
 """A cluster learns in parts of the keys what one machine learns, also when workers are killed."""
 
+import time
 from collections import Counter
 
+import dask
 import numpy as np
 import polars as pl
 import pytest
 from distributed import Client, LocalCluster
+from distributed.core import Status
 from killed_workers import kill_in
 
 from workflow import Workflow, WorkflowError, ops
@@ -153,6 +156,30 @@ def test_a_cluster_without_workers_is_refused(clicks, monkeypatch):
         pytest.raises(WorkflowError, match=r"with workers\. Received: .*none connected"),
     ):
         make().fit(clicks, client=client)
+
+
+def test_workers_that_leave_and_a_closed_client_are_refused(clicks, monkeypatch):
+    with (
+        dask.config.set({"distributed.worker.memory.pause": False}),  # else it resumes workers
+        LocalCluster(n_workers=1, dashboard_address=None, processes=False) as paused,
+    ):
+        with Client(paused, timeout=2) as client:
+
+            def leave(*_):  # after the wait for a worker
+                client.run(pause)
+                until = time.monotonic() + 60
+                while paused.scheduler.running and time.monotonic() < until:
+                    time.sleep(0.01)
+
+            monkeypatch.setattr(learn_on_cluster, "expect_own_gpus", leave)
+            with pytest.raises(WorkflowError, match=r"take tasks\. Received: .*closing or paused"):
+                make().fit(clicks, client=client)
+        with pytest.raises(WorkflowError, match=r"connected to a cluster\. Received: a closed one"):
+            make().fit(clicks, client=client)
+
+
+def pause(dask_worker):
+    dask_worker.status = Status.paused
 
 
 def test_workers_that_would_share_a_gpu_are_refused(client, monkeypatch):

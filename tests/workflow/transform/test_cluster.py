@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -231,3 +233,47 @@ def test_a_worker_makes_a_table_once_for_all_of_its_files(client, tmp_path):
     )
     assert max(client.run(tables_made).values()) == 1
     assert pl.read_parquet(files)["a"].to_list() == list(range(3, 503)) * 12
+
+
+@pytest.fixture
+def own_path(monkeypatch, tmp_path):
+    """A folder that this process alone can see: workers have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    return Path("/proc/self/cwd")
+
+
+def test_files_that_a_worker_cannot_read_are_named_with_the_worker(client, folder, own_path):
+    message = (
+        rf"all workers can read.*Received: {own_path}/data/00.parquet, which worker tcp://\S+ cannot "
+        "read: No such file or directory"
+    )
+    with pytest.raises(WorkflowError, match=message):
+        make().fit(own_path / folder.name, client=client)
+    fitted = make().fit(folder)
+    with pytest.raises(WorkflowError, match=message):
+        fitted.transform_to_parquet(own_path / folder.name, folder.parent / "out", client=client)
+
+
+def test_a_folder_that_a_worker_cannot_write_is_named_with_the_worker(client, folder, own_path):
+    message = rf"all workers can write.*Received: {own_path}/out, which worker tcp://\S+ cannot write: No such"
+    with pytest.raises(WorkflowError, match=message):
+        make().fit(folder).transform_to_parquet(folder, own_path / "out", client=client)
+    assert not [*folder.parent.glob("out/*")]
+
+
+def test_text_and_frames_are_refused_before_they_are_read(client, tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_text("user,rating\n1,2,3\n")  # a bad line: reading it is another error
+    workflow = Workflow(["user"] >> ops.Categorify())
+    for call in (
+        lambda data: workflow.fit(data, client=client),
+        lambda data: workflow.fit_transform(data, client=client),
+        lambda data: workflow.fit_transform_to_parquet(data, tmp_path / "out", client=client),
+    ):
+        with pytest.raises(WorkflowError, match=f"paths of parquet.*Received: {path}"):
+            call(path)
+        with pytest.raises(WorkflowError, match=r"paths of parquet.*Received: a frame in this"):
+            call(pl.LazyFrame({"user": [1]}).map_batches(lambda _: pytest.fail("it is read")))
+    path.write_text("user\n1\n")
+    with pytest.raises(WorkflowError, match=f"paths of parquet.*Received: {path}"):
+        workflow.fit(iter([path]), client=client)
