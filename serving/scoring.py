@@ -13,7 +13,7 @@ import polars as pl
 from serving.client import EnsembleClient
 from serving.errors import ClientError, ColumnError
 from workflow.data.sources import Source, as_path
-from workflow.errors import WorkflowError
+from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import schema_of
 from workflow.progress.stage import showing
 from workflow.schema.alike import did_you_mean
@@ -69,16 +69,14 @@ def predict_to_parquet(
     if both := [name for name in keep if name in outputs]:
         raise ColumnError(
             "INVALID_INPUT",
-            f"Expected keep= to name columns of the data. Received: {both[0]!r}, which the model "
+            f"Expected --keep (keep= in Python) to name columns of the data. Received: {both[0]!r}, which the model "
             "answers with. Rename the column before.",
         )
     try:
         sink = ParquetSink(as_path(folder), rows_per_file, "snappy")
         sink.expect_outside(data)
         inputs = [column.name for column in contract.inputs]
-        source = _selected(
-            Source.of(data, storage_options=storage_options), list(dict.fromkeys([*keep, *inputs]))
-        )
+        source = _selected(Source.of(data, storage_options=storage_options), keep, inputs)
         shown = showing("predict", source.row_count(), progress=progress)
         with source.errors("The rows cannot be read"), shown:
             frames = _answers(client, source, keep)
@@ -88,8 +86,15 @@ def predict_to_parquet(
         raise ClientError("INVALID_INPUT", str(error)) from error
 
 
-def _selected(source: Source, names: list[str]) -> Source:
+def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
     have = frozenset(source.names)
+    if unknown := [name for name in keep if name not in have]:
+        raise ColumnError(
+            "INVALID_INPUT",
+            f"Expected --keep (keep= in Python) to name columns of the data. Received: "
+            f"{', '.join(map(repr, unknown))}.{did_you_mean(unknown, have)} The data has: {listed(source.names)}.",
+        )
+    names = list(dict.fromkeys([*keep, *inputs]))
     if missing := [name for name in names if name not in have]:
         raise ColumnError(
             "INVALID_INPUT",

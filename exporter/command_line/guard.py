@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import select
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -31,6 +33,12 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(**arguments)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+        except BrokenPipeError:
+            if not _is_output_closed():
+                raise
+            # The flush at the end of the process would fail as well, with a message.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise typer.Exit(141) from None  # as the shell says of a tool that SIGPIPE ended
         except (typer.Exit, typer.BadParameter):
             raise
         except Exception as error:
@@ -47,6 +55,13 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {"context": typer.Context, **command.__annotations__}
     run.__signature__ = _with_context(command)  # type: ignore[attr-defined]
     return run
+
+
+def _is_output_closed() -> bool:
+    """Whether nobody reads standard output any longer, as after `| head`."""
+    look = select.poll()
+    look.register(1, 0)
+    return any(event & select.POLLERR for _, event in look.poll(0))
 
 
 def _with_context(command: Callable[..., None]) -> Any:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from exporter.command_line.guard import CommandError
 
+if TYPE_CHECKING:
+    from workflow.data.delimited import TextFiles
+
 Data = Annotated[
     list[str],
     typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
+]
+NullValue = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="A field of CSV or TSV that is null, such as NA; may be repeated.",
+    ),
 ]
 RowsPerFile = Annotated[int, typer.Option(min=1, help="Rows of a file; the last one has the rest.")]
 Compression = Annotated[str, typer.Option(help="snappy, zstd, lz4 or uncompressed.")]
@@ -28,6 +38,25 @@ StorageOption = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def with_nulls(data: Sequence[str], null_value: Sequence[str] | None) -> Sequence[str] | TextFiles:
+    """The data of a command: its paths, or its CSV and TSV with the words of --null-value.
+
+    Raises:
+        CommandError: words for null are given for other files, which have nulls of their own.
+        WorkflowError: no CSV or TSV file matches.
+    """
+    if not null_value:
+        return data
+    from workflow.data.delimited import TextFiles, text_paths  # noqa: PLC0415 - so that help is shown at once
+
+    files = text_paths(data)
+    if files is None:
+        raise CommandError(
+            f"Expected CSV or TSV with --null-value. Received: {', '.join(data)}. Omit the option."
+        )
+    return TextFiles(files, null_value)
 
 
 def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:

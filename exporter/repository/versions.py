@@ -53,7 +53,8 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
             raise ExportError(
                 f"Expected a version of {name} to go back to, of {known}. Received: "
                 f"{'none before ' + str(current) if version is None else version}. "
-                "Set ServingOptions(keep_versions=...) to keep more of them."
+                "To keep more of them, export with --option keep_versions=5, in Python with "
+                "ServingOptions(keep_versions=5)."
             )
         verify_version(root, version, read_manifest(root, name, version))
         folder = root / name

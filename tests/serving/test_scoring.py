@@ -52,7 +52,7 @@ def test_no_rows_give_an_empty_file(client, tmp_path):
     ("change", "keep", "text"),
     [
         (lambda rows: rows.drop("age"), [], "Received: data without age"),
-        (lambda rows: rows, ["nothing"], "Received: data without nothing"),
+        (lambda rows: rows, ["usrId"], "Received: 'usrId'. Did you mean 'userId'"),
         (
             lambda rows: rows.rename({"rating": "same_age"}),
             ["same_age"],

@@ -7,8 +7,10 @@ import glob
 import gzip
 import io
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -40,6 +42,19 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _ADVICE = (
     "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
 )
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Data of CSV and TSV with words for null, which `Source.of` takes as it takes paths.
+
+    Attributes:
+        paths: the files.
+        null_values: fields that are null in every column, beside empty ones.
+    """
+
+    paths: Sequence[Path]
+    null_values: Sequence[str]
 
 
 class TextFile(NamedTuple):
@@ -75,6 +90,7 @@ class TextTable:
         paths: the files.
         known: columns whose types are known: those of strings are read as such, whatever they look
             like, so that "007" keeps its zeros.
+        null_values: fields that are null in every column, beside empty ones.
 
     Attributes:
         conflicts: the columns that cannot be read, by name, each with an error's text.
@@ -89,9 +105,15 @@ class TextTable:
         [(7, 'Ulm'), (9, None)]
     """
 
-    def __init__(self, paths: Sequence[Path], known: Schema | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        known: Schema | None = None,
+        null_values: Sequence[str] = (),
+    ) -> None:
         self._known = known
-        self.files = [_opened(path, self._overrides) for path in paths]
+        self._nulls = [*null_values]
+        self.files = [_opened(path, self._overrides, self._nulls) for path in paths]
         self.conflicts: dict[str, str] = {}
         self._schema: dict[str, pl.DataType] = {}
         for name in dict.fromkeys(name for file in self.files for name in file.names):
@@ -107,7 +129,7 @@ class TextTable:
 
     def _scan(self, file: TextFile) -> pl.LazyFrame:
         types = {name: self._schema.get(name, dtype) for name, dtype in file.types.items()}
-        return _scan(file.path, types).select([*self._schema])
+        return _scan(file.path, types, self._nulls).select([*self._schema])
 
     def _overrides(self, names: Sequence[str]) -> dict[str, pl.DataType]:
         """Types that are not inferred."""
@@ -127,12 +149,12 @@ class TextTable:
         wanted = self._known[name] if self._known is not None and name in self._known else None
         worded = [file for file in self.files if name in file.words]
         if worded and wanted is None:
-            return _null_word(worded[0], name)
+            return _null_word(worded[0], name, self._nulls)
         kinds = [file for file in self.files if not _is_null(file.types[name])]
         found = {file.types[name] for file in kinds}
         if wanted is not None and wanted.info.kind != "string" and pl.String() in found:
             file = next(file for file in kinds if file.types[name] == pl.String())
-            return _no_value(file, name, str(wanted))
+            return _no_value(file, name, str(wanted), self._nulls)
         if len(found) > 1 and not found <= {*_NUMBERS}:
             first = kinds[0]
             other = next(file for file in kinds if file.types[name] != first.types[name])
@@ -232,7 +254,7 @@ def _found(path: str) -> list[Path]:
     return [file for file in found if file.is_file() and not file.name.startswith(_HIDDEN)]
 
 
-def _opened(path: Path, overrides: Any) -> TextFile:
+def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
     """A file after a look at all of its lines.
 
     Raises:
@@ -248,10 +270,11 @@ def _opened(path: Path, overrides: Any) -> TextFile:
             separator=_separator(path),
             infer_schema_length=None,
             schema_overrides=fixed,
+            null_values=[*nulls],
             glob=False,
         )
         types = dict(scan.collect_schema())
-        inferred, words = _types_of_texts(_scan(path, types), types, fixed)
+        inferred, words = _types_of_texts(_scan(path, types, nulls), types, fixed)
     return TextFile(path, names, *state, types | inferred, words)
 
 
@@ -294,9 +317,10 @@ def _is_null(dtype: pl.DataType) -> bool:
     return dtype == pl.Null()
 
 
-def _scan(path: Path, types: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+def _scan(path: Path, types: Mapping[str, pl.DataType], nulls: Sequence[str]) -> pl.LazyFrame:
     read_as = {n: pl.String() if _is_null(dtype) else dtype for n, dtype in types.items()}
-    return pl.scan_csv(path, separator=_separator(path), schema=read_as, glob=False)
+    separator = _separator(path)
+    return pl.scan_csv(path, separator=separator, schema=read_as, null_values=[*nulls], glob=False)
 
 
 def _separator(path: Path) -> str:
@@ -413,30 +437,36 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _null_word(file: TextFile, name: str) -> str:
+def _null_word(file: TextFile, name: str, nulls: Sequence[str]) -> str:
     """An error's text for a column of numbers with a word for null among them."""
     place = file.names.index(name)
     number, word = next(
         (number, record[place])
         for number, record in _records(file.path)
-        if number > 1 and record and record[place].lower() in _NULL_WORDS
+        if number > 1
+        and record
+        and record[place].lower() in _NULL_WORDS
+        and record[place] not in nulls
     )
     return (
         f"Expected numbers in column {name!r}, or text. Received: numbers, and {word!r} in line {number} "
-        f"of {file.path}. If it is null, pass polars.scan_csv(path, null_values=[{word!r}]); if it is a "
-        f"code, pass polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
+        f"of {file.path}. If it is null, pass --null-value {shlex.quote(word)} to the command, or in Python "
+        f"polars.scan_csv(path, null_values=[{word!r}]); if it is a code, pass "
+        f"polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
     )
 
 
-def _no_value(file: TextFile, name: str, wanted: str) -> str:
+def _no_value(file: TextFile, name: str, wanted: str, nulls: Sequence[str]) -> str:
     """An error's text for a column of numbers, booleans or times with text in it."""
     place = file.names.index(name)
     for number, record in _records(file.path):
-        if number > 1 and record and record[place] and not _is_number(record[place]):
+        text = record[place] if number > 1 and record else ""
+        if text and text not in nulls and not _is_number(text):
             return (
                 f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
-                f"Received: {record[place]!r:.100} in line {number} of {file.path}. Null is an empty "
-                "field; where the file has a word for it, pass polars.scan_csv(path, null_values=[word])."
+                f"Received: {text!r:.100} in line {number} of {file.path}. Null is an empty "
+                "field; where the file has a word for it, pass --null-value WORD to the command, or in "
+                "Python polars.scan_csv(path, null_values=[word])."
             )
     return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
 

@@ -18,7 +18,7 @@ from workflow.schema.schema import Schema
 
 from .checksums import TAIL
 from .dataset import DataFile, data_files, schema_beside
-from .delimited import TextTable, text_paths
+from .delimited import TextFiles, TextTable, text_paths
 from .frames import read_frame
 from .object_stores import Objects, expect_local, is_url
 from .objects import AnyPath, ObjectPath, fetch_ends
@@ -71,15 +71,18 @@ class Source:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
             (2, 1)
         """
-        paths = paths_of(data)
         objects = Objects(storage_options)
+        if isinstance(data, TextFiles):
+            objects.expect_used()
+            return cls._of_text(data, engine, known)
+        paths = paths_of(data)
         if paths is None:
             objects.expect_used()
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
         if (found := text_paths(paths)) is not None:
             objects.expect_used()
-            return cls._of_text(found, engine, known)
+            return cls._of_text(TextFiles(found, ()), engine, known)
         named = parquet_files(paths, objects)
         objects.expect_used()
         _expect_readable(named, engine)
@@ -90,13 +93,13 @@ class Source:
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @classmethod
-    def _of_text(cls, paths: Sequence[Path], engine: str, known: Schema | None) -> Source:
+    def _of_text(cls, data: TextFiles, engine: str, known: Schema | None) -> Source:
         if is_gpu(engine):
             raise WorkflowError(
-                f'Expected parquet or a frame for engine="gpu". Received: {paths[0]}. Write it as '
+                f'Expected parquet or a frame for engine="gpu". Received: {data.paths[0]}. Write it as '
                 'parquet, or pass engine="cpu".'
             )
-        text = TextTable(paths, known)
+        text = TextTable(data.paths, known, data.null_values)
         return cls(text.scan(), text.conflicts, text=text, is_query=True)
 
     @property

@@ -83,7 +83,8 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
         raise WorkflowError(
             f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}."
             f"{did_you_mean(missing, have)} If new data lack it, as they may a label, transform them with "
-            f"workflow.remove_inputs([{', '.join(map(repr, missing))}])."
+            f"workflow.remove_inputs([{', '.join(map(repr, missing))}]); for the command line, save that one "
+            "with .save(folder), and pass --workflow folder."
         )
     for column in inputs.columns:
         _expect_kind(column, have[column.name])

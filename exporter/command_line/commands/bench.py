@@ -10,7 +10,7 @@ import typer
 from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
-from exporter.command_line.words import Data, Json, answer
+from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,6 +36,7 @@ def bench(
             help="With --write-input: also write the answers, which hold at --concurrency-range 1."
         ),
     ] = True,
+    null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
     """Measure the response times of a served model.
@@ -51,7 +52,7 @@ def bench(
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     expect_place(write_input)
-    frame = as_lazy_frame(data).head(max(SIZES)).collect()
+    frame = as_lazy_frame(with_nulls(data, null_value)).head(max(SIZES)).collect()
     if not frame.height:
         raise CommandError("Expected rows to send. Received: none.")
     with connected(name, url, repository) as client:

@@ -14,7 +14,7 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Json, answer, pairs
+from exporter.command_line.words import Json, NullValue, answer, pairs, with_nulls
 from exporter.plan.runtime import AUTO, RUNTIMES
 
 
@@ -56,6 +56,7 @@ def export(
         list[str] | None,
         typer.Option(help="Raw data: its first rows warm the server up before it is ready."),
     ] = None,
+    null_value: NullValue = None,
     prove: Annotated[
         str,
         typer.Option(
@@ -82,6 +83,9 @@ def export(
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
     page = page_place(html, no_html, f"{name}.export.html")
+    if null_value and not golden_rows:
+        raise CommandError("Expected --null-value with --golden-rows FILE. Received: it alone.")
+    golden = with_nulls(golden_rows, null_value) if golden_rows else None
     import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_ensemble  # noqa: PLC0415
@@ -90,7 +94,7 @@ def export(
     named: dict[str, Any] = {
         "runtime": runtime,
         "max_batch_size": max_batch_size,
-        "golden_rows": golden_rows,
+        "golden_rows": golden,
         "prove": prove,
     }
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))

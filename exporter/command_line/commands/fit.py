@@ -13,12 +13,14 @@ from exporter.command_line.words import (
     Compression,
     Data,
     Json,
+    NullValue,
     RowsPerFile,
     Seed,
     Shuffle,
     StorageOption,
     answer,
     pairs,
+    with_nulls,
 )
 
 
@@ -44,6 +46,7 @@ def fit(
     compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
     storage_option: StorageOption = None,
+    null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
     """Fit a workflow to data, and save it.
@@ -62,6 +65,7 @@ def fit(
             "Expected --transform-to FOLDER, whose rows --shuffle orders. Received: --shuffle alone."
         )
     options = pairs(storage_option, "--storage-option")
+    rows = with_nulls(data, null_value)
     workflow = load_object(definition, "workflow")
     if not isinstance(workflow, Workflow):
         raise WorkflowError(
@@ -69,10 +73,10 @@ def fit(
         )
     files = []
     if transform_to is None:
-        workflow.fit(data, engine=engine, storage_options=options)
+        workflow.fit(rows, engine=engine, storage_options=options)
     else:
         files = workflow.fit_transform_to_parquet(
-            data,
+            rows,
             transform_to,
             shuffle=shuffle,
             seed=seed,

@@ -42,7 +42,7 @@ def init(
     if not _NAME.fullmatch(name):
         raise CommandError(f"Expected a name of letters, digits, _ and -. Received: {name!r}.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CommandError(f"Expected a new folder, or an empty one. Received: {folder}.")
+        raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     source = files("exporter.command_line") / "project"
     made = []
     for own, place in FILES.items():

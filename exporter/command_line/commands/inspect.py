@@ -9,13 +9,11 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
+from exporter.command_line.words import Data, NullValue, with_nulls
 
 
 def inspect(
-    data: Annotated[
-        list[str],
-        typer.Argument(help="Files or patterns of parquet, CSV or TSV, or folders of parquet."),
-    ],
+    data: Data,
     columns: Annotated[
         list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
     ] = None,
@@ -31,6 +29,7 @@ def inspect(
         int | None, typer.Option(min=0, help="Rows for --generate; as many as the data by default.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="For --generate.")] = 0,
+    null_value: NullValue = None,
 ) -> None:
     """Show types, distinct values, skew and nulls of raw data, and operators that may suit it.
 
@@ -42,15 +41,17 @@ def inspect(
         expect_place(path)
     if rows is not None and generate is None:
         raise CommandError(f"Expected --rows with --generate FILE. Received: --rows {rows} alone.")
-    inspection = inspect_dataset(data, columns or None, top=top)
-    typer.echo(str(inspection))
+    inspection = inspect_dataset(with_nulls(data, null_value), columns or None, top=top)
+    made = []
     if json is not None:
         inspection.save(json)
-        typer.echo(f"{json}: the facts")
+        made.append(f"{json}: the facts")
     if html is not None:
         html.write_text(inspection.to_page(), encoding="utf-8")
-        typer.echo(f"{html}: the page")
+        made.append(f"{html}: the page")
     if generate is not None:
         count = inspection.rows if rows is None else rows
         generate_dataset(inspection, count, generate, seed)
-        typer.echo(f"{generate}: {count:,} random rows")
+        made.append(f"{generate}: {count:,} random rows")
+    # Files first: who reads the table may stop after its first lines.
+    typer.echo("\n".join([str(inspection), *made]))

@@ -12,7 +12,7 @@ from exporter.command_line.connect import Repository, Url, connected
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Data, Json, answer
+from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
 
 
 def parity(
@@ -38,6 +38,7 @@ def parity(
         ),
     ] = 1e-5,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 1024,
+    null_value: NullValue = None,
     html: Html = None,
     no_html: NoHtml = False,
     as_json: Json = False,
@@ -50,6 +51,7 @@ def parity(
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
     page = page_place(html, no_html, f"{name}.parity.html")
+    given = with_nulls(data, null_value)
     import_tensorflow()
     # So that help is shown at once.
     from exporter.network.load import load_network  # noqa: PLC0415
@@ -59,7 +61,7 @@ def parity(
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
-    frame = as_lazy_frame(data).head(rows)
+    frame = as_lazy_frame(given).head(rows)
     with connected(name, url, repository) as client:
         report = check_parity(
             client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
-from exporter.command_line.words import Data, Json, RowsPerFile, StorageOption, answer, pairs
+from exporter.command_line.words import (
+    Data,
+    Json,
+    NullValue,
+    RowsPerFile,
+    StorageOption,
+    answer,
+    pairs,
+    with_nulls,
+)
 
 
 def predict(
@@ -23,11 +32,13 @@ def predict(
     ] = None,
     rows_per_file: RowsPerFile = 1_000_000,
     storage_option: StorageOption = None,
+    null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
     """Predict for every row of some files, and write the answers as parquet.
 
-    Rows keep their order. The files appear together, or not at all.
+    Rows keep their order. The files appear together, or not at all. Beside them is _schema.json, so
+    name the files to read them: polars.read_parquet("scores/*.parquet").
 
     Example: `ensemble predict movielens "raw/*.parquet" --output scores --keep userId --url
     127.0.0.1:8001`
@@ -36,10 +47,11 @@ def predict(
 
     from serving.scoring import predict_to_parquet  # noqa: PLC0415
 
+    rows_of = with_nulls(data, null_value)
     with connected(name, url, repository) as client:
         files = predict_to_parquet(
             client,
-            data,
+            rows_of,
             output,
             keep=keep or (),
             rows_per_file=rows_per_file,
@@ -47,5 +59,5 @@ def predict(
         )
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     columns = pq.read_schema(files[0]).names
-    text = f"{output}: {rows:,} rows of {', '.join(columns)}"
+    text = f"{output}/*.parquet: {rows:,} rows of {', '.join(columns)}"
     answer(as_json, text, folder=output, rows=rows, columns=columns, files=files)

@@ -11,12 +11,14 @@ from exporter.command_line.words import (
     Compression,
     Data,
     Json,
+    NullValue,
     RowsPerFile,
     Seed,
     Shuffle,
     StorageOption,
     answer,
     pairs,
+    with_nulls,
 )
 
 
@@ -33,6 +35,7 @@ def transform(
     compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
     storage_option: StorageOption = None,
+    null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
     """Transform data that `fit` has not seen, as for `train`.
@@ -42,7 +45,7 @@ def transform(
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
 
     files = Workflow.load(workflow).transform_to_parquet(
-        data,
+        with_nulls(data, null_value),
         output,
         shuffle=shuffle,
         seed=seed,

@@ -107,7 +107,7 @@ def test_predictions_are_written(folder, served):
     text = done(
         "predict", "shop", "rows.parquet", "--output", "scores", "--keep", "user", "--url", served
     )
-    assert text == "scores: 2,000 rows of user, output\n"
+    assert text == "scores/*.parquet: 2,000 rows of user, output\n"
     found = pl.read_parquet(folder / "scores" / "*.parquet")
     with EnsembleClient(served, "shop") as client:
         rows = pl.read_parquet("rows.parquet")

@@ -51,7 +51,7 @@ def test_its_first_targets_work(project):
 @pytest.mark.long
 def test_it_proves_itself_and_predicts(project):
     assert "Parity passed: shop, 2,000 rows" in make(project, "parity")
-    assert "scores: 2,000 rows of user, item, output" in make(project, "predict")
+    assert "scores/*.parquet: 2,000 rows of user, item, output" in make(project, "predict")
 
 
 def test_its_files_name_the_ensemble_and_what_is_installed(project):

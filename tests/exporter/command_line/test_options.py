@@ -74,6 +74,14 @@ def test_each_argument_is_an_option(command, function, absent):
     assert arguments - options(command) == absent
 
 
+def test_each_command_that_takes_text_has_null_value():
+    # The others read transformed parquet, or no data at all.
+    reads = {"inspect", "fit", "transform", "predict", "parity", "bench", "export"}
+    for command in make_app().registered_commands:
+        name = command.callback.__name__
+        assert ("null_value" in options(name)) == (name in reads), name
+
+
 def test_each_command_whose_output_a_script_reads_has_json():
     # The others serve, write a folder, or write JSON into a file or always.
     without = {"demo", "serve", "inspect", "openapi"}
@@ -137,7 +145,11 @@ def test_rows_are_shuffled_and_files_are_cut():
         ("fit flow.py rows.parquet --storage-option a=b", "with paths such as s3:"),
         ("transform rows.parquet --output x --compression gzip --workflow flow", "flow"),
         ("export x --sparse-max a=b --workflow workflow", "workflow"),
-        ("init rows.parquet", "Expected a new folder, or an empty one. Received: rows.parquet."),
+        ("init rows.parquet", "Expected a new folder, or an empty one. Received: 'rows.parquet'."),
+        ("init .", "Received: '.'."),
+        ("fit flow.py rows.parquet --null-value NA", "Expected CSV or TSV with --null-value."),
+        ("inspect none.csv --null-value NA", "No file matches 'none.csv'."),
+        ("export x --null-value NA", "Expected --null-value with --golden-rows FILE."),
         ("init x --name a/b", "Expected a name of letters"),
         ("watch --json", "Expected --once with --json. Received: --json alone."),
     ],

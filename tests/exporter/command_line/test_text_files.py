@@ -32,3 +32,8 @@ def test_text_is_fitted_and_transformed(tmp_path, monkeypatch):
     refused = ensemble("transform", "bad.csv", "--output", "bad")
     assert refused.exit_code == 1
     assert "Expected 2 fields in line 3 of bad.csv" in refused.stderr
+    (tmp_path / "less.csv").write_text("user\na\n")
+    refused = ensemble("transform", "less.csv", "--output", "less")
+    assert "No column 'price' in the data." in refused.stderr
+    # A remedy for a shell as well.
+    assert "save that one with .save(folder), and pass --workflow folder." in refused.stderr
