@@ -11,17 +11,17 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from exporter.columns.embeddings import expect_room, spare_tables
+from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
 from exporter.network.load import as_network
 from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
-from exporter.plan.embeddings import expect_room, spare_tables
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
 from exporter.plan.runtime import AUTO, Runtime, Writer, runtimes_for
-from exporter.plan.served_columns import expect_no_lists, select_features
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served

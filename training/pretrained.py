@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from training.errors import TrainingError
-from training.layers.initial_table import initializer_of
+from training.tables.initial_table import initializer_of
 from workflow import Workflow
 from workflow.data.vectors import Vectors, read_vectors
 from workflow.expressions.polars.series import column_schema

@@ -16,10 +16,10 @@ import tensorflow as tf
 from training.canonical import make_canonical
 from training.errors import TrainingError
 from training.keras_signature import model_signature
-from training.layers.bags import for_few_rows
 from training.private import named_by_position
 from training.quiet import quiet
 from training.signature import ModelSignature
+from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local
 from workflow.files.durable import make_folder, sync, sync_tree
 

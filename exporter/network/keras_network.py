@@ -16,9 +16,9 @@ from exporter.network.servable import call_on_cpu, is_half, traced
 from training.errors import TrainingError
 from training.keras_signature import model_signature
 from training.layers import EmbeddingBag
-from training.layers.shared_table import SharedTable
 from training.private import layers_of, node_of, nodes_of
 from training.saved_model import network_function, network_state
+from training.tables.shared_table import SharedTable
 from workflow.schema.column import Array
 from workflow.wire.request_rules import VALUES
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from exporter.columns.served_columns import ServedColumns
 from exporter.plan.options import ServingOptions
 from exporter.plan.runtime import RUNTIMES
-from exporter.plan.served_columns import ServedColumns
 from training.signature import ModelSignature, TensorSpec
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, golden_rows
 from exporter.plan.golden_values import vocabularies
 from exporter.plan.model_spec import MODEL_NAME, ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import Runtime
-from exporter.plan.served_columns import ServedColumns
 from exporter.plan.warm_up import with_warm_up
 from exporter.plan.wiring import prove, prove_alone
 from workflow.expressions.program.program import Program

@@ -12,10 +12,10 @@ import test_runtimes
 from pipelines import everything
 
 from exporter import ServingOptions
+from exporter.columns.served_columns import select_features
 from exporter.network.keras_network import KerasNetwork
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import RUNTIMES
-from exporter.plan.served_columns import select_features
 
 INTRODUCTION = """\
 # Coverage of the parity suite

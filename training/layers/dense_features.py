@@ -9,16 +9,16 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.feature_columns.layer_arguments import read_dense
 from training.layers.embedding_bag import check_size, rows_of
 from training.layers.embedding_collection import (
     EmbeddingCollection,
     check_present,
     check_sizes,
 )
-from training.layers.feature_columns import read_dense
 from training.layers.indicators import count_ids
-from training.layers.initial_table import initializer_of
 from training.layers.numbers import number_count, number_rows, widths_of
+from training.tables.initial_table import initializer_of
 
 AGGREGATIONS = ("concat", "stack")
 

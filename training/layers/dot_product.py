@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.initial_table import initializer_of
+from training.tables.initial_table import initializer_of
 
 INTERACTIONS = (None, "field_all", "field_each", "field_interaction")
 

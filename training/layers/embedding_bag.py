@@ -8,9 +8,9 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.bags import check_combiner
-from training.layers.initial_table import initializer_of
-from training.layers.shared_table import SharedTable
+from training.tables.bags import check_combiner
+from training.tables.initial_table import initializer_of
+from training.tables.shared_table import SharedTable
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")

@@ -9,13 +9,13 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.bags import check_combiner
 from training.layers.embedding_bag import check_size, rows_of
-from training.layers.initial_table import initializer_of
-from training.layers.shared_table import SharedTable
 from training.parallel.workers import joined_workers
 from training.sharding.plan import bytes_of_workers, check_shard, check_widths, plan
 from training.sharding.room import expect_room
+from training.tables.bags import check_combiner
+from training.tables.initial_table import initializer_of
+from training.tables.shared_table import SharedTable
 from workflow.schema.alike import did_you_mean
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.layers.bags import combine, row_of_value
-from training.layers.ids import check_lengths, check_range, flat_integers
+from training.tables.bags import combine, row_of_value
+from training.tables.ids import check_lengths, check_range, flat_integers
 
 
 def count_ids(

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.feature_columns.layer_arguments import read_linear
 from training.layers.embedding_collection import EmbeddingCollection, check_present
-from training.layers.feature_columns import read_linear
 from training.layers.numbers import number_count, number_rows, widths_of
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.ids import flat_integers, seen
+from training.tables.ids import flat_integers, seen
 
 
 def widths_of(continuous: Any) -> dict[str, int | None]:

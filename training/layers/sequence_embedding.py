@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from training.layers.embedding_bag import EmbeddingBag
-from training.layers.initial_table import initializer_of
+from training.tables.initial_table import initializer_of
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")

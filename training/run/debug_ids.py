@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers import EmbeddingBag, EmbeddingCollection
-from training.layers.ids import seen
 from training.private import layers_of
+from training.tables.ids import seen
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.layers.shared_table import SharedTable
 from training.private import kept_histories, layers_of, node_of
+from training.tables.shared_table import SharedTable
 
 
 @dataclass(frozen=True)

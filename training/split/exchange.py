@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.layers.shared_table import SharedTable
 from training.optimizers.distinct import distinct_rows
 from training.parallel.agreement import agree, fingerprint
 from training.parallel.equal_steps import EqualSteps
@@ -17,6 +16,7 @@ from training.parallel.lengths import NUMBERS, common_length, lengthened
 from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
+from training.tables.shared_table import SharedTable
 
 # Bytes of a piece: large ones use the network well; of several, the first travels while the
 # optimizer's other work goes on.

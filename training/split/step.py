@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
-from training.layers.sharded_lookup import gradients_of_tables, recorded
 from training.sharding.layout import layout_of
 from training.split import replicas
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
 from training.split.exchange import Exchange, by_row
 from training.split.precision import faster
+from training.tables.sharded_lookup import gradients_of_tables, recorded
 
 # Shapes are known on the host, which decides by them.
 _HOST = "/cpu:0"

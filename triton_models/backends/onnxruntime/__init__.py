@@ -1,1 +1,1 @@
-"""Serves ONNX models on a Triton without an onnxruntime backend."""
+"""A backend for ONNX models on a Triton without an onnxruntime backend."""

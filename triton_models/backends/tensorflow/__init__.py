@@ -1,1 +1,1 @@
-"""Serves `platform: "tensorflow_savedmodel"` models on a Triton without a TensorFlow backend."""
+"""A backend for `platform: "tensorflow_savedmodel"` models on a Triton without a TensorFlow backend."""

@@ -11,8 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.bags import combine, is_for_few_rows, length_of, row_of_value
-from training.layers.ids import (
+from training.parallel.workers import Workers
+from training.sharding.layout import ByColumn, ByRow, Layout, assign_own, layout_of, set_layout
+from training.tables.bags import combine, is_for_few_rows, length_of, row_of_value
+from training.tables.ids import (
     check_lengths,
     check_range,
     flat_integers,
@@ -20,10 +22,8 @@ from training.layers.ids import (
     side_by_side,
     table_rows,
 )
-from training.layers.initial_table import initial_table
-from training.layers.sharded_lookup import ShardedLookup
-from training.parallel.workers import Workers
-from training.sharding.layout import ByColumn, ByRow, Layout, assign_own, layout_of, set_layout
+from training.tables.initial_table import initial_table
+from training.tables.sharded_lookup import ShardedLookup
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exporter.columns.computed_ranges import expect_ranges
+from exporter.columns.list_widths import cut_widths, expect_widths
+from exporter.columns.narrow_inputs import cast_early, input_dtypes, narrow_inputs
+from exporter.columns.nulls import settle_nulls
 from exporter.errors import ExportError
-from exporter.plan.computed_ranges import expect_ranges
-from exporter.plan.list_widths import cut_widths, expect_widths
-from exporter.plan.narrow_inputs import cast_early, input_dtypes, narrow_inputs
-from exporter.plan.nulls import settle_nulls
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.expressions.program.program import Program, build

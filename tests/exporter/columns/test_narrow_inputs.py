@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from exporter import ExportError, ServingOptions, export_tensorflow_ensemble
+from exporter.columns.served_columns import select_features
 from exporter.plan.runtime import RUNTIMES
-from exporter.plan.served_columns import select_features
 from training.signature import ModelSignature, TensorSpec
 from workflow import ColumnSchema, Schema, Workflow, ops, where
 from workflow.expressions.numpy.interpreter import NumpyInterpreter

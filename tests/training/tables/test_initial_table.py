@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from training import TrainingError
-from training.layers import CrossNetwork, EmbeddingCollection, initial_table
+from training.layers import CrossNetwork, EmbeddingCollection
+from training.tables import initial_table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

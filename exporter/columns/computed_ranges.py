@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from exporter.columns.narrow_inputs import handed_on, is_narrower
 from exporter.errors import ExportError
-from exporter.plan.narrow_inputs import handed_on, is_narrower
 from workflow.expressions.program.program import build
 from workflow.expressions.program.ranges import ranges
 from workflow.operator.feature import Feature

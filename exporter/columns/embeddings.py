@@ -6,9 +6,9 @@ of `training` return the vector for unknown ids; so the sizes are checked before
 
 from __future__ import annotations
 
+from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.network.network import Columns, Network
-from exporter.plan.served_columns import ServedColumns
 from workflow.schema.schema import ColumnSchema
 from workflow.wire.request_rules import VALUES
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from exporter import ExportError
-from exporter.plan.nulls import settle_nulls
+from exporter.columns.nulls import settle_nulls
 from workflow import Workflow, ops, where
 from workflow.expressions.program.program import with_nullable_inputs
 

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from training.layers import EmbeddingBag, EmbeddingCollection
-from training.layers.bags import COMBINERS, for_few_rows
 from training.saved_model import save_model
+from training.tables.bags import COMBINERS, for_few_rows
 
 
 def operations(function, *arguments):
