@@ -54,7 +54,7 @@ def exact_auc(labels: Any, scores: Any) -> float:
 
 
 class Examiner(keras.callbacks.Callback):
-    """Measures a model on unseen rows a few times within training."""
+    """A callback that measures a model on unseen rows a few times within training."""
 
     def __init__(self, unseen: pl.DataFrame, steps: int, batch: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Examiner(keras.callbacks.Callback):
         self._total = self._steps = 0.0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Adds a point to the curves."""
+        """Add a point to the curves."""
         if (batch + 1) % self._every:
             return
         total, rows = logs["loss"] * (batch + 1), (batch + 1) * self._batch

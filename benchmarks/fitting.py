@@ -12,7 +12,7 @@ from benchmarks.measure import Contestant, Taken
 
 
 class Clock(keras.callbacks.Callback):
-    """Times the steps of a fit after the first ones, which collect garbage and fill buffers.
+    """The time of a fit's steps after the first ones, which collect garbage and fill buffers.
 
     Keras reads the metrics before it calls a callback, and waits for the GPU with that.
 
@@ -36,7 +36,7 @@ class Clock(keras.callbacks.Callback):
             self._start = (time.perf_counter(), time.process_time(), 0)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Starts after the first steps, or notes how late it is."""
+        """Start after the first steps, or note how late it is."""
         if batch + 1 == self._first:
             self._start = (time.perf_counter(), time.process_time(), self._rows())
         else:

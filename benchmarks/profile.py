@@ -68,7 +68,7 @@ def traced() -> Iterator[Traced]:
 
 
 class Observed(Clock):
-    """Times the steps between two of a fit, and traces those from there to its end.
+    """The time of the steps between two of a fit, and a trace of those from there to its end.
 
     Args:
         first: the first that is timed.
@@ -82,7 +82,7 @@ class Observed(Clock):
         self.found: Traced = ([], [])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Begins to trace where the timed steps end."""
+        """Begin to trace where the timed steps end."""
         if self._tracing is None:
             super().on_train_batch_end(batch, logs)
             if batch + 1 == self._last:
@@ -90,7 +90,7 @@ class Observed(Clock):
                 self.found = self._tracing.__enter__()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Ends the trace."""
+        """End the trace."""
         self._tracing.__exit__(None, None, None)
         super().on_train_end(logs)
 
@@ -131,7 +131,7 @@ def profile_step(parsed: argparse.Namespace) -> None:
 
 
 class Stopwatch:
-    """Adds up the time that functions take."""
+    """A sum of the time that functions take."""
 
     def __init__(self) -> None:
         self.spent: dict[str, list[tuple[float, float]]] = defaultdict(list)

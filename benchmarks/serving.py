@@ -88,7 +88,7 @@ def request_of(model: str, tensors: dict[str, Any]) -> bytes:
 
 
 def sender(channel: grpc.Channel, request: bytes) -> Call:
-    """Sends a request as bytes and takes the answer as bytes."""
+    """Send a request as bytes, and take the answer as bytes."""
     call = channel.unary_unary(METHOD)
     return lambda: call(request)
 

@@ -105,7 +105,7 @@ def _ancestors(process: int, parents: Mapping[int, int]) -> list[int]:
 
 
 def write_floor(repository: Path, name: str, floor: str) -> None:
-    """Copies the configs of an ensemble of runtime "tensorflow", for requests of one row.
+    """Copy the configs of an ensemble of runtime "tensorflow", for requests of one row.
 
     Args:
         repository: the model repository.

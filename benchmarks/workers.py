@@ -36,7 +36,7 @@ _WARM_UP = 3
 
 
 class Sent:
-    """Counts the bytes that a worker gives to its collectives.
+    """A count of the bytes that a worker gives to its collectives.
 
     Args:
         workers: all workers.

@@ -28,7 +28,7 @@ _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
 
 class LoaderCheckpoint(keras.callbacks.Callback):
-    """Saves the model, its optimizer and the loader's position as one checkpoint.
+    """A callback that saves the model, its optimizer and the loader's position as one checkpoint.
 
     A checkpoint is complete or absent, whenever the process is killed: the weights are written and
     synced under a new name, and one rename then publishes them together with the position. Both

@@ -93,16 +93,16 @@ def _number(name: str, variable: str, value: Any, default: float) -> float:
         ) from None
 
 
-def gpu_megabytes(device: int = 0) -> float:
-    """The memory of a GPU, as much as TensorFlow may take.
+def gpu_megabytes() -> float:
+    """The memory of the first GPU, as much as TensorFlow may take.
 
     Raises:
         LoaderError: the driver does not say.
     """
     gpus = tf.config.list_physical_devices("GPU")
-    limits = tf.config.get_logical_device_configuration(gpus[device]) or []
+    limits = tf.config.get_logical_device_configuration(gpus[0]) or []
     allowed = [each.memory_limit for each in limits if each.memory_limit is not None]
-    return float(allowed[0]) if allowed else _megabytes(device, "total")
+    return float(allowed[0]) if allowed else _megabytes(0, "total")
 
 
 def _free_megabytes(device: int) -> float:

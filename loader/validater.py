@@ -11,7 +11,7 @@ from loader.errors import LoaderError
 
 
 class KerasSequenceValidater(keras.callbacks.Callback):
-    """Evaluates the model on a loader after each epoch, as `validation_data=` would.
+    """A callback that evaluates the model on a loader after each epoch, as `validation_data=` would.
 
     The values are those of `model.evaluate`. They are added to the epoch's logs as `val_loss` and
     so on, for `History` and for callbacks after this one.

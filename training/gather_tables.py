@@ -20,7 +20,7 @@ from training.sharding.room import free_memory
 
 @contextmanager
 def whole_tables(model: keras.Model, *, optimizer: bool = True) -> Iterator[None]:
-    """Gathers tables that are divided among workers (`shard=...`) on the first one, for the block.
+    """Gather tables that are divided among workers (`shard=...`) on the first one, for the block.
 
     All workers enter the block. On the first one the model then is an ordinary one, to save, export
     or evaluate, and models that it makes or loads are whole; on the others nothing changes. A model

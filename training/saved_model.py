@@ -1,4 +1,4 @@
-"""Writes a model as a SavedModel with one named signature and each variable once."""
+"""A model as a SavedModel with one named signature and each variable once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workflow.files.durable import make_folder, sync, sync_tree
 def save_model(
     model: keras.Model, path: str | Path, *, signature: str = "serving_default"
 ) -> ModelSignature:
-    """Writes a SavedModel that serves the model's predictions.
+    """Write a SavedModel that serves the model's predictions.
 
     It has exactly one signature, in inference mode, whose inputs have exactly the names of the
     model's `keras.Input`s, and whose outputs are named as in `model_signature`. It contains the
@@ -69,7 +69,7 @@ def save_model(
 
 
 def write_saved_model(state: tf.Module, folder: Path, signatures: Mapping[str, Any]) -> None:
-    """Writes functions and their resources, without TensorFlow's notes, which name the folder.
+    """Write functions and their resources, without TensorFlow's notes, which name the folder.
 
     Args:
         state: the resources of the functions.

@@ -54,7 +54,7 @@ def train(
     verbose: bool = False,
     workers: Workers | None = None,
 ) -> TrainingReport:
-    """Compiles and fits a model; `compile_model` and `model.fit` can be used directly instead.
+    """Compile and fit a model; `compile_model` and `model.fit` can be used directly instead.
 
     First validates the data against the model's inputs: columns, dtypes, shapes and a label.
 

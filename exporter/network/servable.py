@@ -1,4 +1,4 @@
-"""Checks that a network's TensorFlow graph matches its signature and runs in another process."""
+"""Proof that a network's TensorFlow graph matches its signature and runs in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that the steps of an ensemble fit together, before the first byte is written."""
+"""Proof that the steps of an ensemble fit together, before the first byte is written."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RUNTIME_PACKAGE = "preprocess_runtime"
 
 
 def writer(program: Program, training: TrainingData) -> Writer:
-    """Writes a version folder that a stock Triton image serves, with exact copies of our files.
+    """Write a version folder that a stock Triton image serves, with exact copies of our files.
 
     Args:
         program: the program.

@@ -54,7 +54,7 @@ def called_signature(pipeline: Pipeline, packing: Packing) -> str:
 
 
 def network_writer(network: TensorFlowNetwork, pipeline: Pipeline, packing: Packing) -> Writer:
-    """Writes the network with its own names, and if needed with a signature for the ensemble.
+    """Write the network with its own names, and if needed with a signature for the ensemble.
 
     The SavedModel has the signature `serving_default`, with the network's inputs. If the previous
     step sends packed tensors or padded lists, it also has the signature `ensemble`, over the same
@@ -115,7 +115,7 @@ def unpack_tensor(tensor: Any, packed: Packed) -> dict[str, Any]:
 def signatures_writer(
     network: TensorFlowNetwork, signatures: Mapping[str, Any], *modules: tf.Module | None
 ) -> Writer:
-    """Writes a SavedModel.
+    """Write a SavedModel.
 
     Args:
         network: the network that the signatures call.

@@ -95,7 +95,7 @@ class _Fetch(NamedTuple):
 
 
 class Fetcher:
-    """Fetches row groups of objects, in the background inside of `with`: its threads end with it.
+    """A fetcher of objects' row groups, in the background inside of `with`: its threads end with it.
 
     Several iterators may use it at once.
 

@@ -39,7 +39,7 @@ class CutBatches:
 
 
 class Cutter:
-    """Cuts rows into batches, in memory that belongs to TensorFlow alone.
+    """A cutter of rows into batches, in memory that belongs to TensorFlow alone.
 
     Args:
         batch_format: how columns travel.

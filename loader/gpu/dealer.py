@@ -63,7 +63,7 @@ class Span:
 
 
 class Dealer:
-    """Deals batches from rows, in memory that belongs to TensorFlow alone.
+    """A dealer of batches from rows, in memory that belongs to TensorFlow alone.
 
     Args:
         batch_format: how columns travel.

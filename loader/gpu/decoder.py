@@ -13,7 +13,7 @@ from loader.read.chunks import null_error, takes_no_null, too_long, unreadable
 
 
 class Decoder:
-    """Decodes pieces of parquet on the GPU, on its own CUDA stream.
+    """A decoder of parquet pieces on the GPU, on its own CUDA stream.
 
     Args:
         layout: the columns wanted.

@@ -21,7 +21,7 @@ from loader.read.damaged import PieceReader
 
 
 class DeviceReader:
-    """Reads chunks into rows on the GPU.
+    """A reader of chunks into rows on the GPU.
 
     Args:
         tables: decodes pieces into one cuDF table with their rows in order, and has finished with it.

@@ -22,7 +22,7 @@ _LOOK = 0.1
 
 
 class WatchedReader(Generic[T]):
-    """Reads as another reader does; a wait for a read that hangs raises an error.
+    """Another reader; a wait for a read of it that hangs raises an error.
 
     A read may take as long as its bytes need to arrive, for example from a network: meanwhile its
     CUDA stream is idle. A stream counts as hanging only if it was busy at every check, for longer

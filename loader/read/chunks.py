@@ -28,14 +28,14 @@ JOINED_ROWS = 16384
 
 
 class ChunkReader(Protocol):
-    """Turns pieces into data frames; each device has one."""
+    """A reader of pieces as data frames; each device has one."""
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
         """One frame for each piece with the wanted columns, each checked against the layout."""
 
 
 class ParquetReader:
-    """Reads row groups with Polars, several in one query to use all cores.
+    """A reader of row groups with Polars, several in one query to use all cores.
 
     Args:
         layout: the columns wanted.
@@ -178,7 +178,7 @@ def _collect(queries: list[pl.LazyFrame], rows: int) -> list[pl.DataFrame]:
 
 
 class FrameReader:
-    """Cuts a data frame in memory into pieces, as if it were a file."""
+    """A data frame in memory, cut into pieces as if it were a file."""
 
     def __init__(self, layout: BatchLayout, frame: pl.DataFrame) -> None:
         self._layout = layout

@@ -20,14 +20,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PieceReader(Protocol[T_co]):
-    """Reads pieces, all at once; raises `DamagedError` at the first damaged one."""
+    """A reader of pieces, all at once; it raises `DamagedError` at the first damaged one."""
 
     def read(self, pieces: Sequence[Piece]) -> T_co:
         """Read the pieces' rows."""
 
 
 class SkippingReader(Generic[T]):
-    """Reads as another reader does, with other rows in place of damaged ones.
+    """Another reader, with other rows in place of damaged ones.
 
     Leaving rows out would give workers different numbers of steps, and workers with more steps
     would wait for the others forever. So a damaged row group is replaced with as many rows of the
@@ -101,7 +101,7 @@ class SkippingReader(Generic[T]):
 
 
 class UnchangedReader(Generic[T]):
-    """Reads as another reader does, but refuses files that have changed since they were listed.
+    """Another reader that refuses files that have changed since they were listed.
 
     Row groups are known from footers read at the start: a file that has grown, shrunk or gone since
     would have other rows in their places. Pages that have checksums are checked on the host before

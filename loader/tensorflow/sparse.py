@@ -18,7 +18,7 @@ from loader.tensorflow.tensors import Transport
 
 
 class SparseTransport:
-    """Brings batches into TensorFlow as another transport does, then makes sparse tensors.
+    """Another transport of batches into TensorFlow, and sparse tensors of its tensors.
 
     Args:
         transport: transport of pairs of values and row lengths.

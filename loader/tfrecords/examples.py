@@ -124,7 +124,7 @@ def _count(feature: Any) -> int:
 
 @dataclass(frozen=True)
 class Parser:
-    """Parses records into tables.
+    """A parser of records into tables.
 
     Attributes:
         features: the columns.

@@ -28,7 +28,7 @@ _BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully l
 
 
 class ServerProcess:
-    """Starts a server under a supervisor; does not wait until it is ready.
+    """A server under a supervisor, started without a wait until it is ready.
 
     Args:
         installation: the server's program.

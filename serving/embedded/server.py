@@ -25,7 +25,7 @@ from workflow.progress.stage import at_work, counted, restart, showing
 
 
 class TritonServer:
-    """Starts tritonserver on loopback, and stops it with all processes that it started.
+    """A tritonserver on loopback, which ends with all processes that it started.
 
     The server uses free ports, loads only the named models, and is ready when each of them has
     answered a real one-row request. It never outlives this process, even if that is killed.

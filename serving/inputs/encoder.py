@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Encodes tables of any kind for one model. Thread-safe.
+    """An encoder of tables of any kind for one model. Thread-safe.
 
     Args:
         columns: the columns that the model takes.

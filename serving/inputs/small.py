@@ -29,7 +29,7 @@ _ALIKE = {"float": ("float", "int", "uint"), "int": ("int", "uint"), "uint": ("i
 
 
 class SmallFrames:
-    """Reads the columns of tables; those of small frames become lists of Python objects.
+    """A reader of tables' columns; those of small frames become lists of Python objects.
 
     Args:
         columns: the columns that a model takes.

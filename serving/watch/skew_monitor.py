@@ -43,7 +43,7 @@ class Client(Protocol):
 
 
 class SkewMonitor:
-    """Counts rows as the Python step of the runtime `tensorflow` does, and writes the same metrics.
+    """A counter of rows, with the metrics that the Python step of the runtime `tensorflow` has.
 
     For the runtimes `onnx`, `fused_onnx` and `fused_tensorflow`, whose models count nothing. Give
     it the rows that clients send, or a sample of them. Thread-safe.

@@ -12,13 +12,16 @@ from run_onnx import run_folded, run_onnx
 from run_tensorflow import run_tensorflow
 
 from workflow.expressions.language.types import ExpressionError
-from workflow.expressions.language.verbs import INEXACT, MOST_ULPS, UNSIGNED_ZERO, VERBS
+from workflow.expressions.language.verbs import MOST_ULPS, VERBS
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.expressions.polars.stages import apply
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Array, Column
 
+# Verbs in which interpreters may differ in the last places, and in the sign of a zero.
+INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
+UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}
 Run = Callable[[Program, Mapping[str, Column]], dict[str, Column]]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from interpreters import INEXACT, UNSIGNED_ZERO
 from verb_cases import make_column
 
 from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import ExpressionError, Type
-from workflow.expressions.language.verbs import ELEMENTWISE, INEXACT, UNSIGNED_ZERO, VERBS
+from workflow.expressions.language.verbs import ELEMENTWISE, VERBS
 from workflow.expressions.program.program import Program, build
 from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import DTYPES

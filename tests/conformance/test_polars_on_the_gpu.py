@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from gpu_on_the_host import GpuOnTheHost
 from hypothesis import given
-from interpreters import REFERENCE, assert_same, equality_of
+from interpreters import INEXACT, REFERENCE, assert_same, equality_of
 from strategies import chains
 from test_verbs import searched
 from verb_cases import verb_cases
@@ -21,7 +21,6 @@ from workflow.expressions.cudf.exceptions import BETWEEN_QUERIES, REEXPRESSED
 from workflow.expressions.cudf.host_and_engine import host_and_engine
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
-from workflow.expressions.language.verbs import INEXACT
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.expressions.program.program import build
 from workflow.schema.schema import ColumnSchema, Schema

@@ -90,7 +90,7 @@ def _read(columns: Iterable[Any]) -> FeatureColumns:
 
 
 def _add(found: FeatureColumns, column: Any) -> str:
-    """Adds a column to `found`; returns its name in the data."""
+    """Add a column to `found`; return its name in the data."""
     kind = type(column).__name__
     if kind == "NumericColumn":
         _expect(column.key, _objections_to_numbers(column))

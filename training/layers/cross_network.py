@@ -13,7 +13,7 @@ from training.tables.initial_table import initializer_of
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class CrossNetwork(keras.layers.Layer):
-    """Multiplies the input with linear functions of itself: x_(l+1) = x_0 * (W x_l + b) + x_l.
+    """Products of the input with linear functions of itself: x_(l+1) = x_0 * (W x_l + b) + x_l.
 
     Source: R. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021.
 
@@ -50,7 +50,7 @@ class CrossNetwork(keras.layers.Layer):
         self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates the weights."""
+        """Create the weights."""
         if len(input_shape) != 2 or input_shape[1] is None:
             raise TrainingError(
                 f"Expected an input of shape (N, width) for {self.name!r}. "

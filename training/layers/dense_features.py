@@ -25,7 +25,7 @@ AGGREGATIONS = ("concat", "stack")
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class DenseFeatures(keras.layers.Layer):
-    """Joins the embeddings of categorical columns and the continuous columns.
+    """The embeddings of categorical columns and the continuous columns, joined.
 
     The order of the output is the order of the arguments: first the columns of
     `embedding_sizes`, then those of `indicators`, then those of `continuous`. The order of the
@@ -177,7 +177,7 @@ class DenseFeatures(keras.layers.Layer):
         return {} if self.embeddings is None else self.embeddings.widths
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
-        """Creates the tables."""
+        """Create the tables."""
         if self.embeddings is not None:
             self.embeddings.build()
         self.built = True

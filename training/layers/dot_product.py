@@ -63,7 +63,7 @@ class DotProductInteraction(keras.layers.Layer):
         self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: tuple[Any, ...]) -> None:
-        """Creates the matrices, if any."""
+        """Create the matrices, if any."""
         if len(input_shape) != 3 or None in input_shape[1:]:
             raise TrainingError(
                 f"Expected an input of shape (N, vectors, width) for {self.name!r}. "

@@ -15,7 +15,7 @@ from training.tables.shared_table import SharedTable
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class EmbeddingBag(keras.layers.Layer):
-    """Looks up ids in one table, and combines the vectors of a list into one vector.
+    """Embeddings from one table, with the vectors of a list combined into one vector.
 
     Called with ids of shape (N, 1) it returns a vector for each row. Called with a pair `(values,
     nnzs)`, where nnzs are row lengths, it combines the vectors of each row's values; an empty row
@@ -96,7 +96,7 @@ class EmbeddingBag(keras.layers.Layer):
         return self._table.table(self.name)
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
-        """Creates the table."""
+        """Create the table."""
         self._table.build()
         self.built = True
 

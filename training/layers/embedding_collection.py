@@ -21,7 +21,7 @@ from workflow.schema.alike import did_you_mean
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
 class EmbeddingCollection(keras.layers.Layer):
-    """Looks up the vectors of many columns of ids, single values and lists.
+    """Embeddings of many columns of ids, single values and lists.
 
     The tables of all columns of one width are one variable, so that a step gathers, scatters and
     updates once instead of once for each column.
@@ -148,7 +148,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return {name: by_name[name] for name in self.widths}
 
     def set_embedding_table(self, column: str, vectors: Any) -> None:
-        """Sets the vectors of a column's ids, (cardinality, width), for example pre-trained ones.
+        """Set the vectors of a column's ids, (cardinality, width), for example pre-trained ones.
 
         Raises:
             TrainingError: no such column, or vectors of another shape.
@@ -162,7 +162,7 @@ class EmbeddingCollection(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
-        """Creates the tables."""
+        """Create the tables."""
         for table in self._tables:
             table.build()
         self.built = True

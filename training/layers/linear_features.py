@@ -80,7 +80,7 @@ class LinearFeatures(keras.layers.Layer):
             )
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Creates the weights; the shape of a continuous column says how many it needs."""
+        """Create the weights; the shape of a continuous column says how many it needs."""
         check_present(self.name, self._names, input_shape)
         if self.weights_of_ids is not None:
             self.weights_of_ids.build()

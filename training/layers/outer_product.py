@@ -48,7 +48,7 @@ class XDeepFMOuterProduct(keras.layers.Layer):
         self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: Sequence[Any]) -> None:
-        """Creates the weights."""
+        """Create the weights."""
         if len(input_shape) != 2 or any(len(shape) != 3 for shape in input_shape):
             raise TrainingError(
                 f"Expected a pair of inputs (N, vectors, width) for {self.name!r}. "

@@ -60,7 +60,7 @@ class SequenceEmbedding(keras.layers.Layer):
         )
 
     def build(self, *_: Any) -> None:
-        """Creates both tables."""
+        """Create both tables."""
         self.items.build()
         self.positions = self.add_weight(
             name="positions",

@@ -18,12 +18,16 @@ def embedded(
     limit: int | None,
     combiner: str,
     initializer: Any,
-    name: str = "features",
     shard: str | None = None,
 ) -> Any:
     """The columns' embeddings, with capped widths, and their numbers, side by side."""
     layer = DenseFeatures(
-        columns.capped(limit), columns.continuous, combiner, initializer, shard=shard, name=name
+        columns.capped(limit),
+        columns.continuous,
+        combiner,
+        initializer,
+        shard=shard,
+        name="features",
     )
     return layer(inputs)
 

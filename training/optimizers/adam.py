@@ -50,7 +50,7 @@ class Adam(SparseRows, keras.optimizers.Adam):
 
 
 def _decay(moments: tf.Variable, rows: tf.Tensor, values: tf.Tensor, beta: float) -> tf.Tensor:
-    """Moves rows of a moving average towards values; returns their new values."""
+    """Move rows of a moving average towards values; return their new values."""
     old = tf.gather(moments, rows)
     new = old + (values - old) * (1 - beta)
     put(moments, rows, new)

@@ -119,7 +119,7 @@ class SparseRows:
     def update_rows(
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
-        """Updates rows of a variable and of its state.
+        """Update rows of a variable and of its state.
 
         Args:
             variable: a table.

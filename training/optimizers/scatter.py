@@ -8,7 +8,7 @@ from training.optimizers.padding import capacity, padded
 
 
 def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Tensor) -> None:
-    """Adds `scale * values` to rows of a variable; values of repeated rows are summed.
+    """Add `scale * values` to rows of a variable; values of repeated rows are summed.
 
     TensorFlow's CPU kernel locks each row with one of few locks for a whole table, so threads wait
     for each other where frequent rows are close together. XLA's loop has no locks, and is many
@@ -32,7 +32,7 @@ def add(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor, scale: tf.Ten
 
 
 def put(variable: tf.Variable, rows: tf.Tensor, values: tf.Tensor) -> None:
-    """Sets distinct rows of a variable."""
+    """Set distinct rows of a variable."""
     variable.scatter_update(tf.IndexedSlices(values, rows))
 
 

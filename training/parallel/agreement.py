@@ -15,7 +15,7 @@ from training.private import layers_of
 
 
 def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
-    """Compares settings with those of the other workers, which call this function too.
+    """Compare settings with those of the other workers, which call this function too.
 
     Args:
         workers: all workers.

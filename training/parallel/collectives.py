@@ -84,7 +84,7 @@ class Collectives:
         ]
 
     def copy_from_first(self, variables: Sequence[tf.Variable]) -> None:
-        """Sets variables to their values on the first worker, a few million values at a time."""
+        """Set variables to their values on the first worker, a few million values at a time."""
         for variable in variables:
             for part in _parts(variable):
                 self._copy(variable, part)

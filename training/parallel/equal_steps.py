@@ -13,7 +13,7 @@ from training.parallel.workers import Workers
 
 
 class EqualSteps:
-    """Tells all workers the epoch and the rows of each one's batch, and fails if they differ.
+    """A comparison of all workers' epochs and rows of a batch, which fails if they differ.
 
     Args:
         workers: several workers.
@@ -33,7 +33,7 @@ class EqualSteps:
             self._epoch = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def begin(self, iterator: Any) -> None:
-        """Counts epochs, each of which has an iterator of its own."""
+        """Count epochs, each of which has an iterator of its own."""
         self._number = self._number or self._collectives.reserve(1)
         if isinstance(iterator, tf.data.Iterator) and self._iterator() is not iterator:
             self._iterator = weakref.ref(iterator)
@@ -73,7 +73,7 @@ class EqualSteps:
             return self._collectives.gathered(own, self._later, self._collectives.host)
 
     def end(self) -> None:
-        """Takes part in a step for which this worker has no batch.
+        """Take part in a step for which this worker has no batch.
 
         Raises:
             TrainingError: other workers have one.

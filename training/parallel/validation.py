@@ -12,7 +12,7 @@ from training.parallel.workers import Workers
 
 
 class FirstValidation(keras.callbacks.Callback):
-    """Gives all workers the first one's metrics of validation, before other callbacks.
+    """A callback that gives all workers the first one's metrics of validation, before others run.
 
     These may end the run, or change the learning rate. GPUs add in no fixed order, so each worker's
     own metrics would differ in the last digits, and one worker would train on without the others.
@@ -26,7 +26,7 @@ class FirstValidation(keras.callbacks.Callback):
         self._workers = workers
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
-        """Replaces this worker's metrics.
+        """Replace this worker's metrics.
 
         Raises:
             TrainingError: a worker is lost.

@@ -52,7 +52,7 @@ class Workers:
 
 
 def join_workers(timeout: float = 600.0) -> Workers:
-    """Connects this process with the others that the variable TF_CONFIG of its environment names.
+    """Connect this process with the others that the variable TF_CONFIG of its environment names.
 
     Call it before anything else uses TensorFlow. It returns as soon as all workers have called it.
     Give the result to `train` or `compile_model`, and its numbers to the loader.

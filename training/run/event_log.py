@@ -22,7 +22,7 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 class EventLog(keras.callbacks.Callback):
-    """Writes TensorBoard's curves: the loss within epochs, and each metric after each epoch.
+    """TensorBoard's curves, written: the loss within epochs, and each metric after each epoch.
 
     The package tensorboard is needed where the files are viewed, not where they are written, unlike
     with `keras.callbacks.TensorBoard`. The runs `train` and `validation` and the names of the
@@ -52,17 +52,17 @@ class EventLog(keras.callbacks.Callback):
         self._first = 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Finds the number of the epoch's first step, also in a resumed run."""
+        """Find the number of the epoch's first step, also in a resumed run."""
         self._first = int(self.model.optimizer.iterations)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Writes the mean loss of the epoch so far, every few steps."""
+        """Write the mean loss of the epoch so far, every few steps."""
         if (batch + 1) % self._every < self.model.steps_per_execution:
             step = self._first + self._watch.step - 1
             self._write("train", step, {"batch_loss": (logs or {})["loss"]})
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Writes the epoch's metrics, its speed, and the learning rate."""
+        """Write the epoch's metrics, its speed, and the learning rate."""
         own, others = {}, {}
         for name, value in (logs or {}).items():
             if name.startswith("val_"):
@@ -76,7 +76,7 @@ class EventLog(keras.callbacks.Callback):
         self._write("validation", epoch, others)
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Closes the files."""
+        """Close the files."""
         for writer in self._writers.values():
             writer.close()
         self._writers = {}

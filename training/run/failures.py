@@ -15,7 +15,7 @@ from training.errors import TrainingError
 
 @contextmanager
 def explained(model: keras.Model) -> Iterator[None]:
-    """Turns errors of the block's steps into those of the loader and of training.
+    """Turn errors of the block's steps into those of the loader and of training.
 
     Raises:
         LoaderError: the data could not be read; the text is the loader's own.

@@ -14,7 +14,7 @@ _WIDTH = 80
 
 
 class EpochLines(keras.callbacks.Callback):
-    """Prints a table of 80 columns, a row after each epoch; in a terminal a bar until then.
+    """A printed table of 80 columns, a row after each epoch; in a terminal a bar until then.
 
     Args:
         watch: knows steps, rows and seconds; precedes this callback in the list.
@@ -29,7 +29,7 @@ class EpochLines(keras.callbacks.Callback):
         self._bar: Progress | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Shows the bar."""
+        """Show the bar."""
         if self._console.is_terminal:
             columns = (BarColumn(30), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(
@@ -39,12 +39,12 @@ class EpochLines(keras.callbacks.Callback):
             self._bar.start()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Moves the bar."""
+        """Move the bar."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._watch.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Prints the row, after a header if the columns have changed."""
+        """Print the row, after a header if the columns have changed."""
         self._hide()
         seconds, samples = self._watch.epoch_seconds, self._watch.epoch_samples
         cells = {
@@ -61,7 +61,7 @@ class EpochLines(keras.callbacks.Callback):
         self._print(list(cells.values()))
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Leaves no bar behind."""
+        """Leave no bar behind."""
         self._hide()
 
     def _hide(self) -> None:

@@ -36,7 +36,7 @@ class _Call:
 
 
 class Watch(keras.callbacks.Callback):
-    """Times training without validation, counts rows, keeps the loss curve, and detects NaN.
+    """The time of training without validation, its rows, its loss curve, and a check for NaN.
 
     It precedes any callback that saves the model, so that no NaN is saved.
 
@@ -70,14 +70,14 @@ class Watch(keras.callbacks.Callback):
         self._started: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Starts the clock."""
+        """Start the clock."""
         self._epoch = epoch
         self.step = 0
         self.rows.take()
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Keeps the loss, and stops at one that is not a number."""
+        """Keep the loss, and stop at one that is not a number."""
         value = float((logs or {}).get("loss", 0.0))
         first = self.step + 1
         # In an epoch's last call Keras also counts steps for which there were no batches.
@@ -89,16 +89,16 @@ class Watch(keras.callbacks.Callback):
                 self._check_losses()
 
     def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Stops the clock."""
+        """Stop the clock."""
         self._end_of_training()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Stops the clock, if there was no validation, and checks the last losses."""
+        """Stop the clock, if there was no validation, and check the last losses."""
         self._end_of_training()
         self._check_losses()
 
     def _end_of_training(self) -> None:
-        """Closes an epoch, before it is validated and saved; only once."""
+        """Close an epoch, before it is validated and saved; only once."""
         if self._started is None:
             return
         self.epoch_seconds = time.perf_counter() - self._started

@@ -197,7 +197,7 @@ def layout_of(variable: keras.Variable) -> Layout | None:
 
 
 def set_layout(variable: keras.Variable, layout: Layout | None) -> None:
-    """Marks a variable as this worker's part of a table."""
+    """Mark a variable as this worker's part of a table."""
     variable.sharding_layout = layout
 
 
@@ -208,7 +208,7 @@ def assign_own(
     first: int = 0,
     count: int | None = None,
 ) -> None:
-    """Sets this worker's part of a table, or of its state.
+    """Set this worker's part of a table, or of its state.
 
     Args:
         variable: the part.

@@ -82,24 +82,23 @@ def bytes_of_workers(sizes: Sizes, places: Places, workers: int) -> list[int]:
     return found
 
 
-def check_room(sizes: Sizes, held: Sequence[int], room: Sequence[int], copies: int = 1) -> None:
+def check_room(sizes: Sizes, held: Sequence[int], room: Sequence[int]) -> None:
     """Raise TrainingError if a worker has no room for its tables.
 
     Args:
         sizes: column -> (rows, width).
         held: bytes of each worker's tables.
         room: bytes that each worker has.
-        copies: 1, and one more for each state that an optimizer has of a table.
     """
-    if all(bytes_ * copies <= most for bytes_, most in zip(held, room, strict=True)):
+    if all(bytes_ <= most for bytes_, most in zip(held, room, strict=True)):
         return
-    total = _bytes(sizes, sizes) * copies
+    total = _bytes(sizes, sizes)
     least = min(room)
-    rank = max(range(len(held)), key=lambda rank: held[rank] - room[rank] / copies)
+    rank = max(range(len(held)), key=lambda rank: held[rank] - room[rank])
     needed = f"at least {-(-total // least)} such workers" if least > 0 else "workers with memory"
     raise TrainingError(
         f"Expected room on {len(held)} workers for tables of {_gigabytes(total)}. Received: "
-        f"{_gigabytes(held[rank] * copies)} for worker {rank}, which has {_gigabytes(room[rank])}. "
+        f"{_gigabytes(held[rank])} for worker {rank}, which has {_gigabytes(room[rank])}. "
         f'Start {needed}, with shard="auto" or "row", narrow the vectors (max_embedding_dim), or '
         "bound the ids (ops.Categorify(max_size=...) or ops.HashBucket). Adagrad needs as much "
         "again, and Adam twice as much."

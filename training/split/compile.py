@@ -42,7 +42,7 @@ def compile_model(
     workers: Workers | None = None,
     **options: Any,
 ) -> None:
-    """Compiles a Keras model so that `model.fit` trains it with the split step.
+    """Compile a Keras model so that `model.fit` trains it with the split step.
 
     XLA compiles the dense part, which can compute in 16 bits; tables are written outside of it: see
     `training.split.step.SplitStep`. Everything else of Keras is unchanged: `fit`, `evaluate`,

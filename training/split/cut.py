@@ -27,7 +27,7 @@ class SplitModel:
 
 
 def cut(model: keras.Model) -> SplitModel:
-    """Cuts a functional or sequential model, which is unchanged.
+    """Cut a functional or sequential model, which is unchanged.
 
     Raises:
         TrainingError: it has no graph of layers, or nothing remains for the tower.

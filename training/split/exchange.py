@@ -24,7 +24,7 @@ _PIECE = 32 << 20
 
 
 class Exchange:
-    """Makes the gradients of all workers those of one worker with all rows.
+    """An exchange after which each worker has the gradients of one worker with all rows.
 
     Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
     their values, of which each worker then has those of all; on a CPU a worker sums those of a
@@ -173,7 +173,7 @@ class Exchange:
         before: Sequence[tf.Tensor],
         totals: Sequence[tf.Tensor],
     ) -> None:
-        """Adds to the state of metrics what all workers added, to that of layers the mean."""
+        """Add to the state of metrics what all workers added, to that of layers the mean."""
         metrics = len(self._model.metrics_variables)
         for place, (variable, old, total) in enumerate(zip(changing, before, totals, strict=True)):
             # The mean of changes: that of equal values might differ from them in the last bit.

@@ -14,7 +14,7 @@ from training.split.exchange import Exchange
 
 
 def install(model: keras.Model, exchange: Exchange | None = None) -> None:
-    """Gives a compiled model a training function that lets the host run ahead of the GPU.
+    """Give a compiled model a training function that lets the host run ahead of the GPU.
 
     Keras' own function joins several steps by conditions in the graph: whether steps are left, and
     whether there is a batch. TensorFlow copies these conditions to the GPU, behind all queued work,
@@ -35,7 +35,7 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
 
 
 def install_lookups(model: keras.Model, exchange: Exchange) -> None:
-    """Lets workers evaluate and predict together, as lookups in divided tables need it."""
+    """Let workers evaluate and predict together, as lookups in divided tables need it."""
     own = type(model)
     for kind in ("test", "predict"):
         setattr(model, f"{kind}_step", exchange.evaluated(getattr(model, f"{kind}_step")))
@@ -60,7 +60,7 @@ def install_lookups(model: keras.Model, exchange: Exchange) -> None:
 
 
 def uninstall(model: keras.Model) -> None:
-    """Restores Keras' own functions for training, evaluation and prediction."""
+    """Restore Keras' own functions for training, evaluation and prediction."""
     for kind in ("train", "test", "predict"):
         vars(model).pop(f"make_{kind}_function", None)
         vars(model).pop(f"{kind}_step", None)
@@ -82,7 +82,7 @@ class _TrainFunction:
         )
 
     def __call__(self, iterator: Iterator[Any]) -> Mapping[str, tf.Tensor]:
-        """Trains on the next batches.
+        """Train on the next batches.
 
         Args:
             iterator: TensorFlow's iterator of a dataset, or a Python iterator from

@@ -23,7 +23,7 @@ def count(model: keras.Model) -> int:
 
 
 def install(model: keras.Model) -> None:
-    """Lets Keras build a model of several replicas from the batch of the first one.
+    """Let Keras build a model of several replicas from the batch of the first one.
 
     Keras builds it from the mean over the replicas' batches, which does not exist for lists: their
     numbers of values differ between batches.

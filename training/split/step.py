@@ -75,7 +75,7 @@ class SplitStep:
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
-        """Trains on one batch; returns the metrics so far."""
+        """Train on one batch; return the metrics so far."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         before = [] if self._exchange is None else self._exchange.before(y, weight)
         tables = self.parts.lookup.trainable_variables

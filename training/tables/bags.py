@@ -18,7 +18,7 @@ _FOR_FEW_ROWS: ContextVar[bool] = ContextVar("for_few_rows", default=False)
 
 @contextmanager
 def for_few_rows() -> Iterator[None]:
-    """Builds graphs with a third of the operations, whose overhead dominates a request of one row.
+    """Build graphs with a third of the operations, whose overhead dominates a request of one row.
 
     Results are identical bit for bit. On a GPU these graphs sum a whole tensor on one
     multiprocessor and take lengths from the host, which slows training on many rows.
@@ -49,7 +49,7 @@ def check_combiner(combiner: str) -> str:
 
 
 def combine(vectors: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, combiner: str) -> tf.Tensor:
-    """Adds up the vectors of each row; an empty row gets zeros.
+    """Add up the vectors of each row; an empty row gets zeros.
 
     A row's vectors are added in their order, so its result is the same bit for bit alone and in a
     batch.

@@ -146,7 +146,7 @@ class Travel:
 
 
 class ShardedLookup:
-    """Looks up rows of a table that is divided among workers; all of them call it together.
+    """Lookups in a table that is divided among workers; all of them call it together.
 
     A row that a worker needs several times travels once, and so does the sum of its gradients.
 

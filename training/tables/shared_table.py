@@ -96,7 +96,7 @@ class SharedTable(keras.layers.Layer):
         return self.built and layout_of(self.embeddings) is not None
 
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
-        """Creates the table.
+        """Create the table.
 
         Raises:
             TrainingError: the device has no memory for it.
@@ -122,7 +122,7 @@ class SharedTable(keras.layers.Layer):
         self.built = True
 
     def load_own_variables(self, store: Any) -> None:
-        """Sets the table from a file; of a divided one this worker's part.
+        """Set the table from a file; of a divided one this worker's part.
 
         Raises:
             ValueError: the file has a table of another shape.
@@ -136,7 +136,7 @@ class SharedTable(keras.layers.Layer):
         assign_own(self.embeddings, self._layout, store["0"])
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the table to a file.
+        """Write the table to a file.
 
         Raises:
             TrainingError: this worker has a part of it only.
@@ -172,7 +172,7 @@ class SharedTable(keras.layers.Layer):
         return self.embeddings.value[start : start + self.cardinalities[column]]
 
     def assign(self, column: str, vectors: Any) -> None:
-        """Sets the vectors of a column's ids.
+        """Set the vectors of a column's ids.
 
         Raises:
             TrainingError: the vectors do not have the shape (cardinality, width).

@@ -35,7 +35,7 @@ Samples = Mapping[tuple[str, str], float]
 
 
 class InputMetrics:
-    """Reports counts as counters, and expectations from the training as gauges.
+    """Counts as counters, and expectations from the training as gauges.
 
     Args:
         pb_utils: the module `triton_python_backend_utils`.

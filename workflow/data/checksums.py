@@ -60,7 +60,7 @@ class ColumnChunk(NamedTuple):
 
 
 class Checksums:
-    """Checks column chunks of one file, each once.
+    """A checker of one file's column chunks, each once.
 
     Args:
         path: the file.

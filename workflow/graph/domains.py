@@ -13,7 +13,7 @@ from .row_set import Resolved
 
 
 class DomainNames:
-    """Gives each vocabulary of a graph a unique name.
+    """Unique names for the vocabularies of a graph.
 
     A vocabulary is named after the columns that it was learnt from. If another vocabulary already
     has that name, learnt by a second Categorify or by the workflow that wrote the data, a number is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from workflow.errors import WorkflowError
-from workflow.operator.feature import Features, Groups
+from workflow.operator.feature import Features
 
 from .row_set import Resolved
 from .selection import Selection, names_of
@@ -44,23 +44,6 @@ def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
     return joined
 
 
-def picked(selection: Selection, made: Resolved, where: str) -> Groups:
-    """The columns that a selection stands for, in the groups of `made`.
-
-    Raises:
-        WorkflowError: a name is missing, or no column has one of the tags.
-
-    Example:
-        >>> from workflow import ColumnSchema, Schema
-        >>> from workflow.graph.node import as_node
-        >>> from workflow.graph.resolution import Resolution
-        >>> data = Resolution(Schema([ColumnSchema("a", "int64"), ColumnSchema("b", "int64")]))
-        >>> picked(Selection.of("*"), data.resolve(as_node("*"), {}), "the data")
-        (('a',), ('b',))
-    """
-    return selection.pick(made.tags, where)
-
-
 def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> Resolved:
     """The selected columns, or all others.
 
@@ -82,7 +65,7 @@ def select(selection: Selection, made: Resolved, where: str, *, keep: bool) -> R
         >>> list(select(Selection.of("a"), made, "the data", keep=False).columns)
         ['b']
     """
-    columns, groups = made.columns, picked(selection, made, where)
+    columns, groups = made.columns, selection.pick(made.tags, where)
     names = names_of(groups)
     if keep and selection.subgroups and (nested := [g for g in made.groups if len(g) > 1]):
         raise WorkflowError(

@@ -20,7 +20,6 @@ from workflow.schema.schema import Schema
 from .fitted_graph import FittedGraph
 from .narrow_state import goes_on, passed_on, states, without_settings
 from .node import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
-from .node_columns import picked
 from .operator_node import Bound, OperatorNode
 from .resolution import Resolution
 from .selection import Selection, names_of, regroup
@@ -133,7 +132,7 @@ class _Removal:
 
     def _groups(self, node: ColumnSelector | SubsetNode, have: Collection[str]) -> Groups:
         """The remaining columns that a node selects, in its groups."""
-        groups = picked(node.selection, self._before.inputs(node)[0], node.label)
+        groups = node.selection.pick(self._before.inputs(node)[0].tags, node.label)
         return regroup(groups, [name for name in names_of(groups) if name in have])
 
     def _selector(self, node: ColumnSelector) -> Node | None:

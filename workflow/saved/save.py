@@ -20,7 +20,6 @@ from workflow.expressions.program.safetensors_file import (
 )
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.node import ColumnSelector, ConcatNode, Node, Subgraph, SubsetNode
-from workflow.graph.node_columns import picked
 from workflow.graph.operator_node import OperatorNode
 from workflow.graph.resolution import Resolution
 from workflow.graph.row_set import Resolved
@@ -95,7 +94,8 @@ def _describe_node(node: Node, inputs: Sequence[Resolved], made: Resolved) -> di
         if node.selection.if_there:
             return {"kind": "find", "names": [name for (name,) in node.selection.groups]}
         kind = "keep" if isinstance(node, SubsetNode) else "select"
-        return {"kind": kind, "names": to_nested(picked(node.selection, inputs[0], node.label))}
+        names = to_nested(node.selection.pick(inputs[0].tags, node.label))
+        return {"kind": kind, "names": names}
     if isinstance(node, Subgraph):
         return {"kind": "subgraph", "name": node.name}
     return {"kind": "concat"}

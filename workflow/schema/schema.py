@@ -303,10 +303,10 @@ def _expect_name(name: Any) -> None:
         )
 
 
-def _short(value: Any, limit: int = 200) -> str:
+def _short(value: Any) -> str:
     """A value for an error message, cut to a readable length."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError):
         text = repr(value)
-    return text if len(text) <= limit else text[:limit] + " ..."
+    return text if len(text) <= 200 else text[:200] + " ..."

@@ -39,7 +39,7 @@ def order(model: OnnxModel) -> list[str]:
 
 
 class _Simpler:
-    """Goes through a graph once, in order."""
+    """One pass through a graph, in order."""
 
     def __init__(self, model: OnnxModel) -> None:
         self._model = model

@@ -366,9 +366,6 @@ def _table() -> dict[str, Verb]:
 
 VERBS: Mapping[str, Verb] = _table()
 ELEMENTWISE = {name for name, verb in VERBS.items() if verb.elementwise}
-# Verbs in which interpreters may differ in the last places, and in the sign of a zero.
-INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
-UNSIGNED_ZERO = {name for name, verb in VERBS.items() if not verb.signed_zero}
 
 
 def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:

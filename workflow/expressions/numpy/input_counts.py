@@ -57,7 +57,7 @@ class _Watched:
 
 
 class InputCounts:
-    """Counts the inputs of a program. Thread-safe.
+    """A counter of a program's inputs. Thread-safe.
 
     Args:
         program: the program.

@@ -23,7 +23,7 @@ from .verbs import PREPARE
 
 
 class NumpyInterpreter:
-    """Runs a program over numpy columns.
+    """A program over numpy columns.
 
     Args:
         program: the program to run.

@@ -23,7 +23,7 @@ def list_length(*_: Any) -> Function:
 
 
 def gather_lists(table: Column) -> Callable[[Array], Column]:
-    """Takes rows from a table of lists; a row outside the table is an empty list."""
+    """Take rows from a table of lists; a row outside the table is an empty list."""
     offsets, values = table.offsets(), table.array
     lengths_of = np.append(np.diff(offsets), 0)
 

@@ -111,7 +111,7 @@ def program_from_json(document: Any, tables: Mapping[str, Column] | None = None)
 
 
 class _Reader:
-    """Reads a document step by step; each step knows the steps before it."""
+    """A reader of a document, step by step; each step knows the steps before it."""
 
     def __init__(self, document: Any, tables: Mapping[str, Column]) -> None:
         _expect_keys(document, "format", "inputs", "steps", "outputs")

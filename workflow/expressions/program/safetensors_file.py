@@ -164,10 +164,9 @@ def expect_json_size(path: Any, size: int) -> None:
         raise FormatError(f"{path}: {size} bytes of JSON, and {MAX_JSON_BYTES} are allowed.")
 
 
-def write_json(path: str | os.PathLike[str], document: Any, indent: int | None = None) -> None:
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
     """Write a JSON document of at most `MAX_JSON_BYTES`."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(document, allow_nan=False, indent=indent, separators=separators).encode()
+    text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
     expect_json_size(path, len(text))
     with open(path, "wb") as file:  # noqa: PTH123
         file.write(text)

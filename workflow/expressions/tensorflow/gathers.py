@@ -30,8 +30,8 @@ def _values(table: Column) -> Array:
     return np.array([text.encode() for text in array], object) if array.dtype == object else array
 
 
-def _variable(array: Array, dtype: Any = None) -> Any:
-    dtype = tf.string if array.dtype == object else dtype
+def _variable(array: Array) -> Any:
+    dtype = tf.string if array.dtype == object else None
     return tf.Variable(tf.constant(array, dtype, array.shape), trainable=False, name="table")
 
 

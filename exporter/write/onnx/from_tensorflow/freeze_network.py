@@ -43,7 +43,7 @@ def freeze(function: Any) -> FrozenGraph:
     large = _large_variables(function)
 
     class Converter(convert_to_constants._FunctionConverterDataInEager):  # noqa: SLF001
-        """Reads only the small variables."""
+        """A reader of the small variables alone."""
 
         def _eval(self, tensor: Any) -> Any:
             if any(tensor is variable for variable in large.values()):
