@@ -15,6 +15,7 @@ from serving.errors import ClientError, ColumnError
 from serving.inputs.encoder import Encoder
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES, dtype_of
+from workflow.schema.schema import ColumnSchema, Schema
 from workflow.wire.format import WireColumn, parse_columns
 from workflow.wire.packed_tensor import Packing, parse_packing, unpack
 from workflow.wire.request_rules import (
@@ -64,6 +65,13 @@ class Contract:
     def encoder(self) -> Encoder:
         """Encoder of tables."""
         return Encoder(self.inputs)
+
+    @cached_property
+    def input_schema(self) -> Schema:
+        """The inputs as columns of raw data, from which CSV and TSV take their types."""
+        return Schema(
+            ColumnSchema(c.name, c.dtype, c.is_list, c.nullable, time=c.time) for c in self.inputs
+        )
 
     @cached_property
     def padded(self) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def predict_to_parquet(
     Args:
         client: connected to the model.
         data: parquet paths, a folder, a pattern, or a frame as `Workflow.fit` takes it. Columns that
-            the model does not take are not read.
+            the model does not take are not read. CSV and TSV are read in the types of the model's
+            inputs; in other columns, numbers with leading zeros stay text.
         folder: folder to write to; made if missing, and it must not contain parquet.
         keep: columns of the data to write before the model's outputs, such as a row's key.
         rows_per_file: rows of a file; the last one may have fewer.
@@ -76,7 +77,9 @@ def predict_to_parquet(
         sink = ParquetSink(as_path(folder), rows_per_file, "snappy")
         sink.expect_outside(data)
         inputs = [column.name for column in contract.inputs]
-        source = _selected(Source.of(data, storage_options=storage_options), keep, inputs)
+        known = contract.input_schema
+        source = Source.of(data, storage_options=storage_options, known=known)
+        source = _selected(source, keep, inputs)
         shown = showing("predict", source.row_count(), progress=progress)
         with source.errors("The rows cannot be read"), shown:
             frames = _answers(client, source, keep)

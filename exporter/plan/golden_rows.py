@@ -100,7 +100,12 @@ def golden_rows(pipeline: Pipeline) -> GoldenRows:
 
 def _requests(columns: Sequence[WireColumn], table: pl.DataFrame) -> list[Tensors]:
     """Each row as a client sends it."""
-    return to_requests(Contract(tuple(columns), (), (), "", {}, max_batch_size=1), table)
+    return to_requests(_sender(columns), table)
+
+
+def _sender(columns: Sequence[WireColumn]) -> Contract:
+    """A model's contract as far as single rows need it."""
+    return Contract(tuple(columns), (), (), "", {}, max_batch_size=1)
 
 
 def given_rows(pipeline: Pipeline) -> list[Tensors]:
@@ -113,7 +118,7 @@ def given_rows(pipeline: Pipeline) -> list[Tensors]:
     if rows is None:
         return []
     try:
-        source = Source.of(rows)
+        source = Source.of(rows, known=_sender(columns).input_schema)
         with source.errors("The golden rows cannot be read"):
             have = frozenset(source.names)
             wanted = [column.name for column in columns if column.name in have]

@@ -21,6 +21,7 @@ from serving.errors import ServerError
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
+_LAST_PORT = 65_535
 LAST_LINES = 30
 _PLAIN = re.compile(r"[A-Za-z0-9/._+=@%:,~-]+")
 # Log messages of the server when it begins to load a model, and when it has loaded it.
@@ -66,6 +67,7 @@ class ServerProcess:
         identity = f"tritonserver-{secrets.token_hex(6)}-"
         work = Path(tempfile.mkdtemp(prefix="tritonserver-", dir=_plain_folder()))
         self.log_path = log_file or work / "server.log"
+        self._own_log = log_file is None and replaced is None
         parts = work / "parts"
         backends, link = parts / "backends", parts / "repository"
         self.flags: ServerFlags = ServerFlags(
@@ -139,6 +141,11 @@ class ServerProcess:
             self._supervisor.kill()
             self._supervisor.wait()
 
+    def remove_log(self) -> None:
+        """Remove the log with its temporary folder, unless the user chose its place."""
+        if self._own_log:
+            shutil.rmtree(self.log_path.parent)
+
     def kill(self) -> None:
         """End the server and all processes that it started, without waiting for requests."""
         self._supervisor.send_signal(signal.SIGINT)
@@ -168,7 +175,9 @@ class ServerProcess:
         )
 
     def failure(self, text: str) -> ServerError:
-        """An error with the log's last lines, without Triton's tables."""
+        """An error with the log's last lines, without Triton's tables; without them if it was removed."""
+        if not self.log_path.exists():
+            return ServerError(f"{text}.")
         lines = [
             line
             for line in self.log_path.read_text(errors="replace").splitlines()
@@ -245,12 +254,20 @@ def _answers(port: int) -> bool:
 
 
 def _port(wanted: int | None) -> int:
-    """The wanted port, if it is free, or any free one."""
+    """The wanted port, if it is free, or any free one.
+
+    Raises:
+        ServerError: it is taken, or no port at all.
+    """
+    if wanted is not None and (type(wanted) is not int or not 0 <= wanted <= _LAST_PORT):
+        raise ServerError(
+            f"Expected a port from 0, a free one, to {_LAST_PORT}. Received: {wanted!r}."
+        )
     with socket.socket() as candidate:
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             candidate.bind((HOST, wanted or 0))
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ServerError(
                 f"Expected a free port. Received: {wanted}: {str(error).rstrip('.')}."
             ) from None

@@ -38,8 +38,8 @@ class TritonServer:
             server in the package nvidia-pytriton are tried in this order.
         python: the interpreter for Python models; by default this one.
         startup_timeout: seconds until every model must have answered.
-        log_file: file for the server's log, overwritten at each start; by default a new temporary
-            file. It is kept.
+        log_file: file for the server's log, overwritten at each start, which is kept; by default a new
+            temporary file, which is removed by a stop after which nothing has to be explained.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
         http: whether the server listens for HTTP, which has fatal defects in Triton before 25.07, the
@@ -131,7 +131,7 @@ class TritonServer:
 
     @property
     def log_path(self) -> Path:
-        """The server's log, which is kept after the server has stopped."""
+        """The server's log. It is kept if the server failed, if the block of `with` did, or in `log_file`."""
         return self._started().log_path
 
     @property
@@ -166,7 +166,7 @@ class TritonServer:
                 self._await_ready(self._launch(models, self._ports, self._log_file), deadline)
                 break
             except BaseException:
-                self.stop()
+                self._stop()
                 # Another process may take a free port before the server binds it.
                 if not (attempts_left and self._process and self._process.lost_a_port()):
                     raise
@@ -240,8 +240,15 @@ class TritonServer:
     def stop(self) -> None:
         """Stop the server: running requests are answered, then all its processes end.
 
-        Does nothing if the server is not running.
+        Does nothing if the server is not running. Its temporary log is removed with it; that of a server
+        that ended on its own is kept.
         """
+        ended_here = not self._stopped and self.is_running()
+        self._stop()
+        if ended_here and self._process is not None:
+            self._process.remove_log()
+
+    def _stop(self) -> None:
         self._stopped = True
         if self._healer is not None:
             self._healer.end()
@@ -382,5 +389,8 @@ class TritonServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the server."""
-        self.stop()
+        """Stop the server. After an error its log is kept."""
+        if error is None:
+            self.stop()
+        else:
+            self._stop()

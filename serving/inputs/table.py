@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,17 @@ from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Column
 from workflow.wire.format import WireColumn
 from workflow.wire.request_rules import NNZS, VALUES
+
+# Kinds of data that `workflow.transform` or a script has at hand, and how they become a table.
+_ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (pl.LazyFrame, " Call .collect() first."),
+    (pl.Series, " Pass series.to_frame()."),
+    ((list, tuple), " Make a frame of rows: polars.DataFrame(rows)."),
+    (
+        (str, os.PathLike),
+        " Read the file: polars.read_parquet(path); or write the answers with predict_to_parquet.",
+    ),
+)
 
 
 def is_pandas(data: Any) -> bool:
@@ -64,7 +76,9 @@ def expect_table(data: Any) -> None:
         ColumnError: it is not.
     """
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
-        advice = " Call .collect() first." if isinstance(data, pl.LazyFrame) else ""
+        advice = next((text for kind, text in _ADVICE if isinstance(data, kind)), "")
+        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            advice = advice or " Pass polars.DataFrame(data)."
         raise ColumnError(
             "INVALID_INPUT",
             "Expected a Polars or pandas frame, or a dict of columns. "

@@ -79,7 +79,10 @@ def _microseconds(column: WireColumn, value: Any, row: int) -> int:
     time = _time_of(value)
     place = "element" if column.is_list else "row"
     expect_time(
-        column, time, f"{value!r:.80} ({time_name(time) or type(value).__name__}) in {place} {row}"
+        column,
+        time,
+        f"{value!r:.80} ({time_name(time) or type(value).__name__}) in {place} {row}",
+        "string" if isinstance(value, str) else "int64",
     )
     if isinstance(value, np.datetime64):
         return int(value.astype("datetime64[us]").astype(np.int64))
@@ -98,16 +101,17 @@ def _time_of(value: Any) -> str:
     return DATE if isinstance(value, date) else ""
 
 
-def expect_time(column: WireColumn, time: str, received: str) -> None:
+def expect_time(column: WireColumn, time: str, received: str, dtype: str = "int64") -> None:
     """Refuse times of another kind than the column's.
 
     Args:
         column: the expected column, of times.
         time: the kind of the received times, "" if they are not times.
         received: a description of them, for the message.
+        dtype: their dtype, if they are not times.
 
     Raises:
         DtypeError: includes how to convert them.
     """
     if not time or not are_alike_times(column.time, time):
-        raise refused(column, received, remedy(column.time, time))
+        raise refused(column, received, remedy(column.time, time, dtype))

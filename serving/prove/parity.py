@@ -19,6 +19,7 @@ from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
 from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array, Column
+from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -47,7 +48,8 @@ def check_parity(
         model: the network that was exported: a Keras model, the path of a `.keras` file or of the
             folder of a SavedModel, or an ONNX model as a `ModelProto` or the path of its file; or
             `exporter.NearestItems`, of whose lists only items of equal scores may be exchanged.
-        rows: raw rows: a Polars or pandas frame, parquet paths or a dict; labels may be missing.
+        rows: raw rows: a Polars or pandas frame, paths of parquet, CSV or TSV, or a dict; labels may
+            be missing.
         tolerance: predictions are equal if |served - offline| <= tolerance * max(1, |offline|): an
             absolute difference up to 1, and a relative one above. Integers and strings must be
             identical; float features are compared in the same way with 1e-6. NaN equals NaN.
@@ -84,7 +86,7 @@ def _compare(
 ) -> ParityReport:
     """The report of a network that runs in this process."""
     contract = client.contract
-    frame = raw_rows(rows, [column.name for column in contract.inputs])
+    frame = raw_rows(rows, contract.input_schema)
     names_served = contract.network_columns
     features = _features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
@@ -183,14 +185,14 @@ def _compare_features(
     return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 
 
-def raw_rows(rows: Any, names: list[str]) -> pl.DataFrame:
-    """The named columns of rows of any kind.
+def raw_rows(rows: Any, columns: Schema) -> pl.DataFrame:
+    """The columns of rows of any kind; those of text are read in the types of the columns.
 
     Raises:
         ClientError: a column is missing, or there are no rows.
     """
-    source = Source.of(rows)
-    have = frozenset(source.names)
+    source = Source.of(rows, known=columns)
+    names, have = columns.names, frozenset(source.names)
     if missing := [name for name in names if name not in have]:
         raise ClientError(
             "PARITY",

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from converting import convert, python_values
 
@@ -150,6 +151,10 @@ def test_columns_of_different_lengths_are_refused():
     [
         ([1], "list"),
         (pl.LazyFrame({"a": [1]}), r"LazyFrame\. Call \.collect\(\) first"),
+        (pl.Series("a", [1]), r"Series\. Pass series\.to_frame"),
+        ([{"a": 1}], r"list\. Make a frame of rows: polars\.DataFrame\(rows\)"),
+        (pa.table({"a": [1]}), r"Table\. Pass polars\.DataFrame\(data\)"),
+        ("rows.parquet", r"str\. Read the file: polars\.read_parquet\(path\)"),
         (None, "None"),
     ],
 )

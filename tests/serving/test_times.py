@@ -172,6 +172,9 @@ def test_error_says_what_to_do_about_numbers_and_texts():
         to_columns([column(NAIVE)], {"when": pl.Series([7])})
     with pytest.raises(ClientError, match=r"Received: strings. Parse it: .str.to_datetime"):
         to_columns([column(NAIVE)], {"when": pl.Series(["7"])})
+    for texts in (["7"], pd.Series(["7"])):
+        with pytest.raises(ClientError, match=r"'7' \(str\) in row 0. Parse it: .*to_datetime"):
+            to_columns([column(NAIVE)], {"when": texts})
     with pytest.raises(ClientError, match=r"in row 1. Say which zone .*'Asia/Tokyo'"):
         to_columns([column("Asia/Tokyo")], {"when": [NOON, NOON_NAIVE]})
 

@@ -70,7 +70,7 @@ def write_item_vectors(
             f"{', '.join(workflow.output_schema)}."
         )
     try:
-        target, source = as_path(path), Source.of(items)
+        target, source = as_path(path), Source.of(items, known=workflow.input_schema)
         names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
         if missing := [name for name in names if name not in source.names]:
             raise TrainingError(

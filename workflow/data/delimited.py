@@ -7,6 +7,7 @@ import glob
 import gzip
 import io
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 import polars as pl
 
 from workflow.errors import WorkflowError, listed
-from workflow.schema.schema import Schema
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 
 from .frames import ZIP, first_line, zip_advice
 from .object_stores import is_url
@@ -36,9 +37,17 @@ _TIMES = {
     "\n2": (f"{_DAY}{_HOUR}$", pl.Datetime("us")),
     "\n3": (rf"{_DAY}{_HOUR}(Z|[+-]\d\d(:?\d\d)?)$", pl.Datetime("us", "UTC")),
 }
+_DAYS, _MOMENTS, _ZONED = _TIMES
 # Words that other programs write for null, in lower case.
 _NULL_WORDS = ("na", "n/a", "null", "none", "nil", "nan", "\\n", "-", "?", ".")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+# Patterns of columns in which a word for null is not a value, by a suffix, with their names.
+_SPOILT = {
+    "\nnumbers": (_NUMBER, "numbers"),
+    _DAYS: (_TIMES[_DAYS][0], "dates"),
+    _MOMENTS: (_TIMES[_MOMENTS][0], "times"),
+    _ZONED: (_TIMES[_ZONED][0], "times"),
+}
 _ADVICE = (
     "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
 )
@@ -66,7 +75,7 @@ class TextFile(NamedTuple):
         size: size in bytes when it was listed.
         changed: time of its last modification then.
         types: types that hold the values of its columns.
-        words: columns of numbers but for one or more words for null.
+        words: columns of "numbers", "dates" or "times" but for one or more words for null.
     """
 
     path: Path
@@ -74,7 +83,7 @@ class TextFile(NamedTuple):
     size: int
     changed: int | str | None
     types: Mapping[str, pl.DataType]
-    words: frozenset[str]
+    words: Mapping[str, str]
 
 
 class TextTable:
@@ -89,7 +98,8 @@ class TextTable:
     Args:
         paths: the files.
         known: columns whose types are known: those of strings are read as such, whatever they look
-            like, so that "007" keeps its zeros.
+            like, so that "007" keeps its zeros. In other columns, which may identify rows, integers
+            with leading zeros then stay text too.
         null_values: fields that are null in every column, beside empty ones.
 
     Attributes:
@@ -113,7 +123,7 @@ class TextTable:
     ) -> None:
         self._known = known
         self._nulls = [*null_values]
-        self.files = [_opened(path, self._overrides, self._nulls) for path in paths]
+        self.files = [self._open(path) for path in paths]
         self.conflicts: dict[str, str] = {}
         self._schema: dict[str, pl.DataType] = {}
         for name in dict.fromkeys(name for file in self.files for name in file.names):
@@ -123,13 +133,25 @@ class TextTable:
             else:
                 self._schema[name] = dtype
 
+    def _open(self, path: Path) -> TextFile:
+        known = self._known
+        file = _opened(path, self._overrides, self._nulls)
+        if known is None:
+            return file
+        further = [n for n, dtype in file.types.items() if n not in known and dtype == pl.Int64()]
+        coded = _with_leading_zeros(path, file.types, further, self._nulls)
+        return file._replace(types={**file.types} | dict.fromkeys(coded, pl.String()))
+
     def scan(self) -> pl.LazyFrame:
         """The rows of all files, lazily, in order."""
         return pl.concat([self._scan(file) for file in self.files])
 
     def _scan(self, file: TextFile) -> pl.LazyFrame:
         types = {name: self._schema.get(name, dtype) for name, dtype in file.types.items()}
-        return _scan(file.path, types, self._nulls).select([*self._schema])
+        empty = [
+            pl.lit(None).alias(name) for name, dtype in self._schema.items() if _is_null(dtype)
+        ]
+        return _scan(file.path, types, self._nulls).select([*self._schema]).with_columns(empty)
 
     def _overrides(self, names: Sequence[str]) -> dict[str, pl.DataType]:
         """Types that are not inferred."""
@@ -147,14 +169,25 @@ class TextTable:
                     f"header, which {other.path} has."
                 )
         wanted = self._known[name] if self._known is not None and name in self._known else None
+        if wanted is not None and wanted.is_list:
+            return (
+                f"Expected {wanted} in column {name!r}, lists, which CSV and TSV cannot hold. "
+                f"Received: {self.files[0].path}. Write the data as parquet."
+            )
         worded = [file for file in self.files if name in file.words]
         if worded and wanted is None:
             return _null_word(worded[0], name, self._nulls)
+        return self._common_of_values(name, wanted)
+
+    def _common_of_values(self, name: str, wanted: ColumnSchema | None) -> pl.DataType | str:
+        """The type of a column that all files have."""
         kinds = [file for file in self.files if not _is_null(file.types[name])]
         found = {file.types[name] for file in kinds}
         if wanted is not None and wanted.info.kind != "string" and pl.String() in found:
             file = next(file for file in kinds if file.types[name] == pl.String())
-            return _no_value(file, name, str(wanted), self._nulls)
+            return _no_value(file, wanted, self._nulls)
+        if self._known is not None and wanted is None and pl.String() in found:
+            return pl.String()
         if len(found) > 1 and not found <= {*_NUMBERS}:
             first = kinds[0]
             other = next(file for file in kinds if file.types[name] != first.types[name])
@@ -162,7 +195,9 @@ class TextTable:
                 f"The files do not form one table. Column {name!r} is {first.types[name]} in "
                 f"{first.path} and {other.types[name]} in {other.path}. Write it as one type."
             )
-        return pl.Float64() if len(found) > 1 else next(iter(found), pl.String())
+        # Without a value the type is that of text, or null where another one is known.
+        empty = pl.String() if wanted is None else pl.Null()
+        return pl.Float64() if len(found) > 1 else next(iter(found), empty)
 
     def expect_unchanged(self) -> None:
         """Raise if a file was removed or written since it was listed.
@@ -280,25 +315,23 @@ def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
 
 def _types_of_texts(
     rows: pl.LazyFrame, types: Mapping[str, pl.DataType], fixed: Mapping[str, pl.DataType]
-) -> tuple[dict[str, pl.DataType], frozenset[str]]:
+) -> tuple[dict[str, pl.DataType], dict[str, str]]:
     """Columns of strings that are null, or dates and times in ISO 8601, with those types.
 
-    Polars' own inference of dates takes ten times as long. Also the columns of numbers and words
-    for null.
+    Polars' own inference of dates takes ten times as long. Also the columns of numbers, dates or times
+    and words for null.
     """
     found: dict[str, pl.DataType] = {}
-    words = set()
+    words: dict[str, str] = {}
     texts = [name for name, dtype in types.items() if dtype == pl.String()]
     if not texts:
-        return found, frozenset()
+        return found, words
     counts = [pl.col(texts).count()] + [
         pl.col(texts).str.contains(pattern).sum().name.suffix(suffix)
-        for suffix, (pattern, _) in _TIMES.items()
+        for suffix, (pattern, _) in _SPOILT.items()
     ]
-    counts += [
-        pl.col(texts).str.contains(_NUMBER).sum().name.suffix("\nnumbers"),
-        pl.col(texts).str.to_lowercase().is_in(_NULL_WORDS).sum().name.suffix("\nwords"),
-    ]
+    is_word = pl.col(texts).str.to_lowercase().is_in(_NULL_WORDS)
+    counts.append(is_word.sum().name.suffix("\nwords"))
     counted = rows.select(counts).collect(engine="streaming")
     for name in texts:
         count = counted[name][0]
@@ -307,10 +340,26 @@ def _types_of_texts(
             found[name] = pl.Null()
         elif kinds and name not in fixed:
             found[name] = kinds[0]
-        numbers, missing = (counted[f"{name}\n{what}"][0] for what in ("numbers", "words"))
-        if numbers and missing and numbers + missing == count and name not in fixed:
-            words.add(name)
-    return found, frozenset(words)
+        missing = counted[f"{name}\nwords"][0]
+        spoilt = [
+            k for suffix, (_, k) in _SPOILT.items() if counted[name + suffix][0] + missing == count
+        ]
+        if spoilt and 0 < missing < count and name not in fixed:
+            words[name] = spoilt[0]
+    return found, words
+
+
+def _with_leading_zeros(
+    path: Path, types: Mapping[str, pl.DataType], names: Sequence[str], nulls: Sequence[str]
+) -> list[str]:
+    """The columns of integers, among those named, of which one is written as 007."""
+    if not names:
+        return []
+    texts = _scan(path, {**types} | dict.fromkeys(names, pl.String()), nulls)
+    coded = pl.col(*names).str.contains(r"^[+-]?0\d").any()
+    with _reading(path):
+        found = texts.select(coded).collect(engine="streaming")
+    return [name for name in names if found[name][0]]
 
 
 def _is_null(dtype: pl.DataType) -> bool:
@@ -438,8 +487,9 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _null_word(file: TextFile, name: str, nulls: Sequence[str]) -> str:
-    """An error's text for a column of numbers with a word for null among them."""
-    place = file.names.index(name)
+    """An error's text for a column of numbers, dates or times with a word for null among them."""
+    place, kind = file.names.index(name), file.words[name]
+    dates = "" if kind == "numbers" else ", try_parse_dates=True"
     number, word = next(
         (number, record[place])
         for number, record in _records(file.path)
@@ -449,19 +499,20 @@ def _null_word(file: TextFile, name: str, nulls: Sequence[str]) -> str:
         and record[place] not in nulls
     )
     return (
-        f"Expected numbers in column {name!r}, or text. Received: numbers, and {word!r} in line {number} "
+        f"Expected {kind} in column {name!r}, or text. Received: {kind}, and {word!r} in line {number} "
         f"of {file.path}. If it is null, pass --null-value {shlex.quote(word)} to the command, or in Python "
-        f"polars.scan_csv(path, null_values=[{word!r}]); if it is a code, pass "
+        f"polars.scan_csv(path, null_values=[{word!r}]{dates}); if it is a code, pass "
         f"polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
     )
 
 
-def _no_value(file: TextFile, name: str, wanted: str, nulls: Sequence[str]) -> str:
+def _no_value(file: TextFile, wanted: ColumnSchema, nulls: Sequence[str]) -> str:
     """An error's text for a column of numbers, booleans or times with text in it."""
+    name = wanted.name
     place = file.names.index(name)
     for number, record in _records(file.path):
         text = record[place] if number > 1 and record else ""
-        if text and text not in nulls and not _is_number(text):
+        if text and text not in nulls and not _is_value(text, wanted):
             return (
                 f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
                 f"Received: {text!r:.100} in line {number} of {file.path}. Null is an empty "
@@ -471,7 +522,12 @@ def _no_value(file: TextFile, name: str, wanted: str, nulls: Sequence[str]) -> s
     return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
 
 
-def _is_number(text: str) -> bool:
+def _is_value(text: str, wanted: ColumnSchema) -> bool:
+    if wanted.is_time:
+        kind = {DATE: _DAYS, NAIVE: _MOMENTS}.get(wanted.time, _ZONED)
+        return re.match(_TIMES[kind][0], text) is not None
+    if wanted.info.kind == "bool":
+        return text in ("true", "false")
     try:
         float(text)
     except ValueError:

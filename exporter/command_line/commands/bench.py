@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
 from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
@@ -49,13 +50,13 @@ def bench(
     from rich.console import Console  # noqa: PLC0415
 
     from exporter.report.latency import SIZES  # noqa: PLC0415
-    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     expect_place(write_input)
-    frame = as_lazy_frame(with_nulls(data, null_value)).head(max(SIZES)).collect()
-    if not frame.height:
-        raise CommandError("Expected rows to send. Received: none.")
+    rows = with_nulls(data, null_value)
     with connected(name, url, repository) as client:
+        frame = first_rows(rows, client.contract.input_schema, max(SIZES)).collect()
+        if not frame.height:
+            raise CommandError("Expected rows to send. Received: none.")
         if write_input is not None:
             _write_input(client, frame, write_input, validation_data)
             return

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.first_rows import first_rows
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
@@ -58,10 +59,9 @@ def parity(
     from exporter.report.proof_page import proof_page  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
-    from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
-    frame = as_lazy_frame(given).head(rows)
+    frame = first_rows(given, fitted.input_schema, rows)
     with connected(name, url, repository) as client:
         report = check_parity(
             client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size

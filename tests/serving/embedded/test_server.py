@@ -58,6 +58,12 @@ def test_without_http_clients_health_and_administration_use_grpc(repository):
         assert "Started HTTPService" not in log
         with pytest.raises(ServerError, match=r"Expected a server with HTTP.*http=False"):
             _ = server.http_url
+    # Nothing failed, and nobody asked for the log.
+    assert not server.log_path.parent.exists()
+    with pytest.raises(
+        ServerError, match=r"Expected a running server. Received: one that has ended\.$"
+    ):
+        server.load("movies")
 
 
 def test_starting_twice_is_refused_and_harmless(server):
@@ -135,6 +141,16 @@ def test_a_killed_server_is_noticed(repository, processes, traces, wait_for):
             client.predict(ROW)
         with pytest.raises(ServerError, match="Expected a running server"):
             server.load("movies")
+    assert "successfully loaded 'movies'" in server.log_path.read_text()
+    shutil.rmtree(server.log_path.parent)
+
+
+def test_a_failure_of_the_callers_own_keeps_the_log(repository):
+    server = TritonServer(repository, ["network"])
+    with pytest.raises(ValueError, match="the caller's"), server:
+        raise ValueError("the caller's")
+    assert "successfully loaded 'network'" in server.log_path.read_text()
+    shutil.rmtree(server.log_path.parent)
 
 
 @pytest.mark.timeout(60)  # The server itself would wait for a process that is no more.
@@ -263,8 +279,9 @@ def test_the_log_tells_what_is_still_loading(server):
 
 
 def test_a_port_that_cannot_be_is_refused(repository):
-    with pytest.raises(ServerError, match=r"Received: 99999: [^.]*0-65535\.$"):
-        TritonServer(repository, grpc_port=99999).start()
+    for port in (99999, -1, 65_536, "8001", True):
+        with pytest.raises(ServerError, match=rf"to 65535\. Received: {port!r}\.$"):
+            TritonServer(repository, grpc_port=port).start()
 
 
 def test_a_server_of_this_machine_is_used(repository, tmp_path, monkeypatch):

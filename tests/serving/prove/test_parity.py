@@ -15,6 +15,7 @@ from serving.prove.parity import call_network, check_parity, raw_rows
 from serving.prove.report import DifferingRow, OutputParity, ParityReport
 from workflow import Workflow
 from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
 
 NAN = float("nan")
 
@@ -94,10 +95,14 @@ def test_values_are_never_markup(text):
         assert "".join(body.find(".//bdi").itertext()) == text
 
 
+def whole_numbers(names):
+    return Schema(ColumnSchema(name, "int64") for name in names)
+
+
 @pytest.mark.parametrize("rows", [{"a": [1]}, pl.DataFrame({"a": [1], "c": [2]})])
 def test_a_missing_column_is_named(rows):
     with pytest.raises(ClientError, match="Received: rows without b"):
-        raw_rows(rows, ["a", "b"])
+        raw_rows(rows, whole_numbers(["a", "b"]))
 
 
 @pytest.mark.parametrize("form", [dict, pl.DataFrame, pl.LazyFrame])
@@ -107,14 +112,14 @@ def test_the_rows_of_wide_tables_are_read_in_work_that_grows_as_their_columns(fo
     def work_of(columns):
         names = [f"c{n}" for n in range(columns)]
         rows = form({name: [1] for name in names})
-        return lambda: raw_rows(rows, names)
+        return lambda: raw_rows(rows, whole_numbers(names))
 
     assert growth(work_of) <= MOST_GROWTH
 
 
 def test_no_rows_prove_nothing():
     with pytest.raises(ClientError, match="Expected rows to compare"):
-        raw_rows({"a": []}, ["a"])
+        raw_rows({"a": []}, whole_numbers(["a"]))
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,55 @@ def test_a_word_for_null_among_numbers_is_named_at_fit(tmp_path, word):
     assert made["x"].to_list() == [2.5, 0.0, -1000.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [("2024-01-02", "NA"), ("2024-01-02T03:04", "null"), ("2024-01-02 03:04Z", "-")],
+)
+def test_a_word_for_null_among_dates_is_named_at_fit(tmp_path, values, word):
+    (tmp_path / "a.csv").write_text(f"at\n{values}\n{word}\n")
+    workflow = Workflow(["at"] >> ops.DatePart(["month"]))
+    message = rf"Received: (dates|times), and '{word}' in line 3 of .*--null-value {word} to the"
+    with pytest.raises(WorkflowError, match=message) as error:
+        workflow.fit(tmp_path / "a.csv")
+    # The remedy works.
+    advice = re.search(r"polars\.scan_csv\(path, (null_values.*?)\);", str(error.value)).group(1)
+    frame = eval(f"pl.scan_csv({str(tmp_path / 'a.csv')!r}, {advice})")  # noqa: S307 - of our own text
+    assert workflow.fit(frame).transform(frame).collect().rows() == [(1,), (None,)]
+
+
+def test_the_value_that_is_no_date_is_named(tmp_path):
+    workflow = Workflow(["at"] >> ops.DatePart(["month"])).fit({"at": [date(2024, 1, 2)]})
+    (tmp_path / "a.csv").write_text("at\n2024-01-02\n02.01.2024\n")
+    with pytest.raises(WorkflowError, match=r"'02\.01\.2024' in line 3"):
+        workflow.transform(tmp_path / "a.csv").collect()
+
+
+@pytest.mark.parametrize("values", [[1, 2], ["a", "b"], [True, False], [date(2024, 1, 2)]])
+def test_a_column_without_values_has_the_type_of_the_fit(tmp_path, values):
+    workflow = Workflow(["a", "b"] >> ops.Categorify()).fit({"a": values, "b": values})
+    (tmp_path / "a.csv").write_text("b,a\n,\n,\n")
+    assert workflow.transform(tmp_path / "a.csv").collect().rows() == [(1, 1), (1, 1)]
+
+
+def test_integers_with_leading_zeros_stay_text_beside_columns_of_a_fit(tmp_path):
+    (tmp_path / "a.csv").write_text("n,zip,count,signed\n01,01,1,-05\n2,99,0,3\n")
+    known = Workflow(["n"] >> ops.Categorify()).fit({"n": [1, 2]}).input_schema
+    made = Source.of(tmp_path / "a.csv", known=known).frame.collect()
+    assert made.rows() == [(1, "01", 1, "-05"), (2, "99", 0, "3")]
+    # The same column of another file need not have them.
+    (tmp_path / "b.csv").write_text("n,zip,count,signed\n3,7,1.5,1\n")
+    made = Source.of(tmp_path / "*.csv", known=known).frame.collect()
+    assert made["zip"].to_list() == ["01", "99", "7"]
+    assert made["count"].to_list() == [1.0, 0.0, 1.5]
+
+
+def test_lists_need_another_format(tmp_path):
+    workflow = Workflow(["tags"] >> ops.Categorify()).fit({"tags": [["a"], ["b", "c"]]})
+    (tmp_path / "a.csv").write_text('tags\n"[a, b]"\n')
+    with pytest.raises(WorkflowError, match=r"lists, which CSV and TSV cannot hold.*as parquet"):
+        workflow.transform(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("values", ["NA,DE,FR", "1,NA,DE", "NA,NA,NA"])
 def test_a_word_among_texts_is_text(tmp_path, values):
     (tmp_path / "a.csv").write_text("\n".join(["country", *values.split(",")]))
