@@ -267,7 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = {racer.name: racer for racer in racers}
         for name, racer in found.items():
             base = found[f"{OURS} {name.partition(' ')[2]}"]
-            print(f"{name}: {racer.against(base)} {base.name}")
+            processor = racer.against(base, "processor")
+            print(f"{name}: {racer.against(base)}, by processor time {processor} {base.name}")
         return
     if parsed.device == "gpu":
         print_race(title, [*on_gpu(files, parsed.rows, lists=False)], parsed.rounds)

@@ -82,9 +82,10 @@ def gpu_number(device: Any) -> int:
     if isinstance(device, str) and (found := re.fullmatch(r"gpu(?::(\d+))?", device)):
         number = int(found[1] or 0)
     if type(number) is not int or number not in numbers:
+        among = f"among {numbers}" if numbers else 'but TensorFlow sees none here: pass "cpu"'
         raise LoaderError(
             'Expected device as "cpu", None, or a GPU that TensorFlow may use, as its number or '
-            f'"gpu:<number>", among {numbers}. Received: {device!r}.'
+            f'"gpu:<number>", {among}. Received: {device!r}.'
         )
     if not _has_cudf():
         raise LoaderError(

@@ -12,6 +12,9 @@ from loader.array_loader import ArrayLoader
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
 
+# From so many bytes on, JAX uses an array's memory in less time than a compiled function copies it.
+_BORROWED = 1 << 17
+
 
 class JaxLoader(ArrayLoader):
     """Batches of a parquet data set as JAX arrays, read in the background.
@@ -22,6 +25,9 @@ class JaxLoader(ArrayLoader):
 
     Unless `jax_enable_x64` is set, JAX has no numbers of 64 bits: int64 becomes int32, uint64
     uint32 and float64 float32. An integer that does not fit is an error.
+
+    On a CPU, arrays of 128 KiB and more are the memory that was read, without a copy; nothing
+    writes to it, and JAX copies what it is to overwrite (`donate_argnums`).
 
     If `jax.distributed` is initialised, each process takes its own share; pass the same `seed` to
     all.
@@ -49,17 +55,17 @@ class JaxLoader(ArrayLoader):
             return map(jax.dlpack.from_dlpack, arrays)
         if not jax.config.jax_enable_x64:
             arrays = [_in_32_bits(each) if each.dtype.itemsize == 8 else each for each in arrays]
-        # A compiled function takes arrays in less than half the time of `device_put`. It is compiled
-        # for each shape, so it cannot take the values of lists.
-        whole = [len(each) == self.batch_size for each in arrays]
-        pairs = list(zip(arrays, whole, strict=True))
-        quick = iter(_put(*(each for each, is_whole in pairs if is_whole)))
-        others = iter(jax.device_put([each for each, is_whole in pairs if not is_whole]))
-        return [next(quick if is_whole else others) for is_whole in whole]
+        # The function is compiled for each shape, so it cannot take the values of lists.
+        copied = [len(a) == self.batch_size and a.nbytes < _BORROWED for a in arrays]
+        pairs = list(zip(arrays, copied, strict=True))
+        copies = iter(_copy(*(each for each, is_copied in pairs if is_copied)))
+        others = [each for each, is_copied in pairs if not is_copied]
+        borrowed = iter(jax.device_put(others, may_alias=True))
+        return [next(copies if is_copied else borrowed) for is_copied in copied]
 
 
 @jax.jit
-def _put(*arrays: Any) -> Any:
+def _copy(*arrays: Any) -> Any:
     return arrays
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from loader.epochs import Epochs
+from loader.errors import LoaderError
 from loader.opening import Opened
 from loader.order.position import Trail
 from workflow.schema.schema import Schema
@@ -75,6 +76,15 @@ class LoaderMethods(ABC):
         except StopIteration:
             self._own_pass = None
             raise
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled, as for worker processes: threads and open files do not travel."""
+        raise LoaderError(
+            f"Expected a {type(self).__name__} to stay in the process that made it. Received: a "
+            "pickle or a copy of it, as a DataLoader's worker processes and multiprocessing make. "
+            "Pass num_workers=0, since threads read ahead; or make a loader in each process, with "
+            "global_size and global_rank. Its position travels: get_state() and set_state(state)."
+        )
 
     def __repr__(self) -> str:
         columns = ", ".join(self.input_schema.names[:5])

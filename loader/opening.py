@@ -23,6 +23,8 @@ from loader.options import (
     Budget,
     check_choices,
     check_counts,
+    check_flags,
+    check_schema,
     check_timeout,
     make_seed,
     make_share,
@@ -161,6 +163,8 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     expect_polars()
     check_choices(engine, on_bad_files)
     check_timeout(decode_timeout)
+    check_flags(shuffle=shuffle, drop_last=drop_last, sparse_as_dense=sparse_as_dense)
+    check_schema(schema)
     batch_size, parts_per_chunk = check_counts(
         batch_size=batch_size, parts_per_chunk=parts_per_chunk
     )

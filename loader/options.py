@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from loader.errors import LoaderError
 from loader.files.parquet_files import ReadableFiles
 from loader.order.epoch_plan import Share
+from workflow.schema.schema import Schema
 
 
 def check_choices(engine: Any, on_bad_files: Any) -> None:
@@ -51,6 +54,30 @@ def check_counts(**counts: Any) -> list[int]:
         LoaderError: names the argument.
     """
     return [_whole(name, value, 1) for name, value in counts.items()]
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuse values other than True and False: every text is true, "no" as well.
+
+    Raises:
+        LoaderError: names the argument.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise LoaderError(f"Expected {name} as True or False. Received: {value!r}.")
+
+
+def check_schema(schema: Any) -> None:
+    """Refuse a schema that is none.
+
+    Raises:
+        LoaderError: it is of another type.
+    """
+    if not isinstance(schema, Schema | None):
+        raise LoaderError(
+            "Expected schema as a Schema, such as workflow.output_schema. "
+            f"Received: {schema!r:.200}."
+        )
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -28,6 +28,7 @@ from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
+from training.run.table_check import check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
 
@@ -105,7 +106,8 @@ def train(
         Speed, loss curve and metrics.
 
     Raises:
-        TrainingError: no data, data that does not fit the model, invalid arguments, an id out of
+        TrainingError: no data, data that does not fit the model, an embedding with fewer rows than
+            a loader's schema has ids for its column, invalid arguments, an id out of
             range, no memory, or a loss or a weight that is not a number; the model then keeps its
             weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
             other settings, data of another length, no rows, or another model.
@@ -128,8 +130,10 @@ def train(
     metrics = check_softmax(model, loss, metrics)
     metrics = check_names(optimizer, loss, metrics, outputs)
     check_data(model, train_data, "train_data")
+    check_tables(model, train_data)
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
+        check_tables(model, validation_data)
     if split is None:
         split = outputs == 1 and (precision != "float32" or is_splittable(model))
     if split and outputs > 1:

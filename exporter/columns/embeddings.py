@@ -1,29 +1,18 @@
-"""Embeddings with fewer rows than the workflow has ids.
-
-For an id beyond a table Keras raises an error on a CPU and returns zeros on a GPU, and the layers
-of `training` return the vector for unknown ids; so the sizes are checked before anything runs.
-"""
+"""Embeddings with fewer rows than the workflow has ids, or with more."""
 
 from __future__ import annotations
 
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.network.network import Columns, Network
-from workflow.schema.schema import ColumnSchema
+from training.table_sizes import id_count, too_small
 from workflow.wire.request_rules import VALUES
 
 
 def id_counts(features: ServedColumns) -> dict[str, int]:
     """The number of ids of each column of ids, which start from 0."""
-    counts = {column.name: _count(column) for column in features.program.output_schema.columns}
+    counts = {column.name: id_count(column) for column in features.program.output_schema.columns}
     return {name: count for name, count in counts.items() if count}
-
-
-def _count(column: ColumnSchema) -> int:
-    largest = column.properties.get("domain", {}).get("max")
-    if not column.info.is_integer:
-        return 0
-    return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
 
 
 def expect_room(network: Network, features: ServedColumns) -> None:
@@ -65,18 +54,3 @@ def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:
 def _column_of(own: str, columns: Columns) -> str:
     """The workflow's column for a network's own name of it."""
     return str(columns.get(own) or columns.get(own + VALUES, own)).removesuffix(VALUES)
-
-
-def too_small(column: str, count: int, received: str) -> str:
-    """The error text for a table that lacks rows for some of a column's ids.
-
-    Args:
-        column: the column of ids.
-        count: the number of ids.
-        received: a whole sentence.
-    """
-    return (
-        f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
-        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, which "
-        f"gives {count} for {column!r}, and train again."
-    )

@@ -15,17 +15,10 @@ from exporter.network.network import Columns
 from exporter.network.servable import call_on_cpu, is_half, traced
 from training.errors import TrainingError
 from training.keras_signature import model_signature
-from training.layers import EmbeddingBag
-from training.private import layers_of, node_of, nodes_of
 from training.saved_model import network_function, network_state
-from training.tables.shared_table import SharedTable
+from training.table_sizes import tables_of
 from workflow.schema.column import Array
 from workflow.wire.request_rules import VALUES
-
-# Layers that pass ids on unchanged.
-_HANDING_ON = (
-    *("Cast", "ExpandDims", "Flatten", "GetItem", "Identity", "Reshape", "Squeeze", "Transpose"),
-)
 
 
 class KerasNetwork:
@@ -71,13 +64,8 @@ class KerasNetwork:
 
     def tables(self) -> Iterator[tuple[str, str, int]]:
         """The layer, the input and the rows of each table whose input can be determined."""
-        for layer in layers_of(self.model):
-            if isinstance(layer, SharedTable):
-                for column, rows in layer.cardinalities.items():
-                    yield layer.name, column, rows
-            elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
-                for name in _sources(layer):
-                    yield layer.name, name.removesuffix(VALUES), layer.input_dim
+        for layer, name, rows in tables_of(self.model):
+            yield layer, name.removesuffix(VALUES), rows
 
 
 def load_keras(path: Path) -> keras.Model:
@@ -91,15 +79,3 @@ def load_keras(path: Path) -> keras.Model:
     except (ValueError, TypeError, OSError, TrainingError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"Expected a Keras model in {path}. Received: {line}") from error
-
-
-def _sources(layer: keras.Layer) -> Iterator[str]:
-    """The inputs that reach a layer of a functional model unchanged."""
-    for use in nodes_of(layer):
-        todo = list(use.arguments.keras_tensors)
-        while todo:
-            node = node_of(todo.pop())
-            if isinstance(node.operation, keras.layers.InputLayer):
-                yield node.operation.name
-            elif type(node.operation).__name__ in _HANDING_ON:
-                todo += node.arguments.keras_tensors

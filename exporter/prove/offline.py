@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from exporter.columns.embeddings import id_counts, too_small
+from exporter.columns.embeddings import id_counts
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError, in_a_line
 from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
+from training.table_sizes import too_small
 from workflow import Workflow, WorkflowError
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column

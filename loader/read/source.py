@@ -160,12 +160,15 @@ def check_reader_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         LoaderError: an option that the loader sets itself, or that Polars does not have.
     """
-    options = dict(options or {})
     allowed = ("memory_map", "low_memory", "parallel", "use_statistics", "cache")
-    for name in options:
+    if not isinstance(options, Mapping | None):
+        raise LoaderError(
+            f"Expected reader_kwargs as a dict of {', '.join(allowed)}. Received: {options!r:.200}."
+        )
+    for name in options or ():
         if name not in allowed:
             raise LoaderError(
                 f"Expected reader_kwargs among {', '.join(allowed)} (of polars.scan_parquet). "
                 f"Received: {name!r}."
             )
-    return options
+    return dict(options or {})

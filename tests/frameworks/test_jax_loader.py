@@ -71,6 +71,47 @@ def test_an_id_beyond_32_bits_is_refused(frame, worst):
         next(loader)
 
 
+def test_large_arrays_are_the_memory_that_was_read_and_stay_as_they_are():
+    """A row's three values follow from its number, in batches whose memory JAX borrows."""
+    from loader import JaxLoader
+
+    rows, size = 400_000, 40_000  # 156 KiB for a column of a batch
+    user = np.arange(rows, dtype=np.int32)
+    frame = pl.DataFrame({"user": user, "price": (user * 2).astype(np.float32), "label": user % 3})
+    columns = {"label_names": ["label"], "cat_names": ["user"], "cont_names": ["price"], "seed": 1}
+    overwrite = jax.jit(lambda prices: prices * 0 - 1, donate_argnums=0)
+    kept = []
+    with JaxLoader(frame, size, **columns) as loader:
+        for number, (x, y) in enumerate(loader):
+            if number % 2:
+                assert float(overwrite(x["price"]).max()) == -1
+            else:
+                kept.append((x, y))
+    seen = np.concatenate([x["user"][:, 0] for x, _ in kept])
+    assert len(np.unique(seen)) == rows // 2
+    for x, y in kept:  # long after the batches that were read behind them, and overwritten
+        np.testing.assert_array_equal(np.asarray(x["price"]), np.asarray(x["user"]) * 2)
+        np.testing.assert_array_equal(y, np.asarray(x["user"]) % 3)
+
+
+def test_a_large_array_is_not_copied(monkeypatch):
+    from loader import JaxLoader
+
+    read = []
+    put = jax.device_put
+
+    def noted(arrays, **options):
+        read.extend(arrays)
+        return put(arrays, **options)
+
+    monkeypatch.setattr(jax, "device_put", noted)
+    frame = pl.DataFrame({"user": np.arange(1 << 16, dtype=np.int32)})
+    with JaxLoader(frame, 1 << 15, [], ["user"]) as loader:
+        for number, x in enumerate(loader):
+            assert x["user"].unsafe_buffer_pointer() == read[number].ctypes.data
+    assert number == 1
+
+
 def test_strings_are_refused_by_name():
     from loader import JaxLoader
 

@@ -68,10 +68,11 @@ def test_a_dataloader_takes_whole_batches(loader):
     assert sorted(users[:, 0].tolist()) == [*range(ROWS)] != users[:, 0].tolist()
 
 
-def test_worker_processes_are_refused(loader):
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_are_refused(loader, method):
     from torch.utils.data import DataLoader
 
-    batches = DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
+    batches = DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context=method)
     with pytest.raises(LoaderError, match="num_workers=0"):
         next(iter(batches))
 

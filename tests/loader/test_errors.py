@@ -1,6 +1,8 @@
 """Bad files and bad arguments: which column, which file, which row group, and what to do."""
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import polars as pl
@@ -8,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loader import KerasSequenceLoader, LoaderError
+from loader import ArrayLoader, KerasSequenceLoader, LoaderError
 
 
 @pytest.fixture
@@ -190,11 +192,11 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ({"engine": "csv"}, "Received: 'csv'"),
         (
             {"device": 0},
-            r"a GPU that TensorFlow may use.* among \[\]\. Received: 0",
+            r"a GPU that TensorFlow may use.*sees none here: pass \"cpu\"\. Received: 0",
         ),
         ({"device": "gpu:x"}, "as its number or \"gpu:<number>\".*Received: 'gpu:x'"),
-        ({"device": "gpu"}, r"among \[\]\. Received: 'gpu'"),
-        ({"device": "GPU:0"}, r"among \[\]\. Received: 'GPU:0'"),
+        ({"device": "gpu"}, r"none here.* Received: 'gpu'"),
+        ({"device": "GPU:0"}, r"none here.* Received: 'GPU:0'"),
         ({"on_bad_files": "ignore"}, "'ignore'"),
         ({"buffer_size": 0}, "buffer_size"),
         ({"buffer_size": "1GB"}, "buffer_size as a fraction.*Received: '1GB'"),
@@ -216,11 +218,26 @@ def test_good_batches_come_before_the_error(make, copies, users):
             r"list features are: \['genres'\]",
         ),
         ({"reader_kwargs": {"n_rows": 3}}, "Received: 'n_rows'"),
+        ({"reader_kwargs": ["cache"]}, r"reader_kwargs as a dict of.*Received: \['cache'\]"),
+        ({"shuffle": "no"}, "shuffle as True or False. Received: 'no'"),
+        ({"drop_last": 0}, "drop_last as True or False. Received: 0"),
+        ({"sparse_as_dense": None}, "sparse_as_dense as True or False. Received: None"),
+        ({"schema": {"userId": "int64"}}, "schema as a Schema.*Received: {'userId': 'int64'}"),
+        ({"data": ""}, r'Expected a path\. Received: an empty text.*"\*\.parquet"'),
     ],
 )
 def test_arguments(make, arguments, message):
     with pytest.raises(LoaderError, match=message):
         make(**arguments)
+
+
+@pytest.mark.parametrize("kind", [ArrayLoader, KerasSequenceLoader])
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy])
+def test_a_loader_stays_in_its_process(folder, kind, duplicate):
+    loader = kind(folder, 64, ["rating"], cat_names=["userId"], device="cpu")
+    message = rf"Expected a {kind.__name__} to stay.*num_workers=0.*get_state"
+    with loader, pytest.raises(LoaderError, match=message):
+        duplicate(loader)
 
 
 def test_a_seed_fn_that_gives_no_seed(make):

@@ -212,9 +212,13 @@ def paths_of(data: Any) -> list[Any] | None:
     """The paths in `data`; None if it is a frame.
 
     Raises:
-        WorkflowError: an empty list, or a list of rows.
+        WorkflowError: an empty list or text, or a list of rows.
     """
     if isinstance(data, str | os.PathLike):
+        if not os.fspath(data):
+            raise WorkflowError(
+                'Expected a path. Received: an empty text. Of the files here it is "*.parquet".'
+            )
         return [data]
     if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
         return None

@@ -44,7 +44,8 @@ def inspect_dataset(
         Facts about each column, to print, to show in a notebook, to save, or to generate data from.
 
     Raises:
-        WorkflowError: the data cannot be read, has no such column, or an argument is wrong.
+        WorkflowError: the data cannot be read, or none of its columns can; it has no such column,
+            or an argument is wrong.
 
     Example:
         >>> inspection = inspect_dataset({"userId": [7, 9, 7, None], "tags": [["a"], [], ["b", "a"], ["a"]]})
@@ -61,6 +62,7 @@ def inspect_dataset(
             )
     source = Source.of(data, storage_options=storage_options)
     wanted = _wanted(source, columns)
+    _expect_readable(source)
     found, unreadable = _schemas(source, wanted)
     with source.errors("The data cannot be inspected"):
         rows = int(source.frame.select(pl.len()).collect(engine="streaming").item())
@@ -77,6 +79,13 @@ def _wanted(source: Source, columns: Sequence[str] | None) -> list[str]:
             f"Expected columns among {listed(source.names)}. Received: {listed(map(repr, unknown))}."
         )
     return list(dict.fromkeys(names))
+
+
+def _expect_readable(source: Source) -> None:
+    """Refuse data of which not even the number of rows is known, since no column can be read."""
+    if source.conflicts and len(source.conflicts) == len(source.names):
+        reasons = " ".join(source.conflicts.values())
+        raise WorkflowError(f"Expected a column that can be read. Received: none. {reasons:.1000}")
 
 
 def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], dict[str, str]]:

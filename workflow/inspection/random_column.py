@@ -45,6 +45,8 @@ class RandomColumn:
         self._null = missing / parts if parts else 1.0
         self._nan = self._null + (column.nans / parts if parts else 0.0)
         self._made = max(1, round(self._elements * (1 - self._nan)))
+        # The elements of lists are values that may come again, however few of them were seen.
+        self._is_unique = column.is_unique and not column.is_list
         self._next_element = 0
 
     def make(self, start: int, end: int) -> pl.Series:
@@ -89,7 +91,7 @@ class RandomColumn:
         """Quantities: numbers by their percentiles, each moved to the next of the different values."""
         column = self._column
         numbers = _at_percentile(column.quantiles, among)
-        if column.distinct <= _MOST_PLACES and not column.is_unique:
+        if column.distinct <= _MOST_PLACES and not self._is_unique:
             places = _different(column)
             middles = (places[1:] + places[:-1]) / 2
             numbers = places[np.searchsorted(middles, numbers)]
@@ -98,7 +100,7 @@ class RandomColumn:
     def _named(self, among: Floats) -> pl.Series:
         """Names: a rank by its share of the values, and a value for each rank."""
         column = self._column
-        if column.is_unique:
+        if self._is_unique:
             # More rows have more values.
             distinct = max(column.distinct, self._made)
             ranks = np.minimum(among * distinct, distinct - 1).astype(np.uint64)

@@ -103,6 +103,13 @@ def test_lists_have_the_lengths_of_the_data(rows, made):
     assert (found == 0).sum() == pytest.approx((expected == 0).sum(), rel=0.1)
 
 
+@pytest.mark.parametrize("name", ["itemId", "stars"])
+def test_few_lists_stay_in_their_range(name, tmp_path):
+    found = inspect_dataset({name: [[7, 8], [9]]})  # every element once, as in any few lists
+    made = pl.read_parquet(generate_dataset(found, 1_000, tmp_path / "a.parquet"))
+    assert sorted(made[name].explode(empty_as_null=False).unique()) == [7, 8, 9]
+
+
 def test_texts_are_frequent_ones_and_made_up_ones_of_the_same_length(rows, made, inspection):
     frequent = {value for value, _ in inspection["code"].common}
     found = set(made["code"])

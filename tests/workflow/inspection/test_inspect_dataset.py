@@ -227,6 +227,14 @@ def test_columns_of_other_types_are_named_and_the_rest_is_inspected():
     assert "struct" in found.to_html().lower()
 
 
+@pytest.mark.parametrize("kind", [dict, pd.DataFrame])
+def test_data_without_a_readable_column_is_refused(kind):
+    with pytest.raises(
+        WorkflowError, match=r"Received: none\. Column 'a'.*cannot be read.*one type"
+    ):
+        inspect_dataset(kind({"a": [1, "x"]}))
+
+
 def test_no_rows_and_no_values():
     found = inspect_dataset(
         {"id": pl.Series([], dtype=pl.Int64), "x": pl.Series([], dtype=pl.Float32)}

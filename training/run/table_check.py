@@ -1,0 +1,49 @@
+"""Comparison of a model's tables with the ids of its data, before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from loader import KerasSequenceLoader
+from training.errors import TrainingError
+from training.private import node_of
+from training.table_sizes import id_count, tables_of, too_small
+
+
+def check_tables(model: keras.Model, data: Any) -> None:
+    """Check that each table has a row for every id of its column, by the schema of the data.
+
+    Only a loader knows a schema; it is the `_schema.json` that `transform_to_parquet` writes, or
+    its argument. Tables whose ids the model computes from a column are not compared.
+
+    Args:
+        model: the model to train.
+        data: as for `train`.
+
+    Raises:
+        TrainingError: a table has fewer rows than its column has ids.
+    """
+    if not isinstance(data, KerasSequenceLoader):
+        return
+    counts = {column.name: id_count(column) for column in data.input_schema.columns}
+    columns = _columns_of_inputs(model)
+    for layer, own, rows in tables_of(model):
+        column = columns.get(own, own)
+        if rows < counts.get(column, 0):
+            received = f"layer {layer!r} with {rows} rows."
+            raise TrainingError(too_small(column, counts[column], received))
+
+
+def _columns_of_inputs(model: keras.Model) -> dict[str, str]:
+    """The column of each named input; that of both inputs of a list."""
+    inputs = getattr(model, "input", None)
+    if not isinstance(inputs, Mapping):
+        return {}
+    return {
+        node_of(tensor).operation.name: column
+        for column, given in inputs.items()
+        for tensor in keras.tree.flatten(given)
+    }
