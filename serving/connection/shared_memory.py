@@ -114,10 +114,9 @@ class Regions:
         return region
 
     def _free(self, region: SharedMemory, deadline: float) -> None:
-        try:
-            self._unregister(region.name, deadline)
-        finally:
-            _remove(region)
+        # First, so that a registration that the server carries out late finds no memory.
+        _remove(region)
+        self._unregister(region.name, deadline)
 
     def _unregister_unclear(self, deadline: float) -> bool:
         """Unregister the regions that the server may still have.
@@ -212,10 +211,8 @@ class AsyncRegions:
         return region
 
     async def _free(self, region: SharedMemory, deadline: float) -> None:
-        try:
-            await self._unregister(region.name, deadline)
-        finally:
-            _remove(region)
+        _remove(region)  # As in `Regions._free`.
+        await self._unregister(region.name, deadline)
 
     async def _unregister_unclear(self, deadline: float) -> bool:
         while self._unclear:
