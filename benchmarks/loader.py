@@ -2,7 +2,7 @@
 
     python -m benchmarks.loader [--rows 4000000] [--rounds 5] [--folder build/benchmarks]
     python -m benchmarks.loader --device gpu --rows 40000000 --rounds 1
-    python -m benchmarks.loader --frameworks
+    python -m benchmarks.loader --frameworks [--device gpu]
 
 The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label; on a GPU a second set
 has three columns of ten ids a row more. The limit is Polars, or cuDF, reading the files and doing
@@ -18,7 +18,8 @@ loop" is a `tf.function` that takes and adds up every column of every batch, as 
 many steps per execution.
 
 `--frameworks` compares the loaders of numpy, PyTorch and JAX, as far as they are installed (`make
-test-frameworks` makes an environment), with that of Keras.
+test-frameworks` makes an environment), with that of Keras, in Python loops. On a GPU they share its
+memory if JAX takes what it needs alone: XLA_PYTHON_CLIENT_PREALLOCATE=false.
 """
 
 from __future__ import annotations
@@ -99,9 +100,14 @@ def count_rows(batches: Iterable[Any]) -> int:
     rows = 0
     for batch in batches:
         rows += len(batch) if isinstance(batch, pl.DataFrame) else int(batch[1].shape[0])
-    if not isinstance(batch, pl.DataFrame) and isinstance(batch[1], tf.Tensor):
-        wait(batch[1])
+    if not isinstance(batch, pl.DataFrame):
+        on_host(batch[1])
     return rows
+
+
+def on_host(tensor: Any) -> Any:
+    """A framework's tensor as an array, once its GPU is done with it."""
+    return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
 
 
 def asked(name: str, peer: Merlin, rows: int, batch_size: int, *, shuffle: bool) -> Epochs:
@@ -124,8 +130,8 @@ def add_up(batches: Iterable[Any]) -> Totals:
             columns = {name: batch[name].to_numpy() for name in batch.columns}
         else:
             x, y = batch
-            columns = {name: np.asarray(tensor) for name, tensor in x.items()}
-            columns["label"] = np.asarray(y)
+            columns = {name: on_host(tensor) for name, tensor in x.items()}
+            columns["label"] = on_host(y)
         rows += len(columns["label"])
         ids += sum(int(columns[name].sum(dtype=np.int64)) for name in [*CATS, "label"])
         floats += float(columns["I1"].sum(dtype=np.float64))
@@ -154,15 +160,16 @@ def on_cpu(folder: Path, files: list[Path], rows: int, peer: Merlin | None) -> I
     yield iterated(label("TFRecord windowed", BATCH_SIZES[1], True), records.__iter__, few)
 
 
-def in_frameworks(files: list[Path], rows: int) -> Iterator[Epochs]:
+def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]:
     """Our loaders, that of Keras first."""
+    where = "cpu" if device == "cpu" else "gpu:0"
     kinds: list[Any] = [KerasSequenceLoader, ArrayLoader]
     kinds += [loader.TorchLoader] if find_spec("torch") else []
     kinds += [loader.JaxLoader] if find_spec("jax") else []
     for shuffle in (False, True):
         for batch_size in BATCH_SIZES:
             for kind in kinds:
-                ours = open_loader(files, batch_size, kind=kind, shuffle=shuffle, device="cpu")
+                ours = open_loader(files, batch_size, kind=kind, shuffle=shuffle, device=where)
                 name = label(kind.__name__, batch_size, shuffle)
                 yield iterated(name, ours.__iter__, rows)
 
@@ -262,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
     title = f"{parsed.rows:,} rows"
     if parsed.frameworks:
-        racers = [*in_frameworks(files, parsed.rows)]
+        racers = [*in_frameworks(files, parsed.rows, parsed.device)]
         print_race(title, racers, parsed.rounds)
         found = {racer.name: racer for racer in racers}
         for name, racer in found.items():

@@ -36,8 +36,9 @@ class ArrayLoader(LoaderMethods):
         seed_fn: called at the start of each epoch for its seed.
         buffer_size: memory for decoded rows, a fraction of the device's below 1, bytes from 1 on.
         device: "cpu"; or a GPU's number or "gpu:<number>", where cuDF decodes. There the batches are
-            TensorFlow's tensors, which other frameworks take by `__dlpack__` without a copy, so
-            TensorFlow has to be installed.
+            TensorFlow's tensors, so TensorFlow has to be installed; another framework takes one
+            without a copy as `from_dlpack(ExportedTensor(tensor))`, with
+            `loader.gpu.exported_tensor.ExportedTensor`.
         parts_per_chunk: the fewest row groups from which a shuffled batch draws rows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
         global_size: number of workers that share the data.
@@ -145,7 +146,7 @@ class ArrayLoader(LoaderMethods):
         from loader.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
-        return replace(opened, transport=_DeviceBatches(opened.transport, self._tensors))
+        return replace(opened, transport=DeviceBatches(opened.transport, self._from_gpu))
 
     def _current_worker(self) -> tuple[int, int] | None:
         """The number of workers and this one's number, if the framework knows them."""
@@ -155,8 +156,12 @@ class ArrayLoader(LoaderMethods):
         """Refuse columns that the framework has no tensors for."""
 
     def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
-        """Arrays, or TensorFlow's tensors on a GPU, as the framework's tensors."""
+        """Arrays as the framework's tensors."""
         return arrays
+
+    def _from_gpu(self, tensor: Any) -> Any:
+        """A tensor of TensorFlow on a GPU as the framework's tensor."""
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -177,16 +182,16 @@ class _HostBatches:
 
 
 @dataclass(frozen=True)
-class _DeviceBatches:
+class DeviceBatches:
     """Batches on a GPU, each of TensorFlow's tensors made the framework's.
 
     Attributes:
         transport: gives batches to TensorFlow.
-        tensors: tensors with `__dlpack__` as the framework's tensors.
+        convert: makes the framework's tensor of one of TensorFlow's.
     """
 
     transport: Transport
-    tensors: Callable[[Sequence[Any]], Iterable[Any]]
+    convert: Callable[[Any], Any]
 
     def to_batch(self, batch: Any) -> Any:
         """See `Transport`."""
@@ -197,5 +202,4 @@ class _DeviceBatches:
             return {name: self._converted(value) for name, value in part.items()}
         if isinstance(part, tuple):
             return tuple(map(self._converted, part))
-        (tensor,) = self.tensors([part])
-        return tensor
+        return self.convert(part)

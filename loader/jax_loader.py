@@ -11,6 +11,8 @@ import numpy as np
 from loader.array_loader import ArrayLoader
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
+from loader.gpu.exported_tensor import ExportedTensor
+from loader.opening import Data, Device
 
 # From so many bytes on, JAX uses an array's memory in less time than a compiled function copies it.
 _BORROWED = 1 << 17
@@ -24,7 +26,8 @@ class JaxLoader(ArrayLoader):
     on that GPU.
 
     Unless `jax_enable_x64` is set, JAX has no numbers of 64 bits: int64 becomes int32, uint64
-    uint32 and float64 float32. An integer that does not fit is an error.
+    uint32 and float64 float32. An integer that does not fit is an error, and so is a column of
+    64-bit integers on a GPU.
 
     On a CPU, arrays of 128 KiB and more are the memory that was read, without a copy; nothing
     writes to it, and JAX copies what it is to overwrite (`donate_argnums`).
@@ -50,9 +53,16 @@ class JaxLoader(ArrayLoader):
     def _check(self, layout: BatchLayout) -> None:
         refuse_strings(layout, "JAX")
 
+    def _open(self, device: Any, data: Data) -> Device:
+        opened = super()._open(device, data)
+        if opened.name != "cpu" and not jax.config.jax_enable_x64:
+            _expect_32_bits(data.layout)
+        return opened
+
+    def _from_gpu(self, tensor: Any) -> Any:
+        return jax.dlpack.from_dlpack(ExportedTensor(tensor))
+
     def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
-        if not isinstance(arrays[0], np.ndarray):
-            return map(jax.dlpack.from_dlpack, arrays)
         if not jax.config.jax_enable_x64:
             arrays = [_in_32_bits(each) if each.dtype.itemsize == 8 else each for each in arrays]
         # The function is compiled for each shape, so it cannot take the values of lists.
@@ -67,6 +77,22 @@ class JaxLoader(ArrayLoader):
 @jax.jit
 def _copy(*arrays: Any) -> Any:
     return arrays
+
+
+def _expect_32_bits(layout: BatchLayout) -> None:
+    """Refuse integers of 64 bits, which JAX would cut on a GPU, where a check would wait for it.
+
+    Raises:
+        LoaderError: a column of them.
+    """
+    for column in layout.columns:
+        if column.type.dtype in ("int64", "uint64"):
+            raise LoaderError(
+                "Expected integers of 32 bits or fewer on a GPU, as JAX holds them. Received: "
+                f"{column.name!r}, of {column.type}. Call "
+                'jax.config.update("jax_enable_x64", True) first, or write the column as int32: '
+                f'workflow.output_dtypes[{column.name!r}] = "int32".'
+            )
 
 
 def _in_32_bits(array: Any) -> Any:

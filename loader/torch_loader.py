@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loader.array_loader import ArrayLoader
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
+from loader.gpu.exported_tensor import ExportedTensor
+from loader.opening import Data, Device
 
 
 class TorchLoader(ArrayLoader, IterableDataset):
@@ -19,7 +22,8 @@ class TorchLoader(ArrayLoader, IterableDataset):
 
     An `IterableDataset` of whole batches with the arguments of `ArrayLoader`, and the same rows in
     the same order. Batches come in tensors over the memory that was read, without a copy; with
-    `device="gpu:0"`, where cuDF decodes and TensorFlow has to be installed, they are on the GPU.
+    `device="gpu:0"`, where cuDF decodes and TensorFlow has to be installed, they are on the GPU; the
+    memory of a batch lives until the work that was queued for it before the next one is done.
     Iterate over it, or pass it to a `DataLoader` with `batch_size=None` and without worker
     processes: threads read ahead already. `state_dict` and `load_state_dict` are its position, as
     torchdata's `StatefulDataLoader` asks for it.
@@ -66,6 +70,44 @@ class TorchLoader(ArrayLoader, IterableDataset):
     def _check(self, layout: BatchLayout) -> None:
         refuse_strings(layout, "PyTorch")
 
+    def _open(self, device: Any, data: Data) -> Device:
+        opened = super()._open(device, data)
+        if opened.name == "cpu":
+            return opened
+        number = int(opened.name.partition(":")[2])
+        return replace(opened, transport=_KeptBatches(opened.transport, number))
+
     def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
-        on_cpu = isinstance(arrays[0], np.ndarray)
-        return map(torch.from_numpy if on_cpu else torch.from_dlpack, arrays)
+        return map(torch.from_numpy, arrays)
+
+    def _from_gpu(self, tensor: Any) -> Any:
+        return torch.from_dlpack(ExportedTensor(tensor))
+
+
+class _KeptBatches:
+    """Batches whose memory lives until PyTorch's work that was queued with them has ended.
+
+    The memory belongs to TensorFlow, which may fill it with other rows as soon as nobody refers to
+    it, while kernels in PyTorch's stream still have to read it.
+
+    Args:
+        transport: makes batches.
+        device: the GPU's number.
+    """
+
+    def __init__(self, transport: Any, device: int) -> None:
+        self._transport = transport
+        self._device = device
+        self._kept: deque[tuple[Any, Any]] = deque()
+        self._last: Any = None
+
+    def to_batch(self, batch: Any) -> Any:
+        """See `Transport`."""
+        if self._last is not None:
+            # What reads the last batch was queued before the next one is requested.
+            event = torch.cuda.current_stream(self._device).record_event()
+            self._kept.append((event, self._last))
+        while self._kept and self._kept[0][0].query():
+            self._kept.popleft()
+        self._last = self._transport.to_batch(batch)
+        return self._last

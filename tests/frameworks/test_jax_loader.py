@@ -1,5 +1,7 @@
 """Batches as JAX arrays are those of `ArrayLoader`; `make test-frameworks` runs these."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -110,6 +112,43 @@ def test_a_large_array_is_not_copied(monkeypatch):
         for number, x in enumerate(loader):
             assert x["user"].unsafe_buffer_pointer() == read[number].ctypes.data
     assert number == 1
+
+
+@pytest.fixture
+def as_gpu(monkeypatch):
+    """TensorFlow's tensors, as of a GPU, in the memory of the CPU."""
+    import loader.device
+
+    own = loader.device.open_device
+    monkeypatch.setattr(
+        loader.device, "open_device", lambda _, data: replace(own("cpu", data), name="gpu:0")
+    )
+
+
+@pytest.mark.usefixtures("as_gpu")
+def test_tensors_of_tensorflow_become_arrays_of_jax(frame):
+    from loader import JaxLoader
+
+    frame = frame.cast({"user": pl.Int32, "genres": pl.List(pl.Int32)})
+    with (
+        JaxLoader(frame, 64, **COLUMNS, seed=7, device="gpu:0") as loader,
+        ArrayLoader(frame, 64, **COLUMNS, seed=7) as arrays,
+    ):
+        for (x, y), (others, label) in zip(loader, arrays, strict=True):
+            assert isinstance(y, jax.Array)
+            np.testing.assert_array_equal(x["user"], others["user"])
+            np.testing.assert_array_equal(x["price"], others["price"].astype(np.float32))
+            for half, other in zip(x["genres"], others["genres"], strict=True):
+                np.testing.assert_array_equal(half, other)
+            np.testing.assert_array_equal(y, label)
+
+
+@pytest.mark.usefixtures("as_gpu")
+def test_ids_of_64_bits_are_refused_on_a_gpu(frame):
+    from loader import JaxLoader
+
+    with pytest.raises(LoaderError, match=r"32 bits or fewer on a GPU.*'user', of int64.*int32"):
+        JaxLoader(frame, 64, **COLUMNS, device="gpu:0")
 
 
 def test_strings_are_refused_by_name():

@@ -1,0 +1,125 @@
+"""PyTorch's batches on a GPU are the CPU's, in the memory that TensorFlow holds, and stay whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from loader_rows import SETTINGS, make_frame
+
+from loader import ArrayLoader
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed beside TensorFlow")
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, frame = tmp_path_factory.mktemp("torch"), make_frame()
+    for number, part in enumerate((frame[:40_000], frame[40_000:])):
+        part.write_parquet(folder / f"{number}.parquet", row_group_size=7_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def make(folder, device):
+    """Makes loaders; small blocks, so that the memory of the first ones is used again."""
+    from loader import TorchLoader
+
+    given = {**SETTINGS, "device": device, "shuffle": False, "buffer_size": 2_000_000}
+    given.pop("sparse_as_dense")
+    return partial(TorchLoader, folder, 4096, **given)
+
+
+@pytest.fixture(scope="module")
+def expected(make):
+    """The same batches, read by the CPU as numpy arrays."""
+    given = {name: value for name, value in make.keywords.items() if name != "device"}
+    with ArrayLoader(*make.args, **given) as arrays:
+        return list(arrays)
+
+
+def flat(part):
+    """All tensors of a batch, in its order."""
+    if isinstance(part, dict):
+        part = tuple(part.values())
+    return [one for each in part for one in flat(each)] if isinstance(part, tuple) else [part]
+
+
+def test_values_and_dtypes_are_those_of_the_cpu_and_lie_on_the_gpu(make, device, expected):
+    where = torch.device("cpu" if device == "cpu" else "cuda:0")
+    with make() as loader:
+        for batch, other in zip(loader, expected, strict=True):
+            assert list(batch[0]) == list(other[0])
+            for tensor, array in zip(flat(batch), flat(other), strict=True):
+                assert tensor.device == where
+                found = tensor.cpu().numpy()
+                assert found.dtype == array.dtype
+                np.testing.assert_array_equal(found, array)
+
+
+def test_nothing_is_copied(make, device):
+    """A second export of TensorFlow's tensor has the address that PyTorch's tensor has."""
+    from loader.gpu.exported_tensor import ExportedTensor
+
+    if device == "cpu":
+        pytest.skip("TensorFlow takes no part on a CPU")
+    given = []
+
+    class Noting:
+        def __init__(self, transport):
+            self.transport = transport
+
+        def to_batch(self, batch):
+            given.append(self.transport.to_batch(batch))
+            return given[-1]
+
+    with make() as loader:
+        kept = loader._transport
+        own = kept._transport
+        kept._transport = replace(own, transport=Noting(own.transport))
+        batches = list(loader)
+    assert len(given) == len(batches) == 25
+    for batch, tensors in zip(batches, given, strict=True):
+        for ours, theirs in zip(flat(batch), flat(tensors), strict=True):
+            assert ours.data_ptr() == torch.from_dlpack(ExportedTensor(theirs)).data_ptr()
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_work_that_is_still_queued_reads_its_own_batch(make, device, expected, own_stream):
+    """Each batch is dropped by Python long before the GPU comes to read it."""
+    if device == "cpu":
+        pytest.skip("a CPU queues no work")
+    slow = torch.ones(8192, 8192, device="cuda:0")
+    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    sums = []
+    with torch.cuda.stream(stream), make() as loader:
+        for x, _ in loader:
+            for _ in range(4):  # some 20 ms each in float32
+                slow = (slow @ slow).clamp_(-1, 1)
+            sums.append((x["long"].sum(), x["exact"].sum()))
+    torch.cuda.synchronize()
+    with np.errstate(over="ignore"):
+        for (whole, exact), (x, _) in zip(sums, expected, strict=True):
+            assert int(whole) == int(x["long"].sum())  # both wrap around 2^64
+            assert float(exact) == pytest.approx(float(x["exact"].sum()), rel=1e-9)
+
+
+def test_a_model_learns_on_the_gpu(make, device):
+    """The label is a random bit; its logit by column "flag" and "price" has a gradient."""
+    where = "cpu" if device == "cpu" else "cuda:0"
+    model = torch.nn.Linear(2, 1).to(where)
+    before = [weights.detach().clone() for weights in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with make() as loader:
+        for x, y in loader:
+            rows = torch.cat([x["flag"].float(), x["price"].nan_to_num()], dim=1)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(model(rows), y.float())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert torch.isfinite(loss)
+    assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
