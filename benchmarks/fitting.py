@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any
 
@@ -91,6 +92,12 @@ class Fit(Contestant):
         self.model, self._data = model, data
         self._steps, self._first = steps, first
         self.loss = self._fit(warm_up or first + steps)
+
+    def release(self) -> None:
+        """Give back the memory of model and data; there are no runs after this."""
+        del self.model, self._data
+        keras.backend.clear_session()
+        gc.collect()
 
     def _run(self) -> Taken:
         clock = Clock(self._first)
