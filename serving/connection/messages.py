@@ -17,14 +17,13 @@ from serving.connection.tensors import Encoded, Place, from_bytes
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
-_Head = tuple[str, str, tuple[int, ...], Place | None]
+# The name, the datatype and the shape of a tensor, and its position in shared memory, if it has one.
+_Head = tuple[Any, ...]
 
 
 def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Any:
     """A `ModelInferRequest`."""
-    heads = tuple(
-        [(t.name, t.datatype, t.shape, t.data if type(t.data) is Place else None) for t in tensors]
-    )
+    heads = tuple([t if type(t.data) is Place else t[:3] for t in tensors])
     request = service_pb2.ModelInferRequest()
     request.CopyFrom(_without_contents(model, version, heads))
     request.raw_input_contents.extend([t.data for t in tensors if type(t.data) is not Place])
@@ -35,9 +34,9 @@ def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Any:
 def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any:
     """A request without the bytes of its tensors."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
-    for name, datatype, shape, place in heads:
+    for name, datatype, shape, *places in heads:
         made = request.inputs.add(name=name, datatype=datatype, shape=shape)
-        if place is not None:
+        for place in places:
             made.parameters["shared_memory_region"].string_param = place.region
             made.parameters["shared_memory_byte_size"].int64_param = place.size
             made.parameters["shared_memory_offset"].int64_param = place.offset

@@ -60,7 +60,7 @@ class SmallFrames:
 
     def _of_polars(self, data: pl.DataFrame) -> dict[str, Any]:
         names = data.columns
-        taken, others_are_numbers = self._taken(names, list(map(_class_of, data.dtypes)))
+        taken, others_are_numbers = self._taken(names, _classes(data.dtypes))
         few: dict[str, Any]
         if others_are_numbers:
             few = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
@@ -125,7 +125,7 @@ def _missing() -> frozenset[type]:
 
 
 def _classes_of(column: WireColumn) -> frozenset[Any]:
-    """The classes of `_class_of` whose values become Python objects without loss."""
+    """The classes of `_classes` whose values become Python objects without loss."""
     if column.time:
         return frozenset()
     kind = DTYPES[column.dtype].kind
@@ -134,6 +134,10 @@ def _classes_of(column: WireColumn) -> frozenset[Any]:
     return frozenset((pl.List, c) if column.is_list else c for c in classes)
 
 
-def _class_of(dtype: pl.DataType) -> Any:
-    """The class of a Polars dtype; for a list together with `pl.List`."""
-    return (pl.List, type(dtype.inner)) if isinstance(dtype, pl.List) else type(dtype)
+def _classes(dtypes: Sequence[pl.DataType]) -> list[Any]:
+    """The classes of Polars dtypes; for a list together with the class of its elements."""
+    classes: list[Any] = list(map(type, dtypes))
+    if pl.List in classes:
+        pairs = zip(classes, dtypes, strict=True)
+        return [(c, type(dtype.inner)) if isinstance(dtype, pl.List) else c for c, dtype in pairs]
+    return classes
