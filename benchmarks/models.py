@@ -171,15 +171,17 @@ def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.M
     return keras.Model({**numbers, **scalars, **pairs}, output)
 
 
-def our_wide_and_deep(shape: Shape, ids: str) -> keras.Model:
-    """The same model with our layers."""
+def our_wide_and_deep(shape: Shape, ids: str, shard: str | None = None) -> keras.Model:
+    """The same model with our layers; the tables of its deep part divided among workers if wanted."""
     sizes = tuple(
         {name: (rows, shape.width) for name, rows in columns.items()}
         for columns in (shape.scalars, shape.multi)
     )
     dtypes: dict[str, Any] = dict.fromkeys(shape.scalars, ids)
     dtypes |= dict.fromkeys(shape.multi, (ids, ids))
-    return models.wide_and_deep(sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes)
+    return models.wide_and_deep(
+        sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes, shard=shard
+    )
 
 
 class HashBucket(keras.layers.Layer):

@@ -1,12 +1,20 @@
-"""Several processes that train one model: time of a step, and bytes that a worker sends.
+"""Several processes that train one model: speed, and bytes that a worker sends in a step.
 
-    python -m benchmarks.workers [--workers 2] [--shard auto] [--batch 16384] [--steps 10] [--shrink 1]
-    python -m benchmarks.workers --device gpu --workers 2 --batch 65536
+    python -m benchmarks.workers [--workers 1 2] [--shard none auto] [--batch 16384] [--steps 10]
+    python -m benchmarks.workers --device gpu --batch 65536 --steps 128 [--precision bfloat16]
+    python -m benchmarks.workers --device gpu ... --model mlp wide [--rows 26000000] [--gigabytes 100]
+    python -m benchmarks.workers --device gpu --collectives 1 14 54
 
-The MLP of Criteo's shape, on a CPU with small dense layers, with Adagrad, on clicks in memory whose ids
-are skewed (`benchmarks.data.prepared_clicks`). As many processes of this machine as workers, each with
-batches of its own, and on a GPU each with a GPU of its own. The bytes are those of the tensors that a
-worker gives to TensorFlow's collectives in a step, not counting what these pass on for others.
+As many processes of this machine as workers, each with batches of its own, and on a GPU each with a
+GPU of its own. The models are those of `benchmarks.training_step`; their batches stay in memory, or on
+the GPU, or with `--rows` come from files, by a loader for each worker (mlp alone). `--gigabytes` makes
+the tables so large together, whether they fit one GPU or not. Ratios are to the first number of
+workers with the same tables. The bytes are those of the tensors that a worker gives to TensorFlow's
+collectives in a step, not counting what these pass on for others; `--bytes` counts them, in steps that
+are not timed. `--trace` prints which kernels of the first worker's GPU
+took the time, as `benchmarks.profile` does.
+
+`--collectives` times operations of TensorFlow between two workers, for so many MB of each.
 """
 
 from __future__ import annotations
@@ -16,130 +24,253 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from benchmarks import data, models
+from benchmarks import data, models, resident
+from benchmarks.feeds import open_loader, wait
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, Shape
+from benchmarks.models import CRITEO, WIDE_AND_DEEP, Shape
+from benchmarks.profile import traced
+from benchmarks.trace import show_device
 from benchmarks.training_step import SMALL
 from training import Workers, compile_model, join_workers, optimizers
 
-_WARM_UP = 3
+MODELS = {"mlp": (CRITEO, models.our_mlp), "wide": (WIDE_AND_DEEP, models.our_wide_and_deep)}
+OPTIMIZERS = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
+SHARDS = ("none", "auto", "table", "row", "column")
+KINDS = ("total", "gathered", "exchanged")
+REPEATS = 10
 
 
-class Sent:
-    """A count of the bytes that a worker gives to its collectives.
+@contextmanager
+def counted(workers: Workers) -> Iterator[list[int]]:
+    """The bytes of each tensor that a graph, traced in the block, gives to the collectives."""
+    sent: list[int] = []
 
-    Args:
-        workers: all workers.
-    """
-
-    def __init__(self, workers: Workers) -> None:
-        self.bytes = 0
-        for kind in ("total", "gathered", "exchanged"):
-            if workers.collectives is not None:
-                self._count(workers.collectives, kind)
-
-    def _count(self, collectives: Any, kind: str) -> None:
-        send = getattr(collectives, kind)
-
-        def counted(tensor: tf.Tensor, *arguments: Any) -> tf.Tensor:
-            tf.numpy_function(self._add, [tf.size(tensor), tensor.dtype.size], [])
+    def count(send: Callable[..., Any]) -> Callable[..., Any]:
+        def call(tensor: tf.Tensor, *arguments: Any) -> tf.Tensor:
+            size = tensor.dtype.size
+            tf.numpy_function(lambda count: sent.append(int(count) * size), [tf.size(tensor)], [])
             return send(tensor, *arguments)
 
-        vars(collectives)[kind] = counted
+        return call
 
-    def _add(self, count: Any, size: Any) -> None:
-        self.bytes += int(count) * int(size)
+    if workers.collectives is None:
+        yield sent
+        return
+    own = vars(workers.collectives)
+    compiled = workers.collectives.compiled
+    own |= {kind: count(getattr(workers.collectives, kind)) for kind in KINDS}
+    kept = count(lambda tensor: tensor)
+    own["compiled"] = lambda *several: compiled(*([kept(one) for one in each] for each in several))
+    yield sent
+    for kind in (*KINDS, "compiled"):
+        del own[kind]
 
 
-def batches(shape: Shape, rows: int, rank: int, count: int = 4) -> tf.data.Dataset:
+def shape_of(given: Namespace) -> tuple[Shape, Any]:
+    """The shape of the model, and what builds it."""
+    shape, build = MODELS[given.model]
+    shape = shape.shrunk(given.shrink)
+    if given.gigabytes:
+        rows = int(given.gigabytes * 1e9) // (4 * shape.width)
+        share = rows / sum(shape.cardinalities)
+        shape = replace(shape, cardinalities=tuple(int(n * share) for n in shape.cardinalities))
+    return (shape if given.device == "gpu" else replace(shape, hidden=SMALL)), build
+
+
+def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
     """Batches of a worker, over and over."""
-    frame = data.prepared_clicks(rows * count, np.random.default_rng([7, rank]))
-    frame = frame.with_columns(frame[name] % size for name, size in shape.scalars.items())
-    *columns, label = (frame[name].to_numpy()[:, np.newaxis] for name in frame.columns)
-    features = dict(zip(frame.columns, columns, strict=False))
-    return tf.data.Dataset.from_tensor_slices((features, label)).batch(rows).cache().repeat()
+    if not given.rows:
+        made = [
+            resident.make_batch(shape, given.batch, "int32", seed)
+            for seed in range(4 * workers.rank, 4 * workers.rank + 4)
+        ]
+        with tf.device(resident.device()):
+            return resident.repeated([tf.nest.map_structure(tf.convert_to_tensor, b) for b in made])
+    files = data.clicks(Path(given.folder), given.rows, device=given.device)
+    ranks: dict[str, Any] = {"global_size": workers.size, "global_rank": workers.rank}
+    return open_loader(files, given.batch, drop_last=True, **ranks)
 
 
-def train(shape: Shape, rows: int, steps: int, shard: str | None) -> dict[str, Any]:
-    """Train as the worker that TF_CONFIG names; its milliseconds, loss and bytes of a step."""
-    workers = join_workers()
-    sent = Sent(workers)
-    keras.utils.set_random_seed(0)
-    model = models.our_mlp(shape, "int32", shard)
-    compile_model(model, optimizers.Adagrad(0.05), workers=workers)
-    feed = batches(shape, rows, workers.rank)
-    fit = Fit("", model, feed, rows * workers.size, steps, warm_up=_WARM_UP)
-    before = sent.bytes
-    fit.take_turn()
+def train(given: Namespace) -> dict[str, Any]:
+    """Train as the worker that TF_CONFIG names; its speed, loss and bytes of a step."""
+    workers = join_workers(timeout=given.limit / 2)
+    shape, build = shape_of(given)
+    batches = feed(given, shape, workers)
+    together = 32 if given.device == "gpu" else 1
+
+    def fit(steps: int, first: int = 0) -> Fit:
+        keras.utils.set_random_seed(0)
+        model = build(shape, "int32", given.shard)
+        compile_model(
+            model, OPTIMIZERS[given.optimizer](given.rate), workers=workers,
+            precision=given.precision, steps_per_execution=together,
+        )  # fmt: skip
+        rows = given.batch * workers.size
+        return Fit("", model, batches, rows, steps, first=first, warm_up=first + together)
+
+    sent: list[int] = []
+    if given.bytes:
+        with counted(workers) as sent:
+            counting = fit(together)
+            sent.clear()
+            counting.take_turn()
+        sent = sent[:]
+        counting.release()
+    timed = fit(given.steps // together * together, together)
+    timed.take_turn()
+    if given.trace:
+        with traced() as (device, _):
+            timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
+        if workers.rank == 0 and device:
+            show_device(device, together, 16)
     return {
-        "ms a step": fit.seconds / steps * 1e3,
-        "MB of tables": sum(v.value.dtype.size * v.shape[0] * v.shape[1] for v in tables(model))
-        / 1e6,
-        "MB sent a step": (sent.bytes - before) / steps / 1e6,
-        "loss": round(fit.loss, 4),
+        "ms a step": timed.seconds / (given.steps // together) / together * 1e3,
+        "M samples/s": timed.rate / 1e6,
+        "GB of tables": sum(
+            variable.value.dtype.size * variable.value.shape.num_elements()
+            for variable in timed.model.get_layer("features").trainable_variables
+        )
+        / 1e9,
+        "MB sent a step": sum(sent) / together / 1e6 if given.bytes else "",
+        "loss": round(timed.loss, 4),
     }
 
 
-def tables(model: keras.Model) -> list[keras.Variable]:
-    """This worker's tables."""
-    return model.get_layer("features").trainable_variables
+def collectives(given: Namespace) -> list[dict[str, Any]]:
+    """Milliseconds of each operation, as the worker that TF_CONFIG names."""
+    workers = join_workers(timeout=given.limit / 2)
+    found = workers.collectives
+    if found is None:
+        raise SystemExit("Expected two workers or more. Received: one.")
+    table = []
+    for megabytes in given.collectives:
+        row: dict[str, Any] = {"MB": megabytes}
+        for kind in (*KINDS[:2], "compiled" if found.on_gpu else KINDS[2]):
+            with tf.device(found.device):
+                values = tf.ones([workers.size, int(megabytes * 1e6) // 4 // workers.size])
+            send = getattr(found, kind)
+            if kind == "compiled":
+                send = lambda tensor, _, send=send: send([tensor], [])[0][0]  # noqa: E731
+            row[kind] = milliseconds(send, values, found.reserve(1))
+        table.append(row)
+    return table
 
 
-def start(workers: int, device: str, arguments: Sequence[str]) -> list[subprocess.Popen[str]]:
-    """This program as so many workers."""
+def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, number: int) -> float:
+    """The time of one of several operations, one after another."""
+
+    @tf.function(autograph=False)
+    def work() -> tf.Tensor:
+        total = tf.zeros([])
+        for _ in range(REPEATS):
+            with tf.control_dependencies([total]):
+                total += send(values + total * 0, number)[0, 0]
+        return total
+
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        wait(work())
+        times.append((time.perf_counter() - start) / REPEATS * 1e3)
+    return min(times)
+
+
+def run(count: int, given: dict[str, Any]) -> list[Any]:
+    """What so many workers found, by rank; stops them all if one fails or is late.
+
+    Raises:
+        SystemExit: a worker failed, or did not end in time.
+    """
     with ExitStack() as stack:
-        ports = [stack.enter_context(socket.socket()) for _ in range(workers)]
+        ports = [stack.enter_context(socket.socket()) for _ in range(count)]
         for port in ports:
             port.bind(("localhost", 0))
         addresses = [f"localhost:{port.getsockname()[1]}" for port in ports]
     processes = []
-    for rank in range(workers):
-        task = {"type": "worker", "index": rank}
-        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
-        gpus = str(rank) if device == "gpu" else ""
+    for rank in range(count):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        seen = {"CUDA_VISIBLE_DEVICES": str(rank) if given["device"] == "gpu" else ""}
+        command = [sys.executable, "-m", "benchmarks.workers", "--one", json.dumps(given)]
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.workers", *arguments, "--one"],
-                env=os.environ | {"TF_CONFIG": config, "CUDA_VISIBLE_DEVICES": gpus},
+                command,
+                env=os.environ | {"TF_CONFIG": json.dumps(task)} | seen,
                 stdout=subprocess.PIPE,
                 text=True,
             )
         )
-    return processes
+    until = time.monotonic() + given["limit"]
+    try:
+        texts = [each.communicate(timeout=until - time.monotonic())[0] for each in processes]
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"Expected an end within {given['limit']} s. Received: none.") from None
+    finally:
+        for process in processes:
+            process.kill()
+    if any(process.returncode for process in processes):
+        raise SystemExit("Expected all workers to end. Received: an error, see above.")
+    print(*texts[0].splitlines()[:-1], sep="\n", flush=True)
+    return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
-    defaults = {"workers": 2, "batch": 16_384, "steps": 10, "shrink": 1}
+    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1, "rate": 0.05}
+    defaults |= {"rows": 0, "gigabytes": 0.0, "limit": 300, "folder": Path("build/benchmarks")}
     parser = options(__doc__, devices=True, **defaults)
-    parser.add_argument("--shard", choices=("auto", "table", "row", "column"), help="divide tables")
-    parser.add_argument("--one", action="store_true", help="be the worker that TF_CONFIG names")
-    given = [*(sys.argv[1:] if arguments is None else arguments)]
-    parsed = parser.parse_args(given)
+    parser.add_argument("--workers", nargs="+", type=int, default=[2])
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])
+    parser.add_argument("--shard", nargs="+", choices=SHARDS, default=["none"])
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--bytes", action="store_true")
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
+    parser.add_argument("--one", help="be the worker that TF_CONFIG names")
+    parsed = parser.parse_args(arguments)
     if parsed.one:
-        shape = CRITEO.shrunk(parsed.shrink)
-        if parsed.device == "cpu":
-            use("cpu")
-            shape = replace(shape, hidden=SMALL)
-        print(json.dumps(train(shape, parsed.batch, parsed.steps, parsed.shard)))
+        own = Namespace(**json.loads(parsed.one))
+        use(own.device)
+        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+        print(json.dumps(collectives(own) if own.collectives else train(own)))
         return
-    processes = start(parsed.workers, parsed.device, given)
-    texts = [process.communicate()[0] for process in processes]
-    if any(process.returncode for process in processes):
-        raise SystemExit("Expected all workers to end. Received: an error, see above.")
-    found = [json.loads(text.splitlines()[-1]) for text in texts]
-    rows = [{"worker": rank, **each} for rank, each in enumerate(found)]
-    show(f"{parsed.workers} workers, batch {parsed.batch:,} each, shard={parsed.shard}", rows)
+    given = {name: value for name, value in vars(parsed).items() if name != "one"}
+    given["folder"] = str(parsed.folder)
+    if parsed.collectives:
+        show("ms of an operation between two workers", run(2, given)[0])
+        return
+    if parsed.rows:
+        data.clicks(parsed.folder, parsed.rows, device=parsed.device)
+    table = []
+    for model in parsed.model:
+        for shard in parsed.shard:
+            first = 0.0
+            for count in parsed.workers:
+                shared = None if shard == "none" else shard
+                found = run(count, given | {"model": model, "shard": shared})
+                # All take the same steps: the slowest ends last.
+                speed = min(each["M samples/s"] for each in found)
+                first = first or speed
+                named = {"model": model, "shard": shard, "workers": count}
+                table += [
+                    {**named, "worker": rank, **each, "ratio": f"{speed / first:.2f}x"}
+                    for rank, each in enumerate(found)
+                ]
+                print(json.dumps(table[-1]), flush=True)
+    title = f"batch {parsed.batch:,} a worker, {parsed.optimizer}, {parsed.precision}"
+    show(title, table)
 
 
 if __name__ == "__main__":

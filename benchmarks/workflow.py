@@ -1,7 +1,7 @@
 """Rows per second of fit and transform, from parquet to parquet, and of requests to what was fitted.
 
     python -m benchmarks.workflow [--data criteo movielens] [--rows 4000000] [--rounds 3] [--peers]
-    python -m benchmarks.workflow --device gpu --rows 16000000 [--times 3]
+    python -m benchmarks.workflow --device gpu --rows 16000000 [--times 3] [--cluster 1 2]
     python -m benchmarks.workflow --requests [--rows 2000000]
 
 Criteo's work: 13 counts filled, clipped, logged and normalised, 26 columns of ids made categories,
@@ -10,7 +10,8 @@ categories, the rating compared. On a CPU ours is compared with a Polars script 
 with `--peers`, which needs `make bench-peers`, NVTabular. On a GPU it is compared with the CPU of the
 same machine, also on lists that are in the data; what the GPU cannot run is an error, never a
 fallback, and each file is compared with the CPU's. GPU GB is the most that cuDF held in fit and
-transform.
+transform. With `--cluster` so many workers of a Dask cluster on this machine, of one thread and each
+with a GPU of its own, are compared with one process.
 
 Each contestant runs in a process of its own, so that peak memory is its own, and they take turns. On
 a machine that others use too, the seconds of all cores are the steadier measure.
@@ -23,13 +24,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,41 @@ def ours(name: str, files: list[Path], out: Path, engine: str = "cpu") -> Made:
         workflow.transform_to_parquet([*files], out, engine=engine)
     seconds = {"fit": fitted - start, "transform": time.perf_counter() - fitted}
     return seconds | {"GPU GB": f"{in_fit[0]:.1f} / {in_transform[0]:.1f}"}
+
+
+def on_cluster(count: int, engine: str, name: str, files: list[Path], out: Path) -> Made:
+    """The same by so many workers of a cluster; seconds alone."""
+    with cluster(count) as client:
+        for _ in range(2):  # of the first run workers load what they use
+            shutil.rmtree(out, ignore_errors=True)
+            start = time.perf_counter()
+            workflow = PIPELINES[name].workflow(files[0].parent)
+            workflow.fit([*files], engine=engine, client=client)
+            fitted = time.perf_counter()
+            workflow.transform_to_parquet([*files], out, engine=engine, client=client)
+            end = time.perf_counter()
+    return {"fit": fitted - start, "transform": end - fitted, "GPU GB": ""}
+
+
+@contextmanager
+def cluster(count: int) -> Iterator[Any]:
+    """A client of workers of this machine, each with one thread and a GPU of its own."""
+    from distributed import LocalCluster  # noqa: PLC0415 - an extra
+
+    scheduler: Any = LocalCluster
+    with scheduler(n_workers=0, dashboard_address=":0") as running, running.get_client() as client:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", running.scheduler_address]
+        with ExitStack() as stack:
+            for number in range(count):
+                worker = subprocess.Popen(
+                    [*command, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
+                    env=os.environ | {"CUDA_VISIBLE_DEVICES": str(number)},
+                    stderr=subprocess.DEVNULL,
+                )
+                stack.callback(worker.wait)
+                stack.callback(worker.terminate)
+            client.wait_for_workers(count, timeout=60)
+            yield client
 
 
 @contextmanager
@@ -101,6 +138,10 @@ WAYS: dict[str, Any] = {
     "NVTabular": nvtabular,
     "cpu": ours,
     "gpu": partial(ours, engine="gpu"),
+} | {
+    f"{engine}, {count} workers": partial(on_cluster, count, engine)
+    for engine in ("cpu", "gpu")
+    for count in (1, 2, 4, 8)
 }
 
 
@@ -250,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = Path("build/benchmarks")
     parser = options(__doc__, devices=True, rows=4_000_000, rounds=3, times=1, folder=folder)
     parser.add_argument("--data", nargs="+", choices=[*PIPELINES])
+    parser.add_argument("--cluster", nargs="+", type=int, choices=(1, 2, 4, 8), default=[])
     parser.add_argument("--peers", action="store_true", help="NVTabular 23.08 too")
     parser.add_argument("--requests", action="store_true", help="to the numpy interpreter, instead")
     parsed = parser.parse_args(arguments)
@@ -259,6 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.peers and not NVTABULAR.exists():
         sys.exit(f"Expected {NVTABULAR}, which `make bench-peers` makes. Received: no such file.")
     ways = ["cpu", "gpu"] if parsed.device == "gpu" else ["ours", "by hand"]
+    if parsed.cluster:
+        clusters = [f"{parsed.device}, {count} workers" for count in parsed.cluster]
+        ways = [ways[-1] if parsed.device == "gpu" else "cpu", *clusters]
     known = PIPELINES if parsed.device == "gpu" else BY_HAND
     for name in parsed.data or known:
         compare(name, ways + ["NVTabular"] * parsed.peers, parsed)

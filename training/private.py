@@ -129,3 +129,13 @@ def is_tensorflow_in_use() -> bool:
 def abort_collectives(message: str) -> None:
     """End all operations between processes with an error, now and from now on."""
     context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, message)
+
+
+def expect_peer(job: str, task: int, seconds: float) -> None:
+    """Ask another process that `tf.distribute` has connected whether it lives.
+
+    Raises:
+        tf.errors.OpError: no answer within so many seconds.
+    """
+    name = f"/job:{job}/replica:0/task:{task}"
+    context.context().check_collective_ops_peer_health(name, timeout_in_ms=int(1000 * seconds))

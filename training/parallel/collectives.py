@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,10 @@ import tensorflow as tf
 
 # Groups of devices, and their operations, have numbers that are the same on all workers. TensorFlow
 # counts groups from 1, and operations from 100.
-_HOSTS, _DEVICES = 7001, 7002
+_HOSTS, _DEVICES, _COMPILED = 7001, 7002, 7003
 _FIRST = 1 << 20
+# The collection of a graph that has the exchanges that XLA compiles, in their order.
+_ORDER = "exchanges_between_workers"
 
 
 class Collectives:
@@ -38,6 +41,7 @@ class Collectives:
             tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
         )
         self.timeout = timeout
+        self.on_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
         self._tokens = {}
         for place in (self.host, device):
             with tf.device(place):
@@ -62,13 +66,72 @@ class Collectives:
         )
 
     def exchanged(self, tensor: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
-        """The parts that all workers have for this one.
+        """The parts that all workers have for this one; on CPUs.
+
+        Not on GPUs: between processes TensorFlow's all-to-all over NCCL takes the GPUs of this
+        process for all of them, and mixes up the parts without an error (TensorFlow 2.21).
 
         Args:
             tensor: (workers, ...), a part for each worker, with the same shape on all of them.
             number: of the operation.
+
+        Raises:
+            TypeError: on a GPU.
         """
+        if self.on_gpu:
+            raise TypeError("all-to-all is for CPUs")
         return tf.raw_ops.CollectiveAllToAllV2(input=tensor, **self._common(self.device, number))
+
+    def compiled(
+        self, sums: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Sums over the workers, and rows of all workers, in one function of XLA; on GPUs.
+
+        NCCL's kernels wait in the queue of the GPU, as all others do. TensorFlow's own operations
+        end only when the GPU has ended them, so that the host, which sends no work meanwhile, can
+        never be ahead of it. XLA knows sums alone: rows are sent as sums with zeros.
+
+        Args:
+            sums: tensors, each with the same shape on all workers.
+            parts: tensors (n, ...), each with the same shape on all workers.
+
+        Returns:
+            the sums; for each of `parts` the rows of all workers by rank, (workers * n, ...).
+        """
+        if tf.executing_eagerly():
+            totals, joined = self._exchange(list(sums), list(parts))
+            return totals, joined
+        earlier = tf.compat.v1.get_default_graph().get_collection_ref(_ORDER)
+        # In the same order on all workers: else one waits for what another has not begun.
+        with tf.control_dependencies(earlier[-1:]):
+            totals, joined = self._exchange(list(sums), list(parts))
+        earlier += [*totals, *joined][:1]
+        return totals, joined
+
+    @functools.cached_property
+    def _exchange(self) -> Any:
+        def total(tensor: tf.Tensor) -> tf.Tensor:
+            return tf.raw_ops.CollectiveReduceV2(
+                input=tensor,
+                merge_op="Add",
+                final_op="Id",
+                group_size=self.size,
+                group_key=_COMPILED,
+                instance_key=_COMPILED,
+                ordering_token=[],
+                communication_hint="nccl",
+            )
+
+        def every(part: tf.Tensor) -> tf.Tensor:
+            zeros = tf.zeros_like(part)
+            return total(
+                tf.concat([part if n == self.rank else zeros for n in range(self.size)], 0)
+            )
+
+        def exchange(sums: list[tf.Tensor], parts: list[tf.Tensor]) -> Any:
+            return [total(tensor) for tensor in sums], [every(part) for part in parts]
+
+        return tf.function(exchange, autograph=False, jit_compile=True, reduce_retracing=True)
 
     def texts(self, text: str) -> list[str]:
         """The text that each worker gives."""
@@ -103,7 +166,7 @@ class Collectives:
             value.assign(tf.cast(received, value.dtype))
 
     def _common(self, place: str, number: int | tf.Tensor) -> dict[str, Any]:
-        on_gpu = tf.DeviceSpec.from_string(place).device_type == "GPU"
+        on_gpu = self.on_gpu and place != self.host
         return {
             "group_size": self.size,
             "group_key": _HOSTS if place == self.host else _DEVICES,

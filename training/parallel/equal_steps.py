@@ -39,7 +39,7 @@ class EqualSteps:
             self._iterator = weakref.ref(iterator)
             self._epoch.assign_add(1)
 
-    def compare(self, batch: tf.Tensor, tables: Sequence[tf.IndexedSlices]) -> tf.Tensor:
+    def compare(self, batch: tf.Tensor, tables: Sequence[tf.Tensor]) -> tf.Tensor:
         """For each worker the number of looked-up rows in each table: (workers, tables).
 
         All on the host, which knows shapes without waiting for a GPU. Fails if the workers' batches
@@ -47,13 +47,13 @@ class EqualSteps:
 
         Args:
             batch: a tensor of the batch with one entry for each row.
-            tables: gradients of tables.
+            tables: the rows of gradients of tables.
         """
         # Of an unknown length: one that TensorFlow knows it would tell the others even if the step
         # then finds no batch.
         batch = tf.compat.v1.placeholder_with_default(batch, [None] * len(batch.shape))
         # Not on the host's device, to which the rows themselves would be copied.
-        found = [tf.shape(part)[0] for part in (batch, *(table.indices for table in tables))]
+        found = [tf.shape(part)[0] for part in (batch, *tables)]
         self._tables = len(tables)
         with tf.device(self._collectives.host):
             own = tf.stack([tf.cast(count, tf.int64) for count in found])
@@ -62,10 +62,10 @@ class EqualSteps:
             with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
                 return tf.cast(counts, tf.int32)
 
-    def count(self, tables: Sequence[tf.IndexedSlices]) -> tf.Tensor:
+    def count(self, tables: Sequence[tf.Tensor]) -> tf.Tensor:
         """As `compare`, in a step of which the batches have been compared before."""
         self._later = self._later or self._collectives.reserve(1)
-        found = [tf.shape(table.indices)[0] for table in tables]
+        found = [tf.shape(rows)[0] for rows in tables]
         if not found:
             return tf.zeros([self._workers.size, 0], tf.int32)
         with tf.device(self._collectives.host):

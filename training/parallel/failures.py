@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
 from training.errors import TrainingError
 from training.parallel.workers import Workers
-from training.private import abort_collectives
+from training.private import abort_collectives, expect_peer
 
 _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"
@@ -20,6 +21,8 @@ _ABORTED = "Collective ops is aborted by"
 _LATE = "no answer of all workers in time"
 # Seconds; the service notices a lost worker after ten, and tells all others within this time.
 _GRACE = 5.0
+# Seconds between two looks at the other workers while the GPU works.
+_LOOK = 5.0
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 
 
@@ -53,6 +56,47 @@ def together(workers: Workers) -> Iterator[None]:
         limit.cancel()
 
 
+def wait_for_gpu(workers: Workers, tensors: Any) -> None:
+    """Wait until a GPU has computed tensors, or another worker is lost.
+
+    An exchange inside a function of XLA waits on the GPU, where nothing ends it if a worker dies.
+    So a thread waits for the GPU, and this one looks whether the others live. The thread, and the
+    work on the GPU, last until the process ends.
+
+    Raises:
+        TrainingError: a worker died.
+        tf.errors.DeadlineExceededError: nothing was computed within the time for an answer.
+    """
+    if workers.collectives is None or not workers.collectives.on_gpu:
+        return
+    waiting = threading.Thread(target=_read, args=[tf.nest.flatten(tensors)], daemon=True)
+    waiting.start()
+    until = time.monotonic() + workers.collectives.timeout
+    waiting.join(_LOOK)
+    while waiting.is_alive():
+        for rank in range(workers.size):
+            if rank != workers.rank:
+                _expect_alive(workers, rank)
+        if time.monotonic() > until:
+            raise tf.errors.DeadlineExceededError(None, None, _LATE)
+        waiting.join(_LOOK)
+
+
+def _read(tensors: list[tf.Tensor]) -> None:
+    for tensor in tensors:
+        tensor.numpy()
+
+
+def _expect_alive(workers: Workers, rank: int) -> None:
+    is_chief = rank < workers.chiefs
+    try:
+        expect_peer(
+            "chief" if is_chief else "worker", rank - (0 if is_chief else workers.chiefs), _LOOK
+        )
+    except tf.errors.OpError as error:
+        raise TrainingError(_message_of_lost(workers, workers.name(rank))) from error
+
+
 def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str | None:
     """The message about other workers; None if the error is about something else."""
     if _LATE in str(error):
@@ -69,8 +113,10 @@ def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str |
         error, (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     )
     lost = _lost(workers, str(error)) if is_lost else None
-    if lost is None:
-        return None
+    return None if lost is None else _message_of_lost(workers, lost)
+
+
+def _message_of_lost(workers: Workers, lost: str) -> str:
     return (
         f"Expected all {workers.size} workers to train until the end. Received: {lost} died, "
         "ended before the others, or cannot be reached. See its output. Then start all of them "

@@ -37,8 +37,9 @@ def common_length(count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return least + steps * step, power * _LENGTHS + steps
 
 
-def lengthened(tensor: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """A tensor (n, ...) with zeros behind it: (length, ...)."""
+def lengthened(tensor: tf.Tensor, length: tf.Tensor, value: int | tf.Tensor = 0) -> tf.Tensor:
+    """A tensor (n, ...) with a value behind it: (length, ...)."""
     missing = [length - tf.shape(tensor)[0], *tensor.shape[1:]]
     # TensorFlow pads integers on the host only.
-    return tf.concat([tensor, tf.zeros(missing, tensor.dtype)], axis=0)
+    padding = tf.fill(missing, tf.cast(value, tensor.dtype))
+    return tf.concat([tensor, padding], axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,18 @@ class Layout(ABC):
     @abstractmethod
     def route(self, rows: tf.Tensor) -> Route:
         """The way of rows (n,) to the workers that hold them."""
+
+    @abstractmethod
+    def held(self, rows: tf.Tensor) -> tf.Tensor:
+        """The numbers of rows (n,) in this worker's part, or one beyond it for those of others."""
+
+    def own_columns(self, vectors: tf.Tensor) -> tf.Tensor:
+        """The part of vectors (n, width) that this worker holds."""
+        return vectors
+
+    def in_columns(self, vectors: tf.Tensor) -> tf.Tensor:
+        """This worker's part of vectors, with zeros for what others hold: (n, width)."""
+        return vectors
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """First row and number of rows of blocks of a few MB, none with rows of two columns."""
@@ -151,6 +164,29 @@ class ByRow(Layout):
 
     def route(self, rows: tf.Tensor) -> Route:
         """The way of rows (n,) to the workers that hold them."""
+        own, workers = self._held_by(rows)
+        places = tf.range(tf.size(rows))
+        return Route(
+            tf.dynamic_partition(own, workers, self.size),
+            tf.dynamic_partition(places, workers, self.size),
+        )
+
+    def held(self, rows: tf.Tensor) -> tf.Tensor:
+        """The numbers of rows (n,) in this worker's part, or one beyond it for those of others."""
+        return self._compiled(rows)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        # TensorFlow itself computes integers on the host, or copies them there.
+        def held(rows: tf.Tensor) -> tf.Tensor:
+            own, workers = self._held_by(tf.minimum(rows, self.whole[0] - 1))
+            is_held = (workers == self.rank) & (rows < self.whole[0])
+            return tf.where(is_held, own, self.shape[0])
+
+        return tf.function(held, autograph=False, jit_compile=True, reduce_retracing=True)
+
+    def _held_by(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The numbers of rows (n,) in the part of the worker that holds each, and the workers."""
         rows = tf.cast(rows, tf.int64)
         starts = tf.constant(self.starts, tf.int64)
         columns = tf.searchsorted(starts, rows, side="right", out_type=tf.int64) - 1
@@ -158,12 +194,7 @@ class ByRow(Layout):
         steps = tf.gather(tf.constant(self._steps, tf.int64), columns)
         workers = tf.gather(tf.constant(self._firsts, tf.int64), columns) + numbers % steps
         first = tf.gather(tf.constant(self._locals.reshape(-1)), columns * self.size + workers)
-        own, workers = first + numbers // steps, tf.cast(workers, tf.int32)
-        places = tf.range(tf.size(rows))
-        return Route(
-            tf.dynamic_partition(own, workers, self.size),
-            tf.dynamic_partition(places, workers, self.size),
-        )
+        return first + numbers // steps, tf.cast(workers, tf.int32)
 
 
 class ByColumn(Layout):
@@ -182,6 +213,20 @@ class ByColumn(Layout):
     def route(self, rows: tf.Tensor) -> Route:
         """The way of rows (n,) to all workers."""
         return Route([tf.cast(rows, tf.int64)] * self.size, None)
+
+    def held(self, rows: tf.Tensor) -> tf.Tensor:
+        """The rows themselves."""
+        return rows
+
+    def own_columns(self, vectors: tf.Tensor) -> tf.Tensor:
+        """The part of vectors (n, width) that this worker holds."""
+        width = self.shape[1]
+        return vectors[:, self.rank * width : (self.rank + 1) * width]
+
+    def in_columns(self, vectors: tf.Tensor) -> tf.Tensor:
+        """This worker's part of vectors, with zeros for what others hold: (n, width)."""
+        parts = [vectors if n == self.rank else tf.zeros_like(vectors) for n in range(self.size)]
+        return tf.concat(parts, axis=1)
 
 
 def _count(height: int, place: int | None, rank: int, size: int) -> int:

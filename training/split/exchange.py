@@ -16,6 +16,7 @@ from training.parallel.lengths import NUMBERS, common_length, lengthened
 from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
+from training.split.table_gradient import TableGradient, divided_by_height
 from training.tables.shared_table import SharedTable
 
 # Bytes of a piece: large ones use the network well; of several, the first travels while the
@@ -27,8 +28,9 @@ class Exchange:
     """An exchange after which each worker has the gradients of one worker with all rows.
 
     Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
-    their values, of which each worker then has those of all; on a CPU a worker sums those of a
-    repeated row first. Those of divided tables are already where their rows are. What a step adds
+    their values, of which each worker then has those of all. On a CPU a worker sums those of a
+    repeated row first; on a GPU only in small tables, since it knows no number of distinct rows
+    without waiting. Those of divided tables are already where their rows are. What a step adds
     to the metrics' state is added up, so each worker has the metrics of all rows. Other state that
     steps change, such as moving averages, is averaged.
 
@@ -142,7 +144,7 @@ class Exchange:
             for grad, variable in zip(gradients, variables, strict=True)
         ]
         tables = [
-            _summed(grad, variable)
+            self._sent(grad, variable)
             for grad, variable, kept in zip(gradients, variables, is_table, strict=True)
             if kept
         ]
@@ -152,15 +154,14 @@ class Exchange:
             if isinstance(grad, tf.Tensor)
         ]
         changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
-        compared = self.steps.count(tables) if self.looks_up else None
-        counts = self.steps.compare(batch, tables) if compared is None else compared
+        rows = [table.rows for table in tables]
+        compared = self.steps.count(rows) if self.looks_up else None
+        counts = self.steps.compare(batch, rows) if compared is None else compared
         with tf.control_dependencies([counts]):
-            totals = self._totals([*dense, *changes])
+            totals, every = self._exchanged([*dense, *changes], tables, counts)
         means = iter([total / self.workers.size for total in totals[: len(dense)]])
         self._change(changing, before, totals[len(dense) :])
-        slices = iter(
-            self._gathered(table, counts[:, place], place) for place, table in enumerate(tables)
-        )
+        slices = iter(every)
         averaged = [
             next(slices) if kept else next(means) if isinstance(grad, tf.Tensor) else grad
             for grad, kept in zip(gradients, is_table, strict=True)
@@ -179,20 +180,70 @@ class Exchange:
             # The mean of changes: that of equal values might differ from them in the last bit.
             variable.assign(old + (total if place < metrics else total / self.workers.size))
 
-    def _totals(self, local: Sequence[tuple[tf.Tensor, keras.Variable]]) -> list[tf.Tensor]:
-        """The sums over the workers of all tensors, each with the variable that it is about."""
-        totals: dict[int, tf.Tensor] = {}
-        for number, places in enumerate(_pieces([variable for _, variable in local])):
-            parts = [local[place][0] for place in places]
-            joined = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
-            total = self._collectives.total(joined, self._numbers_of_pieces + number)
-            shapes = [local[place][1].shape for place in places]
-            flats = tf.split(total, [math.prod(shape) for shape in shapes])
-            for place, flat, shape in zip(places, flats, shapes, strict=True):
-                totals[place] = tf.reshape(flat, shape)
-        return [totals[place] for place in range(len(local))]
+    def _sent(self, gradient: tf.IndexedSlices, table: keras.Variable) -> TableGradient:
+        if self._collectives.on_gpu:
+            # Where a gradient of zero changes nothing, it does not matter which rows have one.
+            marks = not getattr(self._model.optimizer, "linear", False)
+            return divided_by_height(gradient, table, marks=marks)
+        gradient = distinct_rows(gradient, table)
+        return TableGradient(gradient.indices, gradient.values, gradient.dense_shape)
 
-    def _gathered(self, table: tf.IndexedSlices, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
+    def _exchanged(
+        self,
+        local: Sequence[tuple[tf.Tensor, keras.Variable]],
+        tables: Sequence[TableGradient],
+        counts: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
+        """The sums over the workers of tensors, and the mean gradients of tables.
+
+        Args:
+            local: each tensor with the variable that it is about.
+            tables: this worker's gradients.
+            counts: the number of rows of each worker in each table, on the host.
+        """
+        variables = [variable for _, variable in local]
+        places = _pieces(variables)
+        pieces = [
+            tf.concat([tf.reshape(local[place][0], [-1]) for place in piece], axis=0)
+            for piece in places
+        ]
+        exchanged = self._on_gpu if self._collectives.on_gpu else self._on_cpu
+        sums, gradients = exchanged(pieces, tables, counts)
+        return _unjoined(sums, places, variables), gradients
+
+    def _on_gpu(
+        self, pieces: list[tf.Tensor], tables: Sequence[TableGradient], counts: tf.Tensor
+    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
+        """All in one function of XLA; rows beyond the table are padding."""
+        collectives, parts = self._collectives, []
+        small = [tensor for table in tables for tensor in table.small]
+        for place, table in enumerate(tables):
+            with tf.device(collectives.host):
+                length, _ = common_length(tf.reduce_max(counts[:, place]))
+            parts += [
+                lengthened(table.rows, length, table.shape[0]),
+                lengthened(table.values / collectives.size, length),
+            ]
+        sums, every = collectives.compiled([*pieces, *small], parts)
+        sums, small = sums[: len(pieces)], sums[len(pieces) :]
+        gradients = []
+        for place, table in enumerate(tables):
+            own, small = small[: len(table.small)], small[len(table.small) :]
+            own = [own[0] / collectives.size, *own[1:]] if own else []
+            gradients.append(table.with_small(every[2 * place], every[2 * place + 1], own))
+        return sums, gradients
+
+    def _on_cpu(
+        self, pieces: list[tf.Tensor], tables: Sequence[TableGradient], counts: tf.Tensor
+    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
+        """One operation after another; each has a number for each of its lengths."""
+        first = self._numbers_of_pieces
+        sums = [self._collectives.total(piece, first + n) for n, piece in enumerate(pieces)]
+        return sums, [
+            self._gathered(table, counts[:, place], place) for place, table in enumerate(tables)
+        ]
+
+    def _gathered(self, table: TableGradient, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
         """The rows of all workers, with values divided by the number of workers.
 
         Args:
@@ -201,22 +252,20 @@ class Exchange:
             place: of the table among the gradients.
         """
         collectives = self._collectives
-        with tf.device(collectives.host):
-            length, kind = common_length(tf.reduce_max(counts))
-            spans = [
-                (length * rank, length * rank + count)
-                for rank, count in enumerate(tf.unstack(counts, collectives.size))
-            ]
-            number = self._numbers_of_tables + 2 * NUMBERS * place + kind
+        length, kind = common_length(tf.reduce_max(counts))
+        spans = [
+            (length * rank, length * rank + count)
+            for rank, count in enumerate(tf.unstack(counts, collectives.size))
+        ]
+        number = self._numbers_of_tables + 2 * NUMBERS * place + kind
 
         def together(tensor: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
             every = collectives.gathered(lengthened(tensor, length), number)
             return tf.concat([every[first:last] for first, last in spans], axis=0)
 
-        # On a GPU integers of 32 bits are on the host.
-        rows = together(tf.cast(table.indices, tf.int64), number)
+        rows = together(tf.cast(table.rows, tf.int64), number)
         values = together(table.values / collectives.size, number + NUMBERS)
-        return tf.IndexedSlices(values, rows, table.dense_shape)
+        return tf.IndexedSlices(values, rows, table.shape)
 
 
 def by_row(x: Any, y: Any) -> tf.Tensor:
@@ -227,15 +276,6 @@ def by_row(x: Any, y: Any) -> tf.Tensor:
 def _whole_shape(variable: keras.Variable) -> Sequence[int]:
     layout = layout_of(variable)
     return tuple(variable.shape) if layout is None else layout.whole
-
-
-def _summed(gradient: tf.IndexedSlices, table: keras.Variable) -> tf.IndexedSlices:
-    """The gradient with each row once; on a GPU unchanged.
-
-    The other workers must know the number of rows. On a GPU only the GPU knows how many are
-    distinct, and the host would wait for it in each step.
-    """
-    return gradient if "GPU" in table.value.device else distinct_rows(gradient, table)
 
 
 def _moving(model: keras.Model) -> list[keras.Variable]:
@@ -257,6 +297,21 @@ def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
     if tensor is None:
         return None
     return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
+
+
+def _unjoined(
+    pieces: Sequence[tf.Tensor],
+    places: Sequence[Sequence[int]],
+    variables: Sequence[keras.Variable],
+) -> list[tf.Tensor]:
+    """The tensors that were joined to pieces."""
+    found: dict[int, tf.Tensor] = {}
+    for piece, joined in zip(pieces, places, strict=True):
+        shapes = [variables[place].shape for place in joined]
+        flats = tf.split(piece, [math.prod(shape) for shape in shapes])
+        for place, flat, shape in zip(joined, flats, shapes, strict=True):
+            found[place] = tf.reshape(flat, shape)
+    return [found[place] for place in range(len(variables))]
 
 
 def _pieces(variables: Sequence[keras.Variable]) -> list[list[int]]:

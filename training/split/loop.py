@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.parallel.failures import together
+from training.parallel.failures import together, wait_for_gpu
 from training.split.exchange import Exchange
 
 
@@ -124,13 +124,15 @@ class _Together:
             self._exchange.prepare()
             self._exchange.steps.begin(iterator)
             try:
-                return self._function(iterator)
+                logs = self._function(iterator)
             except tf.errors.OutOfRangeError:
                 self._exchange.steps.end()
                 raise
             except tf.errors.OpError as error:
                 self._exchange.steps.check(error)
                 raise
+            wait_for_gpu(self._exchange.workers, logs)
+            return logs
 
 
 def _present(batch: Any) -> Any:

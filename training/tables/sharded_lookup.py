@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -30,9 +30,60 @@ class Recorded:
     lookups: list[Looked] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Looked:
+class Looked(Protocol):
     """One lookup.
+
+    Attributes:
+        table: this worker's part of the table.
+        vectors: the looked-up vectors, which the tape watches.
+    """
+
+    @property
+    def table(self) -> keras.Variable: ...  # noqa: D102
+    @property
+    def vectors(self) -> tf.Tensor: ...  # noqa: D102
+
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
+        """The gradient of this worker's part, from all workers.
+
+        Args:
+            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LookedOnGpu:
+    """A lookup on GPUs, which do not wait for the host.
+
+    Attributes:
+        table: this worker's part of the table.
+        vectors: one for each row that this worker has looked up, (n, width).
+        held: for each row that any worker has looked up its number in this worker's part, or one
+            beyond it, (workers * length,).
+        length: to which the rows of each worker are padded.
+        layout: of the table.
+        collectives: all workers.
+    """
+
+    table: keras.Variable
+    vectors: tf.Tensor
+    held: tf.Tensor
+    length: tf.Tensor
+    layout: Layout
+    collectives: Collectives
+
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
+        """See `Looked.gradient`."""
+        upstream = tf.convert_to_tensor(upstream) / self.collectives.size
+        _, (values,) = self.collectives.compiled([], [lengthened(upstream, self.length)])
+        shape = tf.constant(tuple(self.table.shape), tf.int64)
+        return tf.IndexedSlices(self.layout.own_columns(values), self.held, shape)
+
+
+@dataclass(frozen=True)
+class LookedOnCpu:
+    """A lookup on CPUs, of distinct rows.
 
     Attributes:
         table: this worker's part of the table.
@@ -51,11 +102,7 @@ class Looked:
     travel: Travel
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """The gradient of this worker's part, from all workers.
-
-        Args:
-            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-        """
+        """See `Looked.gradient`."""
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
             upstream = summed_by_place(upstream.values, upstream.indices, rows)
@@ -148,7 +195,9 @@ class Travel:
 class ShardedLookup:
     """Lookups in a table that is divided among workers; all of them call it together.
 
-    A row that a worker needs several times travels once, and so does the sum of its gradients.
+    On CPUs a row that a worker needs several times travels once, and so does the sum of its
+    gradients. A GPU would wait for the host with each number of distinct rows: there all workers
+    receive the rows of all, and a vector is the sum of what each of them holds of it.
 
     Args:
         collectives: all workers.
@@ -170,6 +219,8 @@ class ShardedLookup:
         Returns:
             (*rows, width).
         """
+        if self._collectives.on_gpu:
+            return self._on_gpu(table, rows)
         flat = tf.reshape(rows, [-1])
         distinct, places = distinct_places(flat, self._layout.whole[0], table.value.device)
         route = self._layout.route(distinct)
@@ -187,5 +238,24 @@ class ShardedLookup:
         record = _RECORDED.get()
         if record is not None:
             record.tape.watch(vectors)
-            record.lookups.append(Looked(table, vectors, route, wanted, counts, self._travel))
+            record.lookups.append(LookedOnCpu(table, vectors, route, wanted, counts, self._travel))
         return tf.gather(vectors, tf.reshape(places, tf.shape(rows)))
+
+    def _on_gpu(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
+        collectives, layout = self._collectives, self._layout
+        flat = tf.reshape(tf.cast(rows, tf.int64), [-1])
+        counts = self._travel.counts([flat])
+        with tf.device(collectives.host):
+            length, _ = common_length(tf.reduce_max(counts))
+            start = length * collectives.rank
+        _, (every,) = collectives.compiled([], [lengthened(flat, length, layout.whole[0])])
+        held = layout.held(every)
+        # A GPU reads zeros for rows beyond the table.
+        own = layout.in_columns(tf.gather(table.value, held))
+        (vectors,), _ = collectives.compiled([own], [])
+        vectors = tf.stop_gradient(vectors[start : start + tf.shape(flat)[0]])
+        record = _RECORDED.get()
+        if record is not None:
+            record.tape.watch(vectors)
+            record.lookups.append(LookedOnGpu(table, vectors, held, length, layout, collectives))
+        return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))

@@ -24,6 +24,7 @@ from training.tables.ids import (
 )
 from training.tables.initial_table import initial_table
 from training.tables.sharded_lookup import ShardedLookup
+from training.tables.side_by_side import looked_up
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -216,11 +217,16 @@ class SharedTable(keras.layers.Layer):
             np.expand_dims([self.cardinalities[name] for name in columns], 1 - axis),
             np.expand_dims([self.offsets[name] for name in columns], 1 - axis),
         )
+        looked_up(
+            self.embeddings,
+            tuple((self.offsets[name], self.cardinalities[name] + 1) for name in columns),
+        )
         # Transposed last: whole columns are computed faster than single ids.
         return self._vectors(rows if few else tf.transpose(rows))
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
+        looked_up(self.embeddings, None)
         rows, bags, counts = [], [], []
         for number, (name, (values, nnzs)) in enumerate(columns.items()):
             ids = flat_integers(name, "values", values)

@@ -1,0 +1,25 @@
+"""How the columns of a table are looked up, for the exchange of its gradient."""
+
+from __future__ import annotations
+
+import keras
+
+# For each column its first row and its number of rows.
+Columns = tuple[tuple[int, int], ...]
+
+
+def looked_up(table: keras.Variable, columns: Columns | None) -> None:
+    """Note a lookup in a table.
+
+    Args:
+        table: the variable.
+        columns: those whose ids are looked up side by side, so that the gradient has the row of each
+            column for each row of the batch; None for lists.
+    """
+    noted = getattr(table, "looked_up_side_by_side", columns)
+    table.looked_up_side_by_side = columns if noted == columns else None
+
+
+def side_by_side_of(table: keras.Variable) -> Columns | None:
+    """The columns that are looked up side by side, if there are no other lookups in the table."""
+    return getattr(table, "looked_up_side_by_side", None)
