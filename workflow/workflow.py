@@ -35,7 +35,6 @@ from .graph.subgraphs import subgraphs, subworkflow
 from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
 from .progress.stage import expect_total, showing
-from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
@@ -44,6 +43,7 @@ from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
 from .transform.parquet_sink import ParquetSink
 from .transform.pieces_in_order import transform_stream
+from .transform.reverse_mapping import reverse_mapping
 
 # Two such files fit into memory, and a shuffle has enough files to draw from.
 ROWS_PER_FILE = 1_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loader.files.layout import BatchLayout
-from loader.loader_methods import LoaderMethods
-from loader.opening import Data, Device, Transport, open_host, open_loader
+from loader.frameworks.loader_methods import LoaderMethods
+from loader.opening.open_loader import Data, Device, Transport, open_host, open_loader
 from loader.options import check_counts
 from workflow.schema.schema import Schema
 
@@ -143,7 +143,7 @@ class ArrayLoader(LoaderMethods):
         self._check(data.layout)
         if device == "cpu":
             return open_host(data, _HostBatches(data.layout, self._tensors))
-        from loader.device import open_device  # noqa: PLC0415 - it imports TensorFlow
+        from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
         return replace(opened, transport=DeviceBatches(opened.transport, self._from_gpu))

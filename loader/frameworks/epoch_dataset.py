@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from loader.epochs import Epochs
 from loader.errors import LoaderError
-from loader.loader_methods import LoaderMethods
-from loader.opening import Opened
+from loader.frameworks.loader_methods import LoaderMethods
+from loader.opening.open_loader import Opened
 from loader.options import check_counts
 from loader.tensorflow.batch_iterator import BatchIterator
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.tensorflow.sized_dataset import SizedDataset
 from loader.tensorflow.tensors import Transport
-from loader.workers import replicas_of_worker
+from loader.tensorflow.workers import replicas_of_worker
 
 
 class EpochDataset(LoaderMethods, SizedDataset):

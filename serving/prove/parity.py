@@ -140,13 +140,13 @@ def _network(model: Any) -> Any:
     """A network that runs in this process: the model itself, or the one that is read."""
     if hasattr(model, "predict_on_batch"):
         return model
-    # Only other forms need the exporter.
-    from exporter.errors import ExportError  # noqa: PLC0415
-    from exporter.network.load import load_network  # noqa: PLC0415
+    # Importing it imports TensorFlow.
+    from training.errors import TrainingError  # noqa: PLC0415
+    from training.network.load import load_network  # noqa: PLC0415
 
     try:
         return load_network(model)
-    except ExportError as error:
+    except TrainingError as error:
         raise ClientError("PARITY", str(error)) from error
 
 

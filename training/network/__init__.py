@@ -1,1 +1,1 @@
-"""The network to export, and its inputs."""
+"""Trained networks of every kind, read for an export or for parity."""
