@@ -17,7 +17,6 @@ from loader.errors import LoaderError
 # TensorFlow's dtype of a feature, by the protobuf's name of its values, and a column's.
 _DTYPES = {"int64_list": tf.int64, "float_list": tf.float32, "bytes_list": tf.string}
 _NAMES = {tf.int64: "int64", tf.float32: "float32", tf.string: "string"}
-_ARROW = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.string()}
 _REMEDY = "Describe the columns in `features`, as tf.io.parse_example takes it."
 
 
