@@ -1,4 +1,4 @@
-"""From columns to a trained network and its SavedModel."""
+"""Layers, models and training of networks, and their SavedModels."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING

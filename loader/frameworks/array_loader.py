@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from loader.files.layout import BatchLayout
 from loader.frameworks.loader_methods import LoaderMethods
-from loader.opening.open_loader import Data, Device, Transport, open_host, open_loader
+from loader.opening.open_loader import BatchMaker, Data, Device, open_host, open_loader
 from loader.options import check_counts
 from workflow.schema.schema import Schema
 
@@ -177,7 +177,7 @@ class _HostBatches:
     tensors: Callable[[Sequence[Any]], Iterable[Any]]
 
     def to_batch(self, batch: Sequence[Any]) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         return self.layout.pack(self.tensors(batch))
 
 
@@ -190,11 +190,11 @@ class DeviceBatches:
         convert: makes the framework's tensor of one of TensorFlow's.
     """
 
-    transport: Transport
+    transport: BatchMaker
     convert: Callable[[Any], Any]
 
     def to_batch(self, batch: Any) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         return self._converted(self.transport.to_batch(batch))
 
     def _converted(self, part: Any) -> Any:

@@ -36,7 +36,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
         return BatchIterator(self, self._epochs.stream(), self._transport)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
-        """As `tf.data.Dataset.map`, keeping the length.
+        """`tf.data.Dataset.map`, keeping the length.
 
         On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
 

@@ -102,7 +102,7 @@ class _KeptBatches:
         self._last: Any = None
 
     def to_batch(self, batch: Any) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         if self._last is not None:
             # What reads the last batch was queued before the next one is requested.
             event = torch.cuda.current_stream(self._device).record_event()

@@ -1,1 +1,1 @@
-"""From a loader's arguments to its opened data, on a CPU or a GPU."""
+"""Opening of a loader's data and device."""

@@ -9,8 +9,8 @@ from workflow import ops
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
-# "Whether" and "How many" ask for an answer that the function returns.
-HEADLESS = re.compile(r"(What|Those|That of|Of|Which|Who|How(?! many)|Where|When|Why)\b")
+# "Whether" asks for an answer that the function returns.
+HEADLESS = re.compile(r"(What|Those|That of|Of|Which|Who|How|Where|When|Why|By|For|From|If)\b")
 PLACE = re.compile(
     r"\b(?:(?:workflow|loader|training|exporter|serving|triton_models|tests|docs)/[\w/.-]*\w)"
 )
