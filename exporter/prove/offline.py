@@ -13,10 +13,10 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
+from training.id_counts import too_small
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network
 from workflow import Workflow, WorkflowError
-from workflow.embedding_sizes import too_small
 from workflow.errors import in_a_line
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column
