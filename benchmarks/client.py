@@ -12,18 +12,17 @@ processor, gRPC's threads included, says what a way costs on a busy machine too.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from statistics import median
+from typing import Any
 
 import numpy as np
 from tritonclient import grpc as tritonclient
 from tritonclient.utils import np_to_triton_dtype
 
-from benchmarks.measure import in_child, options, show
+from benchmarks.measure import in_child, in_turns, options, show
 from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import EnsembleClient, TritonServer
 from serving.exchange import to_requests
@@ -32,39 +31,6 @@ SIZES = (1, 64, 16384)
 FLOOR = "tritonclient, tensors made once"
 BY_HAND = "tritonclient, from "
 Call = Callable[[], Any]
-
-
-class Taken(NamedTuple):
-    """Medians of a call.
-
-    Attributes:
-        milliseconds: until the answer is there.
-        processor_us: microseconds of the processor, in this process.
-    """
-
-    milliseconds: float
-    processor_us: float
-
-
-def medians(calls: Mapping[str, Call], seconds: float, turn: int) -> dict[str, Taken]:
-    """What each call takes, taking turns of so many calls for so many seconds each."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    processor: dict[str, list[float]] = {name: [] for name in calls}
-    names, chance = list(calls), np.random.default_rng(0)
-    end = time.perf_counter() + seconds * len(calls)
-    while time.perf_counter() < end:
-        for name in chance.permutation(names):
-            call = calls[name]
-            begin = time.process_time()
-            for _ in range(turn):
-                start = time.perf_counter()
-                call()
-                times[name].append(time.perf_counter() - start)
-            processor[name].append((time.process_time() - begin) / turn)
-    return {
-        name: Taken(statistics.median(times[name]) * 1e3, statistics.median(processor[name]) * 1e6)
-        for name in calls
-    }
 
 
 def make_inputs(tensors: Mapping[str, Any], protocol: Any = tritonclient) -> list[Any]:
@@ -157,10 +123,10 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
                     "Polars, shared memory": partial(shared.predict, frame),
                     "Polars, HTTP": partial(over_http.predict, frame),
                 }
-                for way, taken in medians(calls, seconds, turn).items():
-                    rows.setdefault(way, {"way": way})[size] = taken.milliseconds
+                for way, taken in in_turns(calls, seconds, turn).items():
+                    rows.setdefault(way, {"way": way})[size] = median(taken.seconds) * 1e3
                     if size == 1:
-                        rows[way]["µs"] = taken.processor_us
+                        rows[way]["µs"] = median(taken.processor) * 1e6
     return [row | over(row, rows) for row in rows.values()]
 
 

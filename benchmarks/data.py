@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+
+if TYPE_CHECKING:
+    from benchmarks.models import Shape  # which imports TensorFlow
 
 CONTS = [f"I{number}" for number in range(1, 14)]
 CATS = [f"C{number}" for number in range(1, 27)]
@@ -118,6 +121,21 @@ def prepared_clicks(
         ids = random.integers(0, 100_000, (count, 10), dtype=np.int32)
         frame = frame.with_columns(pl.Series(name, ids).cast(pl.List(pl.Int32)))
     return frame
+
+
+def shaped_clicks(shape: Shape, count: int, random: np.random.Generator) -> pl.DataFrame:
+    """Rows of a model's shape after preprocessing: float32, int64, lists of int64, and a label."""
+    columns: dict[str, Any] = {
+        name: random.standard_normal(count, np.float32) for name in shape.numbers
+    }
+    for name, rows in shape.scalars.items():
+        columns[name] = (random.zipf(1.2, count) % rows).astype(np.int64)
+    for name, rows in shape.multi.items():
+        ids = (random.zipf(1.2, (count, shape.length)) % rows).astype(np.int64)
+        columns[name] = pl.Series(ids).cast(pl.List(pl.Int64))
+    score = columns["I1"] + (columns["C1"] % 3 == 0) + random.standard_normal(count)
+    columns["label"] = (score > 0.5).astype(np.float32)
+    return pl.DataFrame(columns)
 
 
 def ratings(count: int, random: np.random.Generator) -> pl.DataFrame:

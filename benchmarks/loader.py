@@ -27,7 +27,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import statistics
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -234,13 +233,14 @@ def print_ratios(racers: Sequence[Epochs]) -> None:
 
 def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
     """Median milliseconds until an epoch's first batch is there."""
-    batches, taken = open_loader(files, batch_size), []
-    for _ in range(rounds + 1):
-        start = time.perf_counter()
+    batches = open_loader(files, batch_size)
+
+    def first() -> int:
         _, y = next(iter(batches))
         wait(y)
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:]) * 1e3
+        return 1
+
+    return statistics.median([timed(first).seconds for _ in range(rounds + 1)][1:]) * 1e3
 
 
 def print_race(title: str, racers: list[Epochs], rounds: int) -> None:

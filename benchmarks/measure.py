@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -120,6 +121,41 @@ def race(contestants: Iterable[Contestant], rounds: int) -> list[Contestant]:
         for contestant in racers:
             contestant.take_turn()
     return racers
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The cost of a call, of each one and by turns.
+
+    Attributes:
+        seconds: of each call, until the answer is there.
+        processor: seconds of the processor that a call took in this process, of each turn.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+
+def in_turns(calls: Mapping[T, Callable[[], object]], seconds: float, turn: int) -> dict[T, Calls]:
+    """Times of calls that take turns, in an order by chance, so that all meet the same load.
+
+    Args:
+        calls: what is called.
+        seconds: for so long each, on average.
+        turn: calls of a turn: in turns of one a call finds its code gone from the processor's caches.
+    """
+    taken = {key: Calls() for key in calls}
+    keys, chance = list(calls), Random(0)  # noqa: S311 - an order, no secret
+    end = time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end:
+        for key in chance.sample(keys, len(keys)):
+            begin = time.process_time()
+            for _ in range(turn):
+                start = time.perf_counter()
+                calls[key]()
+                taken[key].seconds.append(time.perf_counter() - start)
+            taken[key].processor.append((time.process_time() - begin) / turn)
+    return taken
 
 
 def show(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.data import shaped_clicks
 from benchmarks.models import Shape
 from loader.gpu.column_matrix import carrier
 from loader.tensorflow.batch_spec import batch_spec
@@ -16,22 +17,16 @@ from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegist
 
 def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, Any], Any]:
     """Features and label of one batch, as the loader gives them; some lists are empty."""
-    random = np.random.default_rng(seed)
-
-    def drawn(count: int, cardinality: int) -> Any:
-        return (random.zipf(1.2, (count, 1)) % cardinality).astype(ids)
-
-    features: dict[str, Any] = {
-        name: random.standard_normal((rows, 1), np.float32) for name in shape.numbers
-    }
-    features |= {name: drawn(rows, cardinality) for name, cardinality in shape.scalars.items()}
-    for name, cardinality in shape.multi.items():
-        lengths = np.full((rows, 1), shape.length, ids)
-        lengths[::100] = 0
-        features[name] = (drawn(int(lengths.sum()), cardinality), lengths)
-    score = features["I1"] + (features["C1"] % 3 == 0) - (features["C2"] % 2 == 0)
-    label = (score + random.standard_normal((rows, 1)) > 0.5).astype(np.float32)
-    return features, label
+    frame = shaped_clicks(shape, rows, np.random.default_rng(seed))
+    features: dict[str, Any] = {n: frame[n].to_numpy().reshape(-1, 1) for n in shape.numbers}
+    for name in shape.scalars:
+        features[name] = frame[name].to_numpy().astype(ids).reshape(-1, 1)
+    lengths = np.full((rows, 1), shape.length, ids)
+    lengths[::100] = 0
+    for name in shape.multi:
+        values = frame[name].explode().to_numpy().reshape(rows, shape.length)
+        features[name] = (values[lengths[:, 0] > 0].astype(ids).reshape(-1, 1), lengths)
+    return features, frame["label"].to_numpy().reshape(-1, 1)
 
 
 def batches(shape: Shape, rows: int, ids: str, count: int = 4) -> list[Any]:

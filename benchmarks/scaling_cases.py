@@ -268,12 +268,10 @@ def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
     parameters = {**row.examples[0], **{each: made[each]() for each in row.tables}}
 
     def apply(column: Expression) -> Expression:
-        beside = [column] * (VERBS[name].arity - 1)
-        if name == "where":
-            beside = [column.cast("int64"), constant(7)]
-        if name in ("fill_null", "list_pad"):
-            beside = [constant(1.0)]
-        return call(name, column, *beside, **parameters)
+        try:
+            return call(name, *[column] * row.arity, **parameters)
+        except ExpressionError:  # the others have to be constants
+            return call(name, column, *[constant(1.0)] * (row.arity - 1), **parameters)
 
     return apply
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ import polars as pl
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.data import CATS, CONTS
-from benchmarks.measure import Ratio, least, ratio
+from benchmarks.measure import Ratio, in_turns, least, ratio
 from benchmarks.pipelines import SERVED, ServedPipeline
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx.model import FILE as MODEL
@@ -189,7 +188,7 @@ def measure_graphs(name: str, seconds: float) -> list[dict[Any, Any]]:
     for rows, feed in feeds.items():
         answers = {what: session.run(None, feed)[0] for what, session in sessions.items()}
         calls = {what: partial(session.run, None, feed) for what, session in sessions.items()}
-        for what, taken in _microseconds(calls, seconds / len(SIZES)).items():
+        for what, taken in _microseconds(calls, seconds / len(SIZES) / len(calls)).items():
             np.testing.assert_allclose(answers[what], answers["by hand"], rtol=0, atol=1e-5)
             table[what] |= {f"{rows} rows, µs": taken[0], f"{rows} rows, ratio": str(taken[1])}
     return list(table.values())
@@ -199,17 +198,10 @@ def _microseconds(
     calls: Mapping[str, Callable[[], Any]], seconds: float
 ) -> dict[str, tuple[float, Ratio]]:
     """The least processor time of each call, and its ratio to the first's by rounds."""
-    times: dict[str, list[float]] = {what: [] for what in calls}
     repeats = max(1, round(0.002 / min(least(*calls.values(), repeats=3, seconds=seconds))))
-    end = time.process_time() + seconds
-    while time.process_time() < end:
-        for what, call in calls.items():
-            start = time.process_time()
-            for _ in range(repeats):
-                call()
-            times[what].append((time.process_time() - start) / repeats * 1e6)
+    times = {w: each.processor for w, each in in_turns(calls, seconds, repeats).items()}
     first = next(iter(times.values()))
-    return {what: (min(taken), ratio(taken, first)) for what, taken in times.items()}
+    return {w: (min(taken) * 1e6, ratio(taken, first)) for w, taken in times.items()}
 
 
 def _tensors(report: Any, rows: pl.DataFrame) -> dict[str, Any]:

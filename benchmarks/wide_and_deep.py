@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks import models
-from benchmarks.data import write_files
+from benchmarks.data import shaped_clicks, write_files
 from benchmarks.feeds import with_int64
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, race, show, use
@@ -43,22 +43,10 @@ LEARNING_RATE = 0.05
 
 def drawn(shape: Shape, count: int, random: np.random.Generator) -> pl.DataFrame:
     """Rows of a shape, with integers to hash beside each column of ids."""
-    columns: dict[str, Any] = {
-        name: random.standard_normal(count, np.float32) for name in shape.numbers
-    }
-    for name, rows in shape.scalars.items():
-        columns[name] = pl.Series((random.zipf(1.2, count) % rows).astype(np.int64))
-    for name, rows in shape.multi.items():
-        ids = (random.zipf(1.2, (count, shape.length)) % rows).astype(np.int64)
-        columns[name] = pl.Series(ids).cast(pl.List(pl.Int64))
-    score = columns["I1"] + (columns["C1"] % 3 == 0).to_numpy() + random.standard_normal(count)
-    columns["label"] = (score > 0.5).astype(np.float32)
-    return pl.DataFrame(columns).with_columns(
+    raw = pl.element() * SPREAD
+    return shaped_clicks(shape, count, random).with_columns(
         *((pl.col(name) * SPREAD).alias(f"{name}_raw") for name in shape.scalars),
-        *(
-            (pl.col(name).list.eval(pl.element() * SPREAD)).alias(f"{name}_raw")
-            for name in shape.multi
-        ),
+        *(pl.col(name).list.eval(raw).alias(f"{name}_raw") for name in shape.multi),
     )
 
 

@@ -7,16 +7,15 @@ Example:
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExportError
-from loader.first_use import at_first_use
+from workflow.first_use import at_first_use
 
 if TYPE_CHECKING:
-    from exporter.export import export_ensemble
-    from exporter.network.nearest_items import NearestItems
+    from exporter.export import export_ensemble, export_tensorflow_ensemble
     from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
-    from exporter.tensorflow_ensemble import export_tensorflow_ensemble
+    from training.network.nearest_items import NearestItems
 
 __all__ = [
     "ExportError",
@@ -33,13 +32,13 @@ __all__ = [
 # TensorFlow and Polars take seconds to import. The command line's help needs neither, and `verify` no
 # TensorFlow.
 _MODULES = {
-    "ExportReport": "report.report",
-    "NearestItems": "network.nearest_items",
-    "ServingOptions": "plan.options",
-    "export_ensemble": "export",
-    "export_tensorflow_ensemble": "tensorflow_ensemble",
-    "rollback": "repository.versions",
-    "verify": "repository.verify",
+    "ExportReport": "exporter.report.report",
+    "NearestItems": "training.network.nearest_items",
+    "ServingOptions": "exporter.plan.options",
+    "export_ensemble": "exporter.export",
+    "export_tensorflow_ensemble": "exporter.export",
+    "rollback": "exporter.repository.versions",
+    "verify": "exporter.repository.verify",
 }
 
 

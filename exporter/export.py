@@ -1,4 +1,4 @@
-"""export_ensemble: a workflow and a network as a Triton model repository."""
+"""A workflow and a network as a Triton model repository."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from typing import Any
 from exporter.columns.embeddings import expect_room, spare_tables
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
-from exporter.network.load import as_network
-from exporter.network.nearest_items import NearestNetwork
-from exporter.network.network import Network
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.plan import Plan, make_plan
-from exporter.plan.runtime import AUTO, Runtime, Writer, runtimes_for
+from exporter.plan.plan import Plan, Runtime, Writer, make_plan
+from exporter.plan.runtime import AUTO, runtimes_for
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served
@@ -49,6 +46,9 @@ from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
+from training.network.load import as_network
+from training.network.nearest_items import NearestNetwork
+from training.network.network import Network
 from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import expect_local
 from workflow.files.durable import file_hash
@@ -127,8 +127,75 @@ def export_ensemble(
     _expect_types(workflow, path, labels, sparse_max, serving)
     expect_local(path, ExportError)
     given = serving or ServingOptions()
-    with showing("export", progress=given.progress):
-        return _export(network, workflow, name, Path(path), labels, sparse_max, version, given)
+    try:
+        with showing("export", progress=given.progress):
+            return _export(network, workflow, name, Path(path), labels, sparse_max, version, given)
+    except TrainingError as error:  # the network cannot be served
+        raise ExportError(str(error)) from error
+
+
+def export_tensorflow_ensemble(
+    model: Any,
+    workflow: Workflow,
+    name: str,
+    model_path: str | os.PathLike[str],
+    label_columns: Sequence[str] | None = None,
+    sparse_max: Mapping[str, int] | None = None,
+    version: int | None = None,
+    nvtabular_backend: str = "python",
+    cats: Sequence[str] | None = None,
+    conts: Sequence[str] | None = None,
+    *,
+    serving: ServingOptions | None = None,
+) -> ExportReport:
+    """Write a Triton ensemble, with the arguments of NVTabular's function: see `export_ensemble`.
+
+    By default preprocessing is `<name>_nvt`, the network `<name>_tf`, and both are `<name>`.
+
+    Args:
+        model: the network.
+        workflow: a fitted workflow.
+        name: the ensemble's name.
+        model_path: the model repository; made if missing.
+        label_columns: columns of the training data that requests lack.
+        sparse_max: the width of each list that the network takes as one input.
+        version: the version folder of all models.
+        nvtabular_backend: "python", the only remaining one.
+        cats: no longer needed: the network's inputs name the columns it takes.
+        conts: likewise.
+        serving: how to serve it.
+
+    Returns:
+        A report.
+
+    Raises:
+        ExportError: as `export_ensemble`.
+
+    Example:
+        >>> report = export_tensorflow_ensemble(
+        ...     model, workflow, "movielens", "models", ["rating"]
+        ... )  # doctest: +SKIP
+    """
+    _expect_known_arguments(nvtabular_backend, cats, conts)
+    return export_ensemble(
+        model,
+        workflow,
+        name,
+        model_path,
+        label_columns,
+        sparse_max=sparse_max,
+        version=version,
+        serving=serving,
+    )
+
+
+def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
+    if backend != "python":
+        raise ExportError(f'Expected nvtabular_backend="python". Received: {backend!r}.')
+    if cats is not None or conts is not None:
+        raise ExportError(
+            "cats and conts are not needed: the network's inputs name the columns that it takes."
+        )
 
 
 def _export(
@@ -142,7 +209,7 @@ def _export(
     given: ServingOptions,
 ) -> ExportReport:
     at_work("plan")
-    taken = _checked(network, given)
+    taken = as_network(network, given.columns)
     options = replace(
         given,
         columns=taken.columns,
@@ -193,13 +260,6 @@ def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, servin
         # An empty path would be the current folder.
         if not isinstance(value, kind) or value == "":
             raise ExportError(f"Expected {name} as {words}. Received: {value!r:.100}.")
-
-
-def _checked(model: Any, options: ServingOptions) -> Network:
-    try:
-        return as_network(model, options.columns)
-    except TrainingError as error:
-        raise ExportError(str(error)) from error
 
 
 def _runtime(network: Network, options: ServingOptions) -> str:
@@ -334,7 +394,7 @@ def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -
             folders = _folders(folder / runtime, other)
             _write_models(folders, implementation.prepare(network, other.pipeline))
             prove_written(other, answers, folders)
-        except ExportError:
+        except (ExportError, TrainingError):
             continue
         return runtime
     return None

@@ -11,17 +11,17 @@ Example:
 from typing import TYPE_CHECKING
 
 from loader.errors import LoaderError
-from loader.first_use import at_first_use
+from workflow.first_use import at_first_use
 
 if TYPE_CHECKING:
-    from loader.array_loader import ArrayLoader
-    from loader.checkpoint import LoaderCheckpoint
-    from loader.jax_loader import JaxLoader
-    from loader.keras_loader import KerasSequenceLoader
-    from loader.tensorflow_memory import configure_tensorflow
+    from loader.frameworks.array_loader import ArrayLoader
+    from loader.frameworks.checkpoint import LoaderCheckpoint
+    from loader.frameworks.jax_loader import JaxLoader
+    from loader.frameworks.keras_loader import KerasSequenceLoader
+    from loader.frameworks.torch_loader import TorchLoader
+    from loader.frameworks.validater import KerasSequenceValidater
+    from loader.tensorflow.memory import configure_tensorflow
     from loader.tfrecords.convert import convert_tfrecords_to_parquet
-    from loader.torch_loader import TorchLoader
-    from loader.validater import KerasSequenceValidater
 
 __all__ = [
     "ArrayLoader",
@@ -36,14 +36,14 @@ __all__ = [
 ]
 # Each is imported at its first use: a program needs one framework, and may have no other.
 _MODULES = {
-    "ArrayLoader": "array_loader",
-    "JaxLoader": "jax_loader",
-    "KerasSequenceLoader": "keras_loader",
-    "KerasSequenceValidater": "validater",
-    "LoaderCheckpoint": "checkpoint",
-    "TorchLoader": "torch_loader",
-    "configure_tensorflow": "tensorflow_memory",
-    "convert_tfrecords_to_parquet": "tfrecords.convert",
+    "ArrayLoader": "loader.frameworks.array_loader",
+    "JaxLoader": "loader.frameworks.jax_loader",
+    "KerasSequenceLoader": "loader.frameworks.keras_loader",
+    "KerasSequenceValidater": "loader.frameworks.validater",
+    "LoaderCheckpoint": "loader.frameworks.checkpoint",
+    "TorchLoader": "loader.frameworks.torch_loader",
+    "configure_tensorflow": "loader.tensorflow.memory",
+    "convert_tfrecords_to_parquet": "loader.tfrecords.convert",
 }
 
 

@@ -197,7 +197,7 @@ class Epochs:
         return row_groups_in(next(mixture.batches), mixture.chunks)
 
     def _steps(self, legs: Sequence[Leg], workers: int) -> int:
-        """How many batches each of `workers` workers takes after some legs of an epoch."""
+        """The number of batches that each of `workers` workers takes after some legs of an epoch."""
         batch_size = self.settings.batch_size
         rows = Share(workers).rows(rows_left(self._total, legs, batch_size))
         whole, rest = divmod(rows, batch_size)

@@ -1,9 +1,7 @@
 """Serve an exported model with a real Triton server, and request predictions from it."""
 
-from serving.async_client import AsyncEnsembleClient
-from serving.client import EnsembleClient
-from serving.connection.address import Tls
-from serving.embedded.server import TritonServer
+from typing import TYPE_CHECKING
+
 from serving.errors import (
     ClientError,
     ColumnError,
@@ -14,11 +12,18 @@ from serving.errors import (
     ServerUnavailableError,
     UnknownModelError,
 )
-from serving.perf_analyzer import write_perf_analyzer_input
-from serving.prove.parity import check_parity
-from serving.prove.report import ParityReport
-from serving.scoring import predict_to_parquet
-from serving.watch.skew_monitor import SkewMonitor
+from workflow.first_use import at_first_use
+
+if TYPE_CHECKING:
+    from serving.async_client import AsyncEnsembleClient
+    from serving.client import EnsembleClient
+    from serving.connection.address import Tls
+    from serving.embedded.server import TritonServer
+    from serving.perf_analyzer import write_perf_analyzer_input
+    from serving.prove.parity import check_parity
+    from serving.prove.report import ParityReport
+    from serving.scoring import predict_to_parquet
+    from serving.watch.skew_monitor import SkewMonitor
 
 __all__ = [
     "AsyncEnsembleClient",
@@ -39,3 +44,22 @@ __all__ = [
     "predict_to_parquet",
     "write_perf_analyzer_input",
 ]
+# gRPC and Polars take half a second to import.
+_MODULES = {
+    "AsyncEnsembleClient": "serving.async_client",
+    "EnsembleClient": "serving.client",
+    "ParityReport": "serving.prove.report",
+    "SkewMonitor": "serving.watch.skew_monitor",
+    "Tls": "serving.connection.address",
+    "TritonServer": "serving.embedded.server",
+    "check_parity": "serving.prove.parity",
+    "predict_to_parquet": "serving.scoring",
+    "write_perf_analyzer_input": "serving.perf_analyzer",
+}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+__getattr__ = at_first_use("serving", _MODULES)

@@ -13,7 +13,7 @@ from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions, time_left
-from serving.connection.tensors import Encoded, encode_tensors
+from serving.connection.tensors import WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import to_requests, to_table
@@ -147,7 +147,7 @@ class AsyncEnsembleClient:
             self._open = self._entered()._replace(contract=read_contract(config))
         return self.contract != before
 
-    async def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:  # noqa: ASYNC109
+    async def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> dict[str, Array]:  # noqa: ASYNC109
         return await self._entered().connection.infer(
             self.model_name, self.model_version, tensors, timeout
         )

@@ -13,7 +13,7 @@ from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
 from serving.connection.shared_memory import Regions, time_left
-from serving.connection.tensors import Encoded, encode_tensors
+from serving.connection.tensors import WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import to_requests, to_table
@@ -192,7 +192,7 @@ class EnsembleClient:
             )
         return self._contract != before
 
-    def _infer(self, tensors: Sequence[Encoded], timeout: float) -> dict[str, Array]:
+    def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> dict[str, Array]:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)
 
     def _seconds(self, timeout: float | None) -> float:

@@ -1,10 +1,10 @@
-"""From columns to a trained network and its SavedModel."""
+"""Layers, models and training of networks, and their SavedModels."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from loader.first_use import at_first_use
 from training.errors import TrainingError
+from workflow.first_use import at_first_use
 
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
     # Importing them tells Keras of them, which it needs to load a model that has them.
@@ -46,23 +46,23 @@ __all__ = [
 # No function has the name of a module, which would take its place once it is imported. The export of
 # another library's network does without TensorFlow.
 _MODULES = {
-    "ModelSignature": "signature",
-    "TensorSpec": "signature",
-    "PretrainedTable": "pretrained",
-    "TrainingReport": "report",
-    "Workers": "parallel",
-    "compile_model": "split",
-    "join_workers": "parallel",
-    "layers": "layers",
-    "make_feature_column_workflow": "feature_columns.conversion",
-    "model_signature": "keras_signature",
-    "models": "models",
-    "optimizers": "optimizers",
-    "pretrained_table": "pretrained",
-    "retrieval": "retrieval",
-    "save_model": "saved_model",
-    "train": "training_run",
-    "whole_tables": "gather_tables",
+    "ModelSignature": "training.signature",
+    "TensorSpec": "training.signature",
+    "PretrainedTable": "training.pretrained",
+    "TrainingReport": "training.report",
+    "Workers": "training.parallel",
+    "compile_model": "training.split",
+    "join_workers": "training.parallel",
+    "layers": "training.layers",
+    "make_feature_column_workflow": "training.feature_columns.conversion",
+    "model_signature": "training.keras_signature",
+    "models": "training.models",
+    "optimizers": "training.optimizers",
+    "pretrained_table": "training.pretrained",
+    "retrieval": "training.retrieval",
+    "save_model": "training.saved_model",
+    "train": "training.training_run",
+    "whole_tables": "training.gather_tables",
 }
 
 

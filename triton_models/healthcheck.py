@@ -74,7 +74,7 @@ def probe(url: str, model: str, timeout: float = 10.0) -> None:
     Example:
         >>> probe("http://127.0.0.1:8000", "movielens")  # doctest: +SKIP
     """
-    expect_answer(HttpConnection(url), model, timeout)
+    expect_answer(HttpServer(url), model, timeout)
 
 
 def expect_answer(connection: Connection, model: str, timeout: float) -> None:
@@ -147,7 +147,7 @@ def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return inputs
 
 
-class HttpConnection:
+class HttpServer:
     """The three requests over HTTP.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -35,7 +35,6 @@ from .graph.subgraphs import subgraphs, subworkflow
 from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
 from .progress.stage import expect_total, showing
-from .reverse_mapping import reverse_mapping
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
@@ -44,6 +43,7 @@ from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
 from .transform.parquet_sink import ParquetSink
 from .transform.pieces_in_order import transform_stream
+from .transform.reverse_mapping import reverse_mapping
 
 # Two such files fit into memory, and a shuffle has enough files to draw from.
 ROWS_PER_FILE = 1_000_000
@@ -348,25 +348,18 @@ class Workflow(FittedGraph, Drawn):
             ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
             [[3, 3], [4]]
         """
+        options = options_of(data, storage_options) if is_url(folder) else storage_options
+
+        def write(local: str | os.PathLike[str]) -> list[Path]:
+            sink = _sink(local, data, rows_per_file, compression, seed if shuffle else None)
+            with showing("transform", progress=progress):
+                expect_client(client, data)
+                source = self._source(data, engine, options)
+                return write_outputs(self, sink, source, engine, client)
+
         if is_url(folder):
-            write = partial(
-                self.transform_to_parquet,
-                data,
-                rows_per_file=rows_per_file,
-                compression=compression,
-                shuffle=shuffle,
-                seed=seed,
-                engine=engine,
-                storage_options=options_of(data, storage_options),
-                progress=progress,
-            )
             return write_to_store(str(folder), storage_options, client, write)
-        sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        sink.expect_outside(data)
-        with showing("transform", progress=progress):
-            expect_client(client, data)
-            source = self._source(data, engine, storage_options)
-            return write_outputs(self, sink, source, engine, client)
+        return write(folder)
 
     def fit_transform_to_parquet(
         self,
@@ -384,33 +377,25 @@ class Workflow(FittedGraph, Drawn):
         progress: bool = True,
     ) -> list[Any]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
+        options = options_of(data, storage_options) if is_url(folder) else storage_options
+
+        def write(local: str | os.PathLike[str]) -> list[Path]:
+            sink = _sink(local, data, rows_per_file, compression, seed if shuffle else None)
+            with showing("fit", progress=progress):
+                expect_client(client, data)
+                source = self._evaluated(Source.of(data, engine, options), schema, engine)
+                self._fit(source, schema, engine, client)
+            with showing("transform", progress=progress):
+                if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
+                    return write_outputs(self, sink, source, engine, client)
+                expect_total(source.row_count())
+                frame = transform_out_of_fold(self, source, engine)
+                with source.errors("The data cannot be transformed"):
+                    return sink.write(transform_stream(frame, engine), self.output_schema)
+
         if is_url(folder):
-            write = partial(
-                self.fit_transform_to_parquet,
-                data,
-                schema=schema,
-                rows_per_file=rows_per_file,
-                compression=compression,
-                shuffle=shuffle,
-                seed=seed,
-                engine=engine,
-                storage_options=options_of(data, storage_options),
-                progress=progress,
-            )
             return write_to_store(str(folder), storage_options, client, write)
-        sink = ParquetSink(as_path(folder), rows_per_file, compression, seed if shuffle else None)
-        sink.expect_outside(data)
-        with showing("fit", progress=progress):
-            expect_client(client, data)
-            source = self._evaluated(Source.of(data, engine, storage_options), schema, engine)
-            self._fit(source, schema, engine, client)
-        with showing("transform", progress=progress):
-            if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
-                return write_outputs(self, sink, source, engine, client)
-            expect_total(source.row_count())
-            frame = transform_out_of_fold(self, source, engine)
-            with source.errors("The data cannot be transformed"):
-                return sink.write(transform_stream(frame, engine), self.output_schema)
+        return write(folder)
 
     def get_subworkflow(self, name: str) -> Workflow:
         """The part of the workflow that `Subgraph(name, ...)` named, fitted if this one is.
@@ -500,3 +485,16 @@ class Workflow(FittedGraph, Drawn):
         operators = ", ".join(operator.label for operator in self.operators)
         parts = [operators] * bool(operators) + ["not fitted"] * (not self.is_fitted)
         return f"Workflow({'; '.join(parts)})"
+
+
+def _sink(
+    folder: str | os.PathLike[str],
+    data: Any,
+    rows_per_file: int,
+    compression: str,
+    shuffle_seed: int | None,
+) -> ParquetSink:
+    """A sink into a folder of this machine that is not inside the data."""
+    sink = ParquetSink(as_path(folder), rows_per_file, compression, shuffle_seed)
+    sink.expect_outside(data)
+    return sink

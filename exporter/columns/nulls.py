@@ -35,7 +35,7 @@ def settle_nulls(program: Program) -> Program:
 
 
 def _causes(steps: Sequence[Step]) -> list[set[str]]:
-    """For each step, the inputs whose nulls make it null, if all others are not null.
+    """The inputs of each step whose nulls make it null, if all others are not null.
 
     A step's verb is evaluated once for each combination of operands that one input makes nullable,
     so that the time is linear in the number of independent columns.

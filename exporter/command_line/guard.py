@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from exporter.errors import in_a_line
-from loader.first_use import what_is_missing
+from workflow.errors import in_a_line
+from workflow.first_use import what_is_missing
 
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
 

@@ -23,7 +23,7 @@ _UNSEEN = " that no vocabulary holds"
 # A negative number and a larger one, by kind of dtype.
 _NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
 # Lookups after these verbs look up the client's own value.
-_HANDING_ON = {"cast", *(name for name, verb in VERBS.items() if verb.hands_on)}
+_HANDING_ON = {name for name, verb in VERBS.items() if verb.hands_on or verb.converts}
 
 
 @dataclass(frozen=True)

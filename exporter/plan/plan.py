@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
@@ -11,13 +13,29 @@ from exporter.plan.golden_rows import GoldenRows, golden_rows
 from exporter.plan.golden_values import vocabularies
 from exporter.plan.model_spec import MODEL_NAME, ModelSpec
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime
 from exporter.plan.warm_up import with_warm_up
 from exporter.plan.wiring import prove, prove_alone
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Strings
 
+Writer = Callable[[Path], None]
 _MOST_VERSION = 2**63 - 1  # versions are int64 to the server
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One way to serve a pipeline.
+
+    Attributes:
+        plan: makes the models, steps first and the published one last.
+        prepare: converts the network, a `Network` or a `TensorFlowNetwork`, and returns a function
+            for each model with files, by the model's name, which writes them into a version folder.
+            Features that the runtime cannot express raise `ExportError` in one of the two, before
+            anything is written; the writers raise it if the disk refuses the files.
+    """
+
+    plan: Callable[[Pipeline], tuple[ModelSpec, ...]]
+    prepare: Callable[[Any, Pipeline], Mapping[str, Writer]]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,9 @@
-"""Runtimes: the models that serve a pipeline, and the writers of their files."""
+"""The runtimes by name, and what each can serve."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    # The names of the runtimes are known without numpy and TensorFlow.
-    from exporter.plan.model_spec import ModelSpec
-    from exporter.plan.pipeline import Pipeline
-
-Writer = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -63,19 +54,3 @@ def runtimes_for(*, in_tensorflow: bool, finds_items: bool = False) -> tuple[str
         for name, kind in RUNTIMES.items()
         if (in_tensorflow or not kind.in_tensorflow) and (kind.finds_items or not finds_items)
     )
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One way to serve a pipeline.
-
-    Attributes:
-        plan: makes the models, steps first and the published one last.
-        prepare: converts the network, a `Network` or a `TensorFlowNetwork`, and returns a function
-            for each model with files, by the model's name, which writes them into a version folder.
-            Features that the runtime cannot express raise `ExportError` in one of the two, before
-            anything is written; the writers raise it if the disk refuses the files.
-    """
-
-    plan: Callable[[Pipeline], tuple[ModelSpec, ...]]
-    prepare: Callable[[Any, Pipeline], Mapping[str, Writer]]

@@ -10,13 +10,14 @@ import polars as pl
 
 from exporter.columns.embeddings import id_counts
 from exporter.columns.served_columns import ServedColumns
-from exporter.errors import ExportError, in_a_line
-from exporter.network.nearest_items import NearestNetwork
-from exporter.network.network import Network
+from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
-from training.table_sizes import too_small
+from training.id_counts import too_small
+from training.network.nearest_items import NearestNetwork
+from training.network.network import Network
 from workflow import Workflow, WorkflowError
+from workflow.errors import in_a_line
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES

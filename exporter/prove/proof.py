@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from exporter.errors import ExportError, in_a_line
+from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from exporter.plan.plan import Plan
 from exporter.prove.offline import Offline, OfflineAnswers
@@ -23,6 +23,8 @@ from serving.embedded.golden import GoldenAnswer, distances
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
 from serving.prove.comparison import compare_feature, undefined
+from training.errors import TrainingError
+from workflow.errors import in_a_line
 
 _ALONE, _TOGETHER, _JOINED = "asked alone", "asked in one request", "joined by the server"
 
@@ -65,11 +67,12 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     Raises:
         UnprovenError: an answer differs or is missing; names the row, the output and both answers.
         ExportError: the golden rows cannot be answered here.
+        TrainingError: a library that runs a written model is missing.
     """
     offline = answers.of(plan.golden)
     try:
         written = WrittenModels(plan, folders)
-    except ExportError:
+    except (ExportError, TrainingError):
         raise
     except Exception as error:  # libraries raise any type for invalid files
         raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from exporter.network.network import Network
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
 from exporter.write.onnx.model import OnnxModel, fuse
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx
 from exporter.write.onnx.simplify import order, rows_agree, simplify
 from exporter.write.onnx.tabulate import tabulate
+from training.network.network import Network
 from workflow.expressions.onnx import Rows
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.errors import ExportError
-from exporter.network.network import TensorFlowNetwork
-from exporter.network.saved_network import SIGNATURE
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import even, published_parameters, tensors_of, tensors_of_network
 from exporter.write.saved_model import saved_model_spec, signatures_writer, traced
+from training.network.network import TensorFlowNetwork
+from training.network.saved_network import SIGNATURE
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from exporter.network.nearest_items import NearestNetwork
 from exporter.plan.model_spec import EnsembleStep, ModelSpec
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import published_parameters, tensors_of_network
 from exporter.write.onnx.nearest_items import nearest_to_onnx
 from exporter.write.onnx.preprocessing import onnx_spec
+from training.network.nearest_items import NearestNetwork
 
 
 def with_nearest_items(runtime: Runtime) -> Runtime:

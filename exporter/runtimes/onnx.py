@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from exporter.network.network import Network
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pack_columns import pack_step
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.packed_tensor import pack_outputs, unpack_inputs
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx, with_padded_lists
 from exporter.write.onnx.simplify import simplify
+from training.network.network import Network
 from workflow.expressions.onnx import OUTPUT_SUFFIX
 from workflow.wire.format import dump_columns
 from workflow.wire.packed_tensor import dump_packing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.plan.runtime import Runtime
+from exporter.plan.plan import Runtime
 
 
 def runtime_of(name: str, *, finds_items: bool = False) -> Runtime:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from exporter.network.network import TensorFlowNetwork
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pack_columns import pack_step
 from exporter.plan.pipeline import Pipeline
-from exporter.plan.runtime import Runtime, Writer
+from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
 from exporter.write import python_step
 from exporter.write.saved_model import called_signature, network_writer, saved_model_spec
+from training.network.network import TensorFlowNetwork
 from workflow.wire.format import dump_columns
 from workflow.wire.packed_tensor import dump_packing
 

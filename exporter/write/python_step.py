@@ -9,7 +9,7 @@ from pathlib import Path
 import triton_models.preprocess
 import workflow as workflow_package
 from exporter.plan.model_spec import NO_BYTE_CODE
-from exporter.plan.runtime import Writer
+from exporter.plan.plan import Writer
 from workflow.expressions import RUNTIME_FOLDERS
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.program.program import Program

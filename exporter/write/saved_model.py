@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 from exporter.errors import ExportError
-from exporter.network.network import TensorFlowNetwork
-from exporter.network.saved_network import SIGNATURE
 from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline, relay
-from exporter.plan.runtime import Writer
+from exporter.plan.plan import Writer
+from training.network.network import TensorFlowNetwork
+from training.network.saved_network import SIGNATURE
 from training.saved_model import write_saved_model
 from workflow.expressions.tensorflow import WireInterpreter
 from workflow.wire.packed_tensor import Packed, Packing

@@ -163,7 +163,7 @@ class BatchFormat:
 
     @cached_property
     def _order(self) -> list[int]:
-        """For each tensor of a batch, its index among the columns of all parts."""
+        """The index of each tensor of a batch among the columns of all parts."""
         matrices, lists = self._places
         numbers = [place.number for place in itertools.chain(*matrices, lists)]
         return sorted(range(len(numbers)), key=numbers.__getitem__)

@@ -147,12 +147,12 @@ def row_specs(batch_format: BatchFormat) -> tuple[tuple[tf.TensorSpec, ...], ...
 
 
 def _by_batch(rows: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
-    """As (batches, rows, columns)."""
+    """Reshape to (batches, rows, columns)."""
     return tf.reshape(rows, [-1, batch_size, rows.shape[1]])
 
 
 def _by_column(rows: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
-    """As (batches, columns, rows, 1)."""
+    """Reshape to (batches, columns, rows, 1)."""
     return tf.transpose(_by_batch(rows, batch_size), [0, 2, 1])[..., None]
 
 

@@ -28,7 +28,7 @@ _LEAST_SPANS = 4
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class RowsOfRead:
     """Rows of a read from which batches are dealt.
 
     Attributes:
@@ -44,7 +44,7 @@ class HeldRows:
 class Span:
     """Consecutive units of rows: from `first` to before `stop`; the last one may be short."""
 
-    held: HeldRows
+    held: RowsOfRead
     first: int
     stop: int
 
@@ -81,14 +81,14 @@ class Dealer:
         )
         self._deals: dict[int, Any] = {}
         no_marks = tuple(np.zeros(1, np.int64) for _ in batch_format.ragged)
-        self._nothing = Span(HeldRows(cutter.nothing, no_marks), 0, 0)
+        self._nothing = Span(RowsOfRead(cutter.nothing, no_marks), 0, 0)
 
-    def hold(self, rows: GpuRows) -> HeldRows:
+    def hold(self, rows: GpuRows) -> RowsOfRead:
         """Prepare rows for dealing. Copies none of them."""
         if not self._format.ragged:
-            return HeldRows(rows, ())
+            return RowsOfRead(rows, ())
         with tf.device(self._device):
-            return HeldRows(rows, tuple(marks.numpy() for marks in self._mark(rows.matrices)))
+            return RowsOfRead(rows, tuple(marks.numpy() for marks in self._mark(rows.matrices)))
 
     def deal(
         self, spans: Sequence[Span], begins: Array, sizes: Array, batch_size: int

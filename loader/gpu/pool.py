@@ -9,7 +9,7 @@ import numpy as np
 
 from loader.gpu.column_matrix import GpuRows
 from loader.gpu.cutter import CutBatches
-from loader.gpu.dealer import UNIT, Dealer, HeldRows, Span
+from loader.gpu.dealer import UNIT, Dealer, RowsOfRead, Span
 from loader.order.epoch_plan import Chunk
 from loader.order.mixing import Mixed
 
@@ -26,7 +26,7 @@ class Pool:
         self._dealer = dealer
         self._chunks = chunks
         # For each chunk the rows of its read, and the number of its first row among them.
-        self._places: dict[int, tuple[HeldRows, int]] = {}
+        self._places: dict[int, tuple[RowsOfRead, int]] = {}
 
     def add(self, numbers: Iterable[int], rows: GpuRows) -> None:
         """Add chunks.

@@ -71,7 +71,7 @@ class Share:
     rank: int = 0
 
     def rows(self, total: int) -> int:
-        """How many rows each rank gets: the same for all, so that some get one row twice."""
+        """The number of rows that each rank gets: the same for all, so that some get one row twice."""
         return -(-total // self.size)
 
     def bounds(self, total: int) -> tuple[int, int]:

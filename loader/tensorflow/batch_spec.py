@@ -84,5 +84,5 @@ class MappedDataset(SizedDataset):
             return super().__iter__()
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
-        """As `tf.data.Dataset.map`; nothing runs in parallel."""
+        """`tf.data.Dataset.map`; nothing runs in parallel."""
         return MappedDataset(self, self._size, self._device, map_func)

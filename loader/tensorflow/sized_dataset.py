@@ -43,7 +43,7 @@ class SizedDataset(HandleDataset):
         return tf.constant(self._size, tf.int64)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
-        """As `tf.data.Dataset.map`, keeping the length.
+        """`tf.data.Dataset.map`, keeping the length.
 
         Args:
             map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
@@ -57,5 +57,5 @@ class SizedDataset(HandleDataset):
         return SizedDataset(super().map(map_func, *args, **kwargs), self._size)
 
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
-        """As `tf.data.Dataset.prefetch`, keeping the length."""
+        """`tf.data.Dataset.prefetch`, keeping the length."""
         return SizedDataset(super().prefetch(*args, **kwargs), self._size)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from loader.errors import LoaderError
 from loader.options import check_counts
-from loader.tfrecords.examples import Feature, FeatureError, Parser, described, inferred
+from loader.tfrecords.examples import FeatureError, Parser, RecordFeature, described, inferred
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -50,12 +50,12 @@ def convert_tfrecords_to_parquet(
 
     Records are read, parsed and written a part at a time, so files may be larger than memory. The
     data set appears as a whole, with `_schema.json`, or not at all. A call that was interrupted can
-    be repeated: it goes on with the file that it was at.
+    be repeated: it resumes at the file that it was converting.
 
-    Without `features` they follow from the first records, 1,000 of all files and at least 20 of each: int64, float32 or
-    string by the type of the values; a list where a record has more than one value, else one value,
-    and null where a record lacks it. A later record that does not fit, or has a feature more, is an
-    error, so that nothing is left out in silence.
+    Without `features`, columns are inferred from the first records: 1,000 of all files, and at least 20 of
+    each file. The type is int64, float32 or string. A feature is a list if any of these records has
+    several values of it, else a scalar, which is null in a record that lacks it. A later record that
+    does not match, or has another feature, is an error, so that no data is dropped silently.
 
     Args:
         filenames: a file, a pattern such as "data/*.tfrecord", or a list of these. Rows keep their
@@ -250,13 +250,13 @@ def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
     return [folder / name for name in done["files"]] if done["facts"] == facts else None
 
 
-def _inferred(shards: Sequence[_Shard]) -> dict[str, Feature]:
+def _inferred(shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
     count = max(_SAMPLE // len(shards), _SAMPLE_OF_SHARD)
     records: Iterable[bytes] = (record for shard in shards for record in shard.first(count))
     return inferred(records)
 
 
-def _schema(features: Mapping[str, Feature]) -> Schema:
+def _schema(features: Mapping[str, RecordFeature]) -> Schema:
     return Schema(
         [
             ColumnSchema(

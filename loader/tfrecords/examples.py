@@ -17,12 +17,11 @@ from loader.errors import LoaderError
 # TensorFlow's dtype of a feature, by the protobuf's name of its values, and a column's.
 _DTYPES = {"int64_list": tf.int64, "float_list": tf.float32, "bytes_list": tf.string}
 _NAMES = {tf.int64: "int64", tf.float32: "float32", tf.string: "string"}
-_ARROW = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.string()}
 _REMEDY = "Describe the columns in `features`, as tf.io.parse_example takes it."
 
 
 @dataclass(frozen=True)
-class Feature:
+class RecordFeature:
     """A feature of the records as a column.
 
     Attributes:
@@ -50,7 +49,7 @@ class FeatureError(LoaderError):
     """Records that do not fit the features."""
 
 
-def described(features: Mapping[str, Any]) -> dict[str, Feature]:
+def described(features: Mapping[str, Any]) -> dict[str, RecordFeature]:
     """Features from a description as `tf.io.parse_example` takes it.
 
     Raises:
@@ -64,7 +63,7 @@ def described(features: Mapping[str, Any]) -> dict[str, Feature]:
     return {name: _described(name, spec) for name, spec in features.items()}
 
 
-def _described(name: str, spec: Any) -> Feature:
+def _described(name: str, spec: Any) -> RecordFeature:
     dtype: Any = tf.as_dtype(spec.dtype) if hasattr(spec, "dtype") else None
     shape = getattr(spec, "shape", ())
     is_ragged = isinstance(spec, tf.io.RaggedFeature) and not spec.partitions
@@ -77,16 +76,16 @@ def _described(name: str, spec: Any) -> Feature:
             f"Received: {name!r} as {spec!r}."
         )
     if not is_fixed:
-        return Feature(dtype)
+        return RecordFeature(dtype)
     width = int(np.prod(shape, dtype=np.int64))
     default = spec.default_value
     if default is None:
-        return Feature(dtype, width)
+        return RecordFeature(dtype, width)
     values = np.broadcast_to(np.asarray(default, dtype.as_numpy_dtype), (width,))
-    return Feature(dtype, width, tuple(values.tolist()))
+    return RecordFeature(dtype, width, tuple(values.tolist()))
 
 
-def inferred(records: Iterable[bytes]) -> dict[str, Feature]:
+def inferred(records: Iterable[bytes]) -> dict[str, RecordFeature]:
     """Features as found in some records: a scalar where each record has at most one value.
 
     Raises:
@@ -111,7 +110,7 @@ def inferred(records: Iterable[bytes]) -> dict[str, Feature]:
     if not kinds:
         raise FeatureError("Expected records with features. Received: none that has any.")
     return {
-        name: Feature(_DTYPES[min(kinds[name])], None if widest[name] > 1 else 1)
+        name: RecordFeature(_DTYPES[min(kinds[name])], None if widest[name] > 1 else 1)
         for name in sorted(kinds)
     }
 
@@ -131,7 +130,7 @@ class Parser:
         is_complete: whether a feature that is not among them is an error.
     """
 
-    features: Mapping[str, Feature]
+    features: Mapping[str, RecordFeature]
     is_complete: bool
 
     def parse(self, records: tf.Tensor) -> pl.DataFrame:
@@ -184,12 +183,12 @@ def _counts(records: tf.Tensor) -> Any:
     return sizes.numpy()[:, 0]
 
 
-def _listed(features: Mapping[str, Feature]) -> str:
+def _listed(features: Mapping[str, RecordFeature]) -> str:
     names = list(features)
     return f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
 
 
-def _column(name: str, feature: Feature, flat: Any, offsets: Any) -> pa.Array:
+def _column(name: str, feature: RecordFeature, flat: Any, offsets: Any) -> pa.Array:
     values = _values(name, feature, flat)
     lengths = np.diff(offsets)
     if feature.width is not None:
@@ -209,7 +208,7 @@ def _column(name: str, feature: Feature, flat: Any, offsets: Any) -> pa.Array:
     return values if lengths.all() else values.take(pa.array(offsets[:-1], mask=lengths == 0))
 
 
-def _values(name: str, feature: Feature, values: Sequence[Any]) -> pa.Array:
+def _values(name: str, feature: RecordFeature, values: Sequence[Any]) -> pa.Array:
     if feature.dtype != tf.string:
         return pa.array(values)
     try:
@@ -221,7 +220,7 @@ def _values(name: str, feature: Feature, values: Sequence[Any]) -> pa.Array:
         ) from None
 
 
-def _with_defaults(feature: Feature, values: pa.Array, lengths: Any) -> pa.Array:
+def _with_defaults(feature: RecordFeature, values: pa.Array, lengths: Any) -> pa.Array:
     """Records without values have the default ones."""
     width = feature.width or 0
     default = pa.array(list(feature.default or ()), values.type)

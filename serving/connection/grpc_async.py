@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from serving.connection.address import Address
 from serving.connection.channel import metadata, open_channel, refused
 from serving.connection.messages import infer_request, infer_response
-from serving.connection.tensors import Encoded
+from serving.connection.tensors import WireTensor
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
@@ -38,7 +38,7 @@ class AsyncGrpcConnection:
         self,
         model: str,
         version: str,
-        tensors: Sequence[Encoded],
+        tensors: Sequence[WireTensor],
         timeout: float,  # noqa: ASYNC109 - gRPC's own deadline, known to the server
     ) -> dict[str, Array]:
         """The outputs of a model.

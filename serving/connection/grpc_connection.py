@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from serving.connection.address import Address
 from serving.connection.channel import metadata, open_channel, refused
 from serving.connection.messages import infer_request, infer_response
-from serving.connection.tensors import Encoded
+from serving.connection.tensors import WireTensor
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
@@ -35,7 +35,7 @@ class GrpcConnection:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def infer(
-        self, model: str, version: str, tensors: Sequence[Encoded], timeout: float
+        self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
     ) -> dict[str, Array]:
         """The outputs of a model.
 

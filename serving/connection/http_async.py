@@ -23,7 +23,7 @@ from serving.connection.http_messages import (
     tls_context,
     unregister_request,
 )
-from serving.connection.tensors import Encoded
+from serving.connection.tensors import WireTensor
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -55,7 +55,7 @@ class AsyncHttpConnection:
         self,
         model: str,
         version: str,
-        tensors: Sequence[Encoded],
+        tensors: Sequence[WireTensor],
         timeout: float,  # noqa: ASYNC109 - as over gRPC
     ) -> dict[str, Array]:
         """The outputs of a model.

@@ -24,7 +24,7 @@ from serving.connection.http_messages import (
     tls_context,
     unregister_request,
 )
-from serving.connection.tensors import Encoded
+from serving.connection.tensors import WireTensor
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -53,7 +53,7 @@ class HttpConnection:
         self._closed = False
 
     def infer(
-        self, model: str, version: str, tensors: Sequence[Encoded], timeout: float
+        self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
     ) -> dict[str, Array]:
         """The outputs of a model.
 

@@ -26,7 +26,7 @@ from tritonclient.grpc import model_config_pb2
 
 from serving.connection.address import Tls
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
-from serving.connection.tensors import Encoded, Place, from_bytes
+from serving.connection.tensors import Place, WireTensor, from_bytes
 from serving.errors import ClientError, ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
@@ -78,7 +78,7 @@ class Answer(NamedTuple):
     content: bytes
 
 
-def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Request:
+def infer_request(model: str, version: str, tensors: Sequence[WireTensor]) -> Request:
     """A request for an inference."""
     inputs, contents = list[str](), list[bytes]()
     for name, datatype, shape, data in tensors:

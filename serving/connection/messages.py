@@ -13,7 +13,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from serving.connection.tensors import Encoded, Place, from_bytes
+from serving.connection.tensors import Place, WireTensor, from_bytes
 from serving.errors import ClientError
 from workflow.schema.column import Array
 
@@ -21,7 +21,7 @@ from workflow.schema.column import Array
 _Head = tuple[Any, ...]
 
 
-def infer_request(model: str, version: str, tensors: Sequence[Encoded]) -> Any:
+def infer_request(model: str, version: str, tensors: Sequence[WireTensor]) -> Any:
     """A `ModelInferRequest`."""
     heads = tuple([t if type(t.data) is Place else t[:3] for t in tensors])
     request = service_pb2.ModelInferRequest()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from serving.connection.tensors import Encoded, Place, datatype_of, to_bytes
+from serving.connection.tensors import Place, WireTensor, datatype_of, to_bytes
 from serving.errors import ClientError, DeadlineExceededError
 from workflow.schema.column import Array
 
@@ -65,7 +65,7 @@ class Regions:
         self._unclear: deque[str] = deque()
 
     @contextmanager
-    def holding(self, tensors: Mapping[str, Array], deadline: float) -> Iterator[list[Encoded]]:
+    def holding(self, tensors: Mapping[str, Array], deadline: float) -> Iterator[list[WireTensor]]:
         """Write tensors to a region, reserved for the duration of a request.
 
         Args:
@@ -75,7 +75,7 @@ class Regions:
         Raises:
             ClientError: no shared memory is left, or the server refuses it.
         """
-        layout = _Layout(tensors)
+        layout = _Positions(tensors)
         region = self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
@@ -162,7 +162,7 @@ class AsyncRegions:
         self,
         tensors: Mapping[str, Array],
         deadline: float,
-    ) -> AsyncIterator[list[Encoded]]:
+    ) -> AsyncIterator[list[WireTensor]]:
         """Write tensors to a region, reserved for the duration of a request.
 
         Args:
@@ -172,7 +172,7 @@ class AsyncRegions:
         Raises:
             ClientError: no shared memory is left, or the server refuses it.
         """
-        layout = _Layout(tensors)
+        layout = _Positions(tensors)
         region = await self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
@@ -258,7 +258,7 @@ async def _to_the_end(call: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-class _Layout:
+class _Positions:
     """Positions of a request's tensors in a region."""
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
@@ -269,7 +269,7 @@ class _Layout:
             self._offsets[name] = self.size
             self.size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
 
-    def laid_into(self, region: SharedMemory) -> list[Encoded]:
+    def laid_into(self, region: SharedMemory) -> list[WireTensor]:
         """Write the tensors to a region, and return their encoded form."""
         view: Any = region.buf  # None only after close.
         encoded = []
@@ -279,7 +279,7 @@ class _Layout:
             # A request must not refer to an empty part of a region: an empty tensor is sent
             # directly.
             data = Place(region.name, offset, len(content)) if len(content) else b""
-            encoded.append(Encoded(name, datatype_of(name, tensor), tensor.shape, data))
+            encoded.append(WireTensor(name, datatype_of(name, tensor), tensor.shape, data))
         return encoded
 
 

@@ -32,7 +32,7 @@ class Place:
     size: int
 
 
-class Encoded(NamedTuple):
+class WireTensor(NamedTuple):
     """A tensor ready to be sent.
 
     Attributes:
@@ -48,7 +48,7 @@ class Encoded(NamedTuple):
     data: bytes | Place
 
 
-def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
+def encode_tensors(tensors: Mapping[str, Array]) -> list[WireTensor]:
     """Tensors as bytes, in their order.
 
     Raises:
@@ -59,7 +59,7 @@ def encode_tensors(tensors: Mapping[str, Array]) -> list[Encoded]:
         'INT64'
     """
     return [
-        Encoded(
+        WireTensor(
             name,
             datatype := datatype_of(name, tensor),
             tensor.shape,

@@ -213,7 +213,7 @@ def _start(job: Job, log_path: Path, mode: str) -> subprocess.Popen[bytes]:
 
 
 def _load_threads() -> int:
-    """As many models at once as this process has processors, but never fewer than by default.
+    """The number of models to load at once: the processors of this process, or the default if more.
 
     A model in Python loads in a process of its own, which imports its libraries on one processor.
     """

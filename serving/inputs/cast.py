@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from serving.errors import DtypeError
 from workflow.schema.column import Array
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.times import remedy
-from workflow.wire.format import WireColumn
+from workflow.wire.format import WireColumn, null_code
 
 # Above this float64 cannot represent all integers.
 EXACT_FLOAT64 = 2**53
@@ -66,6 +68,14 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
     return made
 
 
+@cache
+def whole_range(dtype: str, *, nullable: bool = False) -> tuple[int, int]:
+    """The smallest and the largest integer of a dtype, without the null code if it has one."""
+    limits = np.iinfo(DTYPES[dtype].numpy)
+    code = null_code(dtype) if nullable else None
+    return limits.min + (code == limits.min), limits.max - (code == limits.max)
+
+
 def _cast_advice(column: WireColumn) -> str:
     return f"Convert the column to {column.dtype} before sending it."
 
@@ -77,7 +87,7 @@ def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None
     if real.dtype.kind == "f":
         for value in real[~((np.abs(real) <= EXACT_FLOAT64) & (real == np.floor(real)))][:1]:
             raise refused(column, f"{real.dtype} with the value {value}", _cast_advice(column))
-    low, high = (0, 1) if target.kind == "b" else (np.iinfo(target).min, np.iinfo(target).max)
+    low, high = (0, 1) if target.kind == "b" else whole_range(column.dtype)
     for value in (int(real.min()), int(real.max())):
         if not low <= value <= high:
             raise refused(column, f"{real.dtype} with the value {value}, out of range")

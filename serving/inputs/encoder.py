@@ -2,7 +2,17 @@
 
 In a small request each step for each column costs time, so columns with equal expected and actual
 types are processed together, as one long column. If that fails, the columns are processed one by
-one, to find the faulty one: `to_columns` has the errors.
+one, to find the faulty one: `to_columns` has the errors, and is the definition of the result.
+
+Both ways are needed. Microseconds of processor time for a table of 39 columns, together and one by one
+(the least of 15 runs of `Encoder.encode` and `Encoder.one_by_one`; two shared cores of an AMD EPYC at a
+load of 15, 2026-11-25):
+
+| rows | lists | arrays | Polars | pandas |
+|---|---|---|---|---|
+| 1 | 22, 366 | 40, 230 | 35, 425 | 41, 2,481 |
+| 64 | 222, 614 | 49, 246 | 111, 447 | 438, 2,423 |
+| 1,024 | 3,108, 3,793 | 66, 242 | 141, 433 | 2,164, 2,355 |
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from serving.inputs.cast import EXACT_FLOAT64
+from serving.inputs.cast import EXACT_FLOAT64, whole_range
 from workflow.schema.dtypes import DTYPES
-from workflow.wire.format import WireColumn, null_code
+from workflow.wire.format import WireColumn
 from workflow.wire.request_rules import NULL_STRING
 
 _NUMBERS = {int, float, type(None)}
@@ -108,13 +108,5 @@ def _float_limits(dtype: str) -> tuple[float, int]:
 
 def _in_range(column: WireColumn, values: Sequence[Any]) -> bool:
     """Whether integers are in the range of the dtype, and none is the null code."""
-    low, high = _range(column.dtype, column.nullable)
+    low, high = whole_range(column.dtype, nullable=column.nullable)
     return not values or (low <= min(values) and max(values) <= high)
-
-
-@cache
-def _range(dtype: str, nullable: bool) -> tuple[int, int]:
-    """The smallest and the largest integer that stand for themselves."""
-    limits = np.iinfo(DTYPES[dtype].numpy)
-    code = null_code(dtype) if nullable else None
-    return limits.min + (code == limits.min), limits.max - (code == limits.max)

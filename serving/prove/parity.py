@@ -71,9 +71,16 @@ def check_parity(
             "Expected the workflow that was exported; Workflow.load reads a saved one. "
             f"Received: {workflow!r:.100}.",
         )
-    model = _network(model)
-    with showing("parity", progress=progress):
-        return _compare(client, workflow, model, rows, tolerance, batch_size)
+    # Importing them imports TensorFlow, where it is installed.
+    from training.errors import TrainingError  # noqa: PLC0415
+    from training.network.load import load_network  # noqa: PLC0415
+
+    try:
+        network = load_network(model)
+        with showing("parity", progress=progress):
+            return _compare(client, workflow, network, rows, tolerance, batch_size)
+    except TrainingError as error:
+        raise ClientError("PARITY", str(error)) from error
 
 
 def _compare(
@@ -134,20 +141,6 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
         raise ClientError(
             "PARITY", f"Expected a batch_size of 1 or more. Received: {batch_size!r}."
         )
-
-
-def _network(model: Any) -> Any:
-    """A network that runs in this process: the model itself, or the one that is read."""
-    if hasattr(model, "predict_on_batch"):
-        return model
-    # Only other forms need the exporter.
-    from exporter.errors import ExportError  # noqa: PLC0415
-    from exporter.network.load import load_network  # noqa: PLC0415
-
-    try:
-        return load_network(model)
-    except ExportError as error:
-        raise ClientError("PARITY", str(error)) from error
 
 
 def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:

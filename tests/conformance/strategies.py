@@ -73,53 +73,64 @@ def table(dtype: str, rows: Sequence[Any], *, is_list: bool = False) -> Column:
     return Column(Strings.of(column.values.tolist()), column.valid, column.lengths)
 
 
-@st.composite
-def clips(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
-    bound = st.none() | st.integers(-(2**65), 2**65) | st.floats(width=32) | values(dtype)
-    return {"lower": draw(bound), "upper": draw(bound)}
+def bounds(dtype: str) -> st.SearchStrategy[Any]:
+    return st.none() | st.integers(-(2**65), 2**65) | st.floats(width=32) | values(dtype)
 
 
 @st.composite
-def lookups(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+def keys(draw: st.DrawFn, dtype: str) -> Column:
     others = [n for n, i in DTYPES.items() if i.is_integer] if dtype[-1] in "2468" else [dtype]
     kind = draw(st.sampled_from([dtype, *others]))
     near = st.integers(0, 100) if DTYPES[kind].is_integer else values(kind)
-    keys = draw(st.lists(draw(st.sampled_from([near, values(kind)])), unique=True, max_size=6))
-    return {"keys": table(kind, keys), "first": draw(st.integers(0, 5)), "missing": -1}
+    some = st.lists(draw(st.sampled_from([near, values(kind)])), unique=True, max_size=6)
+    return table(kind, draw(some))
 
 
 @st.composite
-def gathers(draw: st.DrawFn, _: str) -> dict[str, Any]:
+def tables(draw: st.DrawFn, _: str) -> Column:
     kind, is_list = draw(st.sampled_from(sorted(DTYPES))), draw(st.booleans())
     value = st.none() | values(kind) if draw(st.booleans()) else values(kind)
     row = st.lists(value, max_size=3) if is_list else value
-    return {"table": table(kind, draw(st.lists(row, max_size=5)), is_list=is_list)}
+    return table(kind, draw(st.lists(row, max_size=5)), is_list=is_list)
 
 
 @st.composite
-def boundaries(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
+def boundaries(draw: st.DrawFn, dtype: str) -> Column:
     kind = draw(st.sampled_from([dtype, "int8", "int64", "uint64", "float32", "float64"]))
     least, most = draw(st.sampled_from([(0, 6), (33, 60)]))
     edges = draw(st.lists(values(kind), min_size=least, max_size=most))
-    return {"boundaries": table(kind, sorted({e for e in edges if not isnan(e)}))}
+    return table(kind, sorted({e for e in edges if not isnan(e)}))
 
 
 def isnan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-# Where parameters depend on the dtype: tables, and bounds at a dtype's extremes.
-BY_DTYPE = {"clip": clips, "lookup": lookups, "gather": gathers, "bucketize": boundaries}
+# Parameters that depend on the first operand's dtype: tables, and bounds at a dtype's extremes.
+BY_DTYPE = {
+    "lower": bounds,
+    "upper": bounds,
+    "keys": keys,
+    "table": tables,
+    "boundaries": boundaries,
+    # Beside keys; the position of the first one.
+    "first": lambda _: st.integers(0, 5),
+    "missing": lambda _: st.just(-1),
+}
 OVER_LISTS = VERBS.keys() - ELEMENTWISE
 
 
 def parameters(verb: str, dtype: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Static parameters of a verb whose first operand is of a dtype, each of the row's examples."""
-    if verb in BY_DTYPE:
-        return BY_DTYPE[verb](dtype)
+    """Static parameters of a verb whose first operand is of a dtype; by default the row's examples."""
     examples = VERBS[verb].examples
-    drawn = {name: st.sampled_from([e[name] for e in examples]) for name in VERBS[verb].parameters}
-    return st.fixed_dictionaries(drawn)
+    return st.fixed_dictionaries(
+        {
+            name: BY_DTYPE[name](dtype)
+            if name in BY_DTYPE
+            else st.sampled_from([e[name] for e in examples])
+            for name in VERBS[verb].parameters
+        }
+    )
 
 
 @cache

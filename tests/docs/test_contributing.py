@@ -4,13 +4,17 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from exporter import ServingOptions
+from exporter.plan.runtime import AUTO, RUNTIMES
 from workflow import ops
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
-# "Whether" and "How many" ask for an answer that the function returns.
-HEADLESS = re.compile(r"(What|Those|That of|Of|Which|Who|How(?! many)|Where|When|Why)\b")
+# "Whether" asks for an answer that the function returns.
+HEADLESS = re.compile(r"(What|Those|That of|Of|Which|Who|How|Where|When|Why|By|For|From|If)\b")
 PLACE = re.compile(
     r"\b(?:(?:workflow|loader|training|exporter|serving|triton_models|tests|docs)/[\w/.-]*\w)"
 )
@@ -27,6 +31,19 @@ def test_the_guide_has_each_operator_in_its_table():
     table = guide.split("## The operators")[1].split("\n\n")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     assert named == set(ops.__all__)
+
+
+@pytest.mark.parametrize("page", ["export", "overview"])
+def test_a_guide_has_each_runtime_in_its_table_and_only_the_fused_ones_as_one_model(page):
+    guide = (ROOT / "docs" / "guide" / f"{page}.md").read_text()
+    rows = re.findall(r'^\| `"(\w+)"`[^|]*\| ([^|]+) \|', guide, re.MULTILINE)
+    assert [name for name, _ in rows] == list(RUNTIMES)
+    assert {name for name, models in rows if models.startswith("one ")} == {
+        name for name, kind in RUNTIMES.items() if kind.is_fused
+    }
+    # The docstring of ServingOptions is the reference.
+    described = re.findall(r'^ +"(\w+)":', ServingOptions.__doc__, re.MULTILINE)
+    assert described == [*RUNTIMES, AUTO]
 
 
 def docstrings(file):

@@ -26,8 +26,8 @@ RUNTIME = "from exporter.runtimes.fused_onnx import RUNTIME\n"
 # A line of a file, and the one that comes after it: six files for the verb.
 VERB = {
     "workflow/expressions/language/verbs.py": (
-        '        Verb("multiply", 2, {}, _arithmetic("multiply")),\n',
-        '        Verb("reciprocal", 1, {}, _real("reciprocal"), exact=False),\n',
+        '        Verb("divide", 2, {}, _real("divide"), **strict, reexpressed_on=("cudf",)),\n',
+        '        Verb("reciprocal", 1, {}, _real("reciprocal"), **strict, exact=False),\n',
     ),
     "workflow/expressions/language/methods.py": (
         '        return self._call("tanh", self)\n',

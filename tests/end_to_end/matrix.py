@@ -13,9 +13,9 @@ from pipelines import everything
 
 from exporter import ServingOptions
 from exporter.columns.served_columns import select_features
-from exporter.network.keras_network import KerasNetwork
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.runtime import RUNTIMES
+from training.network.keras_network import KerasNetwork
 
 INTRODUCTION = """\
 # Coverage of the parity suite

@@ -6,12 +6,12 @@ from small_export import make_workflow
 
 from exporter import export as export_module
 from exporter import export_tensorflow_ensemble
-from exporter.network import keras_network
-from exporter.plan.runtime import Runtime
+from exporter.plan.plan import Runtime
 from exporter.prove.proof import Proof
 from exporter.runtimes.registry import runtime_of
 from exporter.write import python_step
 from training import models
+from training.network import keras_network
 from workflow import get_embedding_sizes
 
 

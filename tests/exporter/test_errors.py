@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.errors import in_a_line
+from workflow.errors import in_a_line
 
 SIGNATURE = "onnxruntime::Tensor::Tensor(const onnxruntime::TensorShape&, const OrtMemoryInfo&)"
 TEXTS = {

@@ -64,13 +64,12 @@ def test_an_onnx_network_is_exported_without_tensorflow(tmp_path):
 
 
 def test_a_name_is_the_object_of_its_module():
-    from exporter.export import export_ensemble
-    from exporter.network.nearest_items import NearestItems
+    from exporter.export import export_ensemble, export_tensorflow_ensemble
     from exporter.plan.options import ServingOptions
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
-    from exporter.tensorflow_ensemble import export_tensorflow_ensemble
+    from training.network.nearest_items import NearestItems
 
     exports = [export_ensemble, export_tensorflow_ensemble]
     named = [ExportReport, NearestItems, ServingOptions, *exports, rollback, verify]

@@ -117,11 +117,13 @@ def test_a_large_array_is_not_copied(monkeypatch):
 @pytest.fixture
 def as_gpu(monkeypatch):
     """TensorFlow's tensors, as of a GPU, in the memory of the CPU."""
-    import loader.device
+    import loader.opening.device
 
-    own = loader.device.open_device
+    own = loader.opening.device.open_device
     monkeypatch.setattr(
-        loader.device, "open_device", lambda _, data: replace(own("cpu", data), name="gpu:0")
+        loader.opening.device,
+        "open_device",
+        lambda _, data: replace(own("cpu", data), name="gpu:0"),
     )
 
 

@@ -18,7 +18,7 @@ from serving.connection.address import parse_address
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.messages import infer_request, infer_response
-from serving.connection.tensors import Encoded, Place, encode_tensors, to_bytes
+from serving.connection.tensors import Place, WireTensor, encode_tensors, to_bytes
 
 SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.
 
@@ -47,8 +47,8 @@ def test_a_grpc_request_is_what_tritonclient_sends(rows):
 
 def test_a_request_of_shared_memory_names_the_places():
     tensors = [
-        Encoded("a", "INT64", (2, 1), Place("region", 64, 16)),
-        Encoded("b", "INT64", (2, 1), bytes(16)),
+        WireTensor("a", "INT64", (2, 1), Place("region", 64, 16)),
+        WireTensor("b", "INT64", (2, 1), bytes(16)),
     ]
     request = infer_request("movies", "", tensors)
     place = request.inputs[0].parameters

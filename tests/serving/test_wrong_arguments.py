@@ -2,9 +2,10 @@
 
 import pytest
 
-from exporter import ExportError, NearestItems
+from exporter import NearestItems
 from serving import AsyncEnsembleClient, ClientError, EnsembleClient, ServerError, TritonServer
 from serving.prove.parity import check_parity
+from training import TrainingError
 from workflow import Workflow
 
 
@@ -35,7 +36,7 @@ def test_a_server_in_a_line(tmp_path):
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, "3", None])
 def test_a_number_of_items_that_is_none(k):
-    with pytest.raises(ExportError, match=r"Expected k as a whole number from 1\. Received"):
+    with pytest.raises(TrainingError, match=r"Expected k as a whole number from 1\. Received"):
         NearestItems("tower.keras", "items.parquet", k)
 
 

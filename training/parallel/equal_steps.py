@@ -40,7 +40,7 @@ class EqualSteps:
             self._epoch.assign_add(1)
 
     def compare(self, batch: tf.Tensor, tables: Sequence[tf.Tensor]) -> tf.Tensor:
-        """For each worker the number of looked-up rows in each table: (workers, tables).
+        """The number of looked-up rows of each worker in each table: (workers, tables).
 
         All on the host, which knows shapes without waiting for a GPU. Fails if the workers' batches
         or epochs differ, so that the gradients of unlike steps are never mixed.
@@ -63,7 +63,7 @@ class EqualSteps:
                 return tf.cast(counts, tf.int32)
 
     def count(self, tables: Sequence[tf.Tensor]) -> tf.Tensor:
-        """As `compare`, in a step of which the batches have been compared before."""
+        """`compare` in a step of which the batches have been compared before."""
         self._later = self._later or self._collectives.reserve(1)
         found = [tf.shape(rows)[0] for rows in tables]
         if not found:

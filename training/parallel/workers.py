@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from loader.workers import current_worker
+from loader.tensorflow.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
 from training.parallel.meeting import meet

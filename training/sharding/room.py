@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from loader.tensorflow_memory import gpu_megabytes
+from loader.tensorflow.memory import gpu_megabytes
 from training.parallel.failures import together
 from training.parallel.workers import Workers
 from training.sharding.plan import Sizes, check_room

@@ -13,7 +13,7 @@ from training.private import replace_build
 
 
 def count(model: keras.Model) -> int:
-    """How many replicas a model was made for: 1 outside a strategy's scope.
+    """The number of replicas that a model was made for: 1 outside a strategy's scope.
 
     Example:
         >>> count(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))

@@ -171,7 +171,7 @@ class Travel:
         self._numbers = {kind: collectives.reserve(NUMBERS) for kind in self._KINDS}
 
     def counts(self, rows: list[tf.Tensor]) -> tf.Tensor:
-        """How many rows each worker has for each, (workers, workers), on the host."""
+        """The number of rows that each worker has for each, (workers, workers), on the host."""
         found = [tf.shape(each)[0] for each in rows]
         with tf.device(self.collectives.host):
             own = tf.stack(found)[tf.newaxis]

@@ -56,7 +56,7 @@ HEALTH_CHECK_ID = "health check"
 BEYOND = "The request is beyond a limit of the model: {}."
 
 
-class RequestError(ValueError):
+class InputError(ValueError):
     """A request that does not match the description of the inputs; clients may see the text."""
 
 
@@ -154,7 +154,7 @@ class TritonPythonModel:
             return function(argument)
         except LimitError as error:
             return _refusal(BEYOND.format(error), pb_utils.TritonError.INVALID_ARG)
-        except RequestError as error:
+        except InputError as error:
             pb_utils.Logger.log_warn(f"refused a request: {error.__cause__ or error}")
             return _refusal(INVALID.format(error), pb_utils.TritonError.INVALID_ARG)
         except Exception as error:  # noqa: BLE001 - one request must not take the server down
@@ -182,13 +182,13 @@ class TritonPythonModel:
         for name, dtype, width in self._expected:
             tensor = tensors[name]
             if tensor.dtype != dtype:
-                raise RequestError(f"{name} is not {dtype}")
+                raise InputError(f"{name} is not {dtype}")
             if tensor.ndim != 2 or (tensor.shape[1] != width and width >= 0):
-                raise RequestError(f"{name} is not of the shape [N, {'L' if width < 0 else width}]")
+                raise InputError(f"{name} is not of the shape [N, {'L' if width < 0 else width}]")
             if name in self._elements:
                 continue
             if rows not in (-1, len(tensor)):
-                raise RequestError("its columns differ in their number of rows")
+                raise InputError("its columns differ in their number of rows")
             rows = len(tensor)
 
     def _answer_all(self, requests: list[dict[str, Any]]) -> list[Any]:
@@ -233,7 +233,7 @@ def _grouped(columns: list[Any]) -> tuple[Any, list[Any]]:
 def _expect_even(column: Any, made: Any) -> None:
     """Refuse a joint computation whose lists would be mostly padding; each is computed alone."""
     if widens(len(made.lengths), int(made.lengths.max(initial=0)), len(made.values)):
-        raise RequestError(f"{column.name} has lists of too different lengths")
+        raise InputError(f"{column.name} has lists of too different lengths")
 
 
 def _slices(tensors: dict[str, Any], ends: list[int]) -> list[dict[str, Any]]:
@@ -257,9 +257,9 @@ def _decode(column: Any, requests: list[dict[str, Any]]) -> Any:
         name = column.name
         return decode_request(column, {name: np.concatenate([one[name] for one in requests])})
     except NullError as error:
-        raise RequestError(f"{column.name} would be null") from error
+        raise InputError(f"{column.name} would be null") from error
     except SchemaError as error:
-        raise RequestError(f"{column.name} cannot be read") from error
+        raise InputError(f"{column.name} cannot be read") from error
 
 
 def _decode_group(group: Any, requests: list[dict[str, Any]]) -> Any:
@@ -274,7 +274,7 @@ def _encode(column: Any, made: Any) -> dict[str, Any]:
     try:
         return encode(column, made)
     except SchemaError as error:
-        raise RequestError(f"{column.name} would be null") from error
+        raise InputError(f"{column.name} would be null") from error
 
 
 def _encode_group(group: Any, made: dict[str, Any]) -> dict[str, Any]:

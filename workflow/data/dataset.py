@@ -79,7 +79,7 @@ class DataFile(NamedTuple):
         )
 
 
-class Manifest(NamedTuple):
+class PublishedData(NamedTuple):
     """The content of `_schema.json`: the columns of a data set, and its files in order."""
 
     schema: Schema
@@ -91,7 +91,7 @@ class Manifest(NamedTuple):
         return sealed({"format": FORMAT, "columns": self.schema.to_json(), "files": files})
 
 
-def published(folder: AnyPath) -> Manifest | None:
+def published(folder: AnyPath) -> PublishedData | None:
     """The data set that a run published in a folder, if there is one.
 
     Raises:
@@ -121,7 +121,7 @@ def schema_beside(files: Sequence[DataFile]) -> Schema | None:
     return None if manifest is None else manifest.schema
 
 
-def read_manifest(path: AnyPath, folder: AnyPath) -> Manifest:
+def read_manifest(path: AnyPath, folder: AnyPath) -> PublishedData:
     """Read a manifest of files in a folder.
 
     Raises:
@@ -137,14 +137,14 @@ def read_manifest(path: AnyPath, folder: AnyPath) -> Manifest:
         ) from error
 
 
-def _parsed(document: dict[str, Any], folder: AnyPath) -> Manifest:
+def _parsed(document: dict[str, Any], folder: AnyPath) -> PublishedData:
     if document.keys() != {"format", "columns", "files"} or document["format"] != FORMAT:
         raise FormatError(f"no columns and files of format {FORMAT}.")
     entries = document["files"]
     if not isinstance(entries, dict) or not entries:
         raise FormatError("no files.")
     files = tuple(_file_of(folder, name, entry) for name, entry in entries.items())
-    return Manifest(Schema.from_json(document["columns"]), files)
+    return PublishedData(Schema.from_json(document["columns"]), files)
 
 
 def _file_of(folder: AnyPath, name: str, entry: Any) -> DataFile:
@@ -273,7 +273,7 @@ def _matches_of(path: AnyPath, pattern: str) -> Iterator[AnyPath]:
     return map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
 
 
-def _expect_named(folder: AnyPath, manifest: Manifest, paths: Iterable[AnyPath]) -> None:
+def _expect_named(folder: AnyPath, manifest: PublishedData, paths: Iterable[AnyPath]) -> None:
     names = {file.path for file in manifest.files}
     others = [path for path in paths if path not in names]
     if others:

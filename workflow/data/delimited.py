@@ -86,7 +86,7 @@ class TextFile(NamedTuple):
     words: Mapping[str, str]
 
 
-class TextTable:
+class DelimitedTable:
     r"""Files that form one table: the columns that all of them have, whatever their order.
 
     Types are those that hold all values: integers, floats, booleans, dates and times in ISO 8601,
@@ -111,7 +111,7 @@ class TextTable:
 
     Example:
         >>> _ = Path("users.csv").write_text("user,city\n7,Ulm\n9,\n")
-        >>> TextTable([Path("users.csv")]).scan().collect().rows()
+        >>> DelimitedTable([Path("users.csv")]).scan().collect().rows()
         [(7, 'Ulm'), (9, None)]
     """
 
@@ -293,7 +293,7 @@ def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
     """A file after a look at all of its lines.
 
     Raises:
-        WorkflowError: as `TextTable`.
+        WorkflowError: as `DelimitedTable`.
     """
     with _reading(path):
         state = state_of(path)

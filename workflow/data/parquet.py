@@ -20,7 +20,7 @@ from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import NAIVE, are_alike_times
 
 from .bucket import Bucket, store_reason
-from .delimited import TextTable
+from .delimited import DelimitedTable
 from .frames import first_line
 from .objects import AnyPath, ObjectPath
 from .parquet_file import ParquetFile, expect_unchanged
@@ -364,7 +364,7 @@ class ParquetTable:
 
 
 @contextmanager
-def data_errors(what: str, files: ParquetTable | TextTable | None = None) -> Iterator[None]:
+def data_errors(what: str, files: ParquetTable | DelimitedTable | None = None) -> Iterator[None]:
     """Turn Polars' errors about data into one of ours; all others pass unchanged.
 
     Args:

@@ -18,7 +18,7 @@ from workflow.schema.schema import Schema
 
 from .checksums import TAIL
 from .dataset import DataFile, data_files, schema_beside
-from .delimited import TextFiles, TextTable, text_paths
+from .delimited import DelimitedTable, TextFiles, text_paths
 from .frames import read_frame
 from .object_stores import Objects, expect_local, is_url
 from .objects import AnyPath, ObjectPath, fetch_ends
@@ -42,7 +42,7 @@ class Source:
     frame: pl.LazyFrame
     conflicts: dict[str, str]
     files: ParquetTable | None = None
-    text: TextTable | None = None
+    text: DelimitedTable | None = None
     is_query: bool = False
     schema: Schema | None = None
 
@@ -99,7 +99,7 @@ class Source:
                 f'Expected parquet or a frame for engine="gpu". Received: {data.paths[0]}. Write it as '
                 'parquet, or pass engine="cpu".'
             )
-        text = TextTable(data.paths, known, data.null_values)
+        text = DelimitedTable(data.paths, known, data.null_values)
         return cls(text.scan(), text.conflicts, text=text, is_query=True)
 
     @property

@@ -16,12 +16,12 @@ from workflow.schema.column import Array, Column, Strings
 from workflow.schema.dtypes import DTYPES
 
 from .language.types import Type
-from .language.verbs import ELEMENTWISE, VERBS
+from .language.verbs import VERBS
 from .numpy.verbs import PREPARE
 from .program.program import Program, Step
 
-# A slice of an empty list is empty too, unlike a padded one.
-_FOLDED = ELEMENTWISE | {"list_slice"}
+# A missing row of a table of lists is empty, and has to stay so.
+_FOLDED = {name for name, verb in VERBS.items() if verb.elementwise or verb.keeps_empty}
 
 
 class _Taken(NamedTuple):

@@ -19,7 +19,7 @@ from workflow.expressions.polars.series import to_column
 from workflow.expressions.polars.stages import apply
 from workflow.expressions.program.program import build
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Groups, Keyed, State
+from workflow.operator.feature import Feature, Features, Groups, Keyed, Partials, State
 from workflow.schema.column import Array, Column
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -212,10 +212,20 @@ def rows_of(
 
 
 def merge_groups(
-    parts: pl.LazyFrame, group: Sequence[str], merged: Iterable[pl.Expr]
-) -> pl.LazyFrame:
-    """The groups of several parts, one row for each group."""
-    return parts.group_by(key_names(group)).agg(*merged)
+    partials: Partials, groups: Groups, merged: Callable[[Sequence[str]], Iterable[pl.Expr]]
+) -> Partials:
+    """The tables of several parts, with one row for each group.
+
+    Args:
+        partials: the parts, by table.
+        groups: the groups of columns.
+        merged: makes the columns beside the keys, from the names of a table's columns of keys.
+    """
+    return {
+        prefix: partials[prefix].group_by(key_names(group)).agg(*merged(key_names(group)))
+        for prefix, group in tables_of(groups).items()
+        if prefix in partials
+    }
 
 
 def restrict_groups(state: State, groups: Groups, names: Iterable[str]) -> State:

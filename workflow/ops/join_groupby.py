@@ -140,11 +140,7 @@ class JoinGroupby(Operator):
         merged = [pl.col("rows").sum()]
         for n in described:
             merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]
-        return {
-            prefix: tables.merge_groups(partials[prefix], group, merged)
-            for prefix, group in tables.tables_of(self.groups(columns)).items()
-            if prefix in partials
-        }
+        return tables.merge_groups(partials, self.groups(columns), lambda _: merged)
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""

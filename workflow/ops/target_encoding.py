@@ -151,13 +151,9 @@ class TargetEncoding(OutOfFoldOperator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The sums of all parts together."""
-        return {
-            prefix: tables.merge_groups(
-                partials[prefix], group, [pl.exclude(tables.key_names(group)).sum()]
-            )
-            for prefix, group in tables.tables_of(self.groups(columns)).items()
-            if prefix in partials
-        }
+        return tables.merge_groups(
+            partials, self.groups(columns), lambda keys: [pl.exclude(keys).sum()]
+        )
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""

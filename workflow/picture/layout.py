@@ -25,7 +25,7 @@ _SLOPE = 0.08
 
 
 @dataclass(frozen=True)
-class Layout:
+class Geometry:
     """The geometry of a drawing, in the unit of the sizes.
 
     Attributes:
@@ -45,7 +45,7 @@ class Layout:
     height: float
 
 
-def layout(sizes: Sequence[Point], arrows: Sequence[tuple[int, int]]) -> Layout:
+def layout(sizes: Sequence[Point], arrows: Sequence[tuple[int, int]]) -> Geometry:
     """Place boxes of some sizes.
 
     Args:
@@ -90,7 +90,7 @@ class _Drawing:
             self.above[lower].append(upper)
         return chain
 
-    def finished(self) -> Layout:
+    def finished(self) -> Geometry:
         self._order()
         for _ in range(self._sweeps):
             for row in self.rows:
@@ -105,7 +105,7 @@ class _Drawing:
             (self.x[b] - self.sizes[b][0] / 2, tops[self.layer[b]]) for b in range(self.boxes)
         ]
         width = max((self.x[v] + size[0] / 2 for v, size in enumerate(self.sizes)), default=0.0)
-        return Layout(places, self._ways(tops), width, height)
+        return Geometry(places, self._ways(tops), width, height)
 
     def _order(self) -> None:
         """Sort each layer by the positions of neighbours, and keep the best of some sweeps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .diagram import Arrow, Diagram, Item, cut, printable, width_of
-from .layout import Layout, Point, layout
+from .layout import Geometry, Point, layout
 from .markup import image, safe
 
 _CELL, _LINE, _PAD, _MARGIN = 7.3, 16.0, 8.0, 14.0
@@ -106,7 +106,7 @@ class _Drawing:
         self.ways = list(dict.fromkeys(ways))
         self.layout = self._laid_out()
 
-    def _laid_out(self) -> Layout:
+    def _laid_out(self) -> Geometry:
         """The layout of boxes and labels, sorted so that arrows lead forward."""
         starts = {end: start for start, end in self.ways if end >= self._boxes}
         order = sorted(range(len(self.blocks)), key=lambda b: (starts.get(b, b), b >= self._boxes))
@@ -114,7 +114,7 @@ class _Drawing:
         ways = [(rank[start], rank[end]) for start, end in self.ways]
         made = layout([self.blocks[b].size for b in order], ways)
         places = [made.places[rank[b]] for b in range(len(self.blocks))]
-        return Layout(places, made.ways, made.width, made.height)
+        return Geometry(places, made.ways, made.width, made.height)
 
     def parts(self) -> Iterator[str]:
         """The elements, with arrows below."""

@@ -17,7 +17,7 @@ from workflow.data.dataset import (
     SCHEMA_FILE,
     UNFINISHED,
     DataFile,
-    Manifest,
+    PublishedData,
     parquet_below,
     read_manifest,
 )
@@ -28,7 +28,7 @@ from workflow.schema.schema import Schema
 _LOCK = "lock"
 
 
-class Run(NamedTuple):
+class DatasetRun(NamedTuple):
     """A run that writes into a folder.
 
     Attributes:
@@ -54,7 +54,7 @@ class Run(NamedTuple):
             sync(path)
         files = tuple(_described(path) for path in written)
         staged = self.folder / UNFINISHED / SCHEMA_FILE
-        replace_file(staged, Manifest(schema, files).to_text())
+        replace_file(staged, PublishedData(schema, files).to_text())
         placed = [path.rename(self.folder / path.name) for path in written]
         sync(self.folder)
         staged.rename(self.folder / SCHEMA_FILE)
@@ -67,7 +67,7 @@ def _described(path: Path) -> DataFile:
 
 
 @contextmanager
-def run_into(folder: Path) -> Iterator[Run]:
+def run_into(folder: Path) -> Iterator[DatasetRun]:
     """Lock a folder for a run, and remove the remains of a killed run; an error leaves it empty.
 
     Args:
@@ -90,7 +90,7 @@ def run_into(folder: Path) -> Iterator[Run]:
         # From a data set whose parquet the user has removed.
         (folder / SCHEMA_FILE).unlink(missing_ok=True)
         sync(folder)
-        yield Run(folder, _make_scratch(folder, marker))
+        yield DatasetRun(folder, _make_scratch(folder, marker))
     finally:
         try:
             _remove_unpublished(folder, marker)

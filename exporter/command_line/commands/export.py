@@ -1,4 +1,4 @@
-"""From a saved workflow and a network to a model repository."""
+"""`ensemble export`: a saved workflow and a network as a model repository."""
 
 from __future__ import annotations
 

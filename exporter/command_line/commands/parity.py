@@ -55,9 +55,9 @@ def parity(
     given = with_nulls(data, null_value)
     import_tensorflow()
     # So that help is shown at once.
-    from exporter.network.load import load_network  # noqa: PLC0415
     from exporter.report.proof_page import proof_page  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
+    from training.network.load import load_network  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))

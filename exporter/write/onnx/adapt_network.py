@@ -15,11 +15,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from exporter.errors import ExportError, in_a_line
-from exporter.network.onnx_network import OnnxNetwork
+from exporter.errors import ExportError
 from exporter.write.onnx.model import OnnxModel, Table, rename
 from exporter.write.onnx.opsets import opsets_of, with_opsets
+from training.network.onnx_network import OnnxNetwork
 from training.signature import TensorSpec
+from workflow.errors import in_a_line
 from workflow.expressions.onnx import IR_VERSION, OPSET
 from workflow.schema.dtypes import DTYPES
 

@@ -97,7 +97,7 @@ class Facts:
         return known if len(known) == len(found) else []
 
     def alike(self, node: onnx.NodeProto) -> list[Fact]:
-        """As `given`, if all operands have the shape of the result, or are constants of a row."""
+        """The fact `given`, if all operands have the shape of the result, or are constants of a row."""
         given = self.given(node)
         moving = [fact for fact in given if fact.rows]
         # Those without a common input could have different numbers of rows.

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from exporter.network.nearest_items import NearestNetwork
 from exporter.write.onnx.model import OnnxModel, Table
+from training.network.nearest_items import NearestNetwork
 from workflow.expressions.onnx import OPSET
 
 _VECTORS = "items/vectors"

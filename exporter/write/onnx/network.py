@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from exporter.network.nearest_items import NearestNetwork
-from exporter.network.network import Network, TensorFlowNetwork
-from exporter.network.onnx_network import OnnxNetwork
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
+from training.network.nearest_items import NearestNetwork
+from training.network.network import Network, TensorFlowNetwork
+from training.network.onnx_network import OnnxNetwork
 
 
 def network_to_onnx(network: Network) -> OnnxModel:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import onnx
 from onnx import helper
 
-from exporter.errors import ExportError, in_a_line
+from exporter.errors import ExportError
+from workflow.errors import in_a_line
 
 # Operations of which a newer version only adds to the older one.
 _COMPATIBLE = {

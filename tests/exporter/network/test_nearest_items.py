@@ -149,6 +149,8 @@ def test_users_features_are_answered_with_the_best_items(server, workflow, tower
             ClientError, match=r"exported, with the outputs item, score.*one with output 1"
         ):
             check_parity(client, workflow, tower, ROWS)
+        with pytest.raises(ClientError, match="Expected the items as parquet"):
+            check_parity(client, workflow, NearestItems(tower, "nothing.parquet", K), ROWS)
 
 
 @pytest.mark.xdist_group("nearest_items")

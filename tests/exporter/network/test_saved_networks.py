@@ -11,10 +11,10 @@ import tensorflow as tf
 from small_export import rows
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.network.saved_network import SavedNetwork
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model
+from training.network.saved_network import SavedNetwork
 from workflow import Workflow
 
 

@@ -18,6 +18,7 @@ from exporter.plan import golden_rows
 from exporter.plan.pack_columns import pack_columns
 from exporter.prove.offline import OfflineAnswers
 from training import models
+from training.network.load import as_network
 from workflow import Workflow, ops
 from workflow.wire.format import WireColumn
 
@@ -69,7 +70,7 @@ def test_a_network_is_asked_for_the_last_ids_of_all_columns_in_one_row(monkeypat
     """A row for each column has as many values as the square of the columns."""
     workflow, model = exported(SIZES[0])
     options = ServingOptions(runtime="tensorflow")
-    network = export_module._checked(model, options)
+    network = as_network(model, options.columns)
     plan = export_module._plan(network, workflow, "wide", ["y"], None, 1, options)
     answers = OfflineAnswers(workflow, plan.features, network)
     asked: list[pl.DataFrame] = []

@@ -81,7 +81,7 @@ def test_padded_lists_have_the_shape_that_the_native_tensorflow_backend_expects(
 
 TOLD = """
 import os, sys
-from exporter.network.onnx_session import open_session
+from training.network.onnx_session import open_session
 from workflow.expressions.onnx import OnnxInterpreter
 
 sys.modules["triton_python_backend_utils"] = sys

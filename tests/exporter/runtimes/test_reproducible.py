@@ -13,11 +13,11 @@ import user_networks
 from small_export import tree
 
 from exporter import verify
-from exporter.network.keras_network import KerasNetwork
-from exporter.network.saved_network import SIGNATURE
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.saved_model import signatures_writer
 from training import models
+from training.network.keras_network import KerasNetwork
+from training.network.saved_network import SIGNATURE
 from workflow import get_embedding_sizes
 
 QUICK = ("mlp:tensorflow:0", "mlp:fused_onnx:0")

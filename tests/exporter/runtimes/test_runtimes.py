@@ -9,7 +9,8 @@ import pytest
 from small_export import configs, make_workflow, tree
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.plan.runtime import RUNTIMES, Runtime
+from exporter.plan.plan import Runtime
+from exporter.plan.runtime import RUNTIMES
 from exporter.runtimes.registry import runtime_of
 from training import models
 from workflow import get_embedding_sizes

@@ -8,10 +8,10 @@ import tensorflow as tf
 from small_export import rows
 
 from exporter import ExportError, ServingOptions, verify
-from exporter.network.keras_network import KerasNetwork
 from exporter.write.onnx import model as onnx_model
 from exporter.write.onnx.network import network_to_onnx
 from training import layers, models
+from training.network.keras_network import KerasNetwork
 from workflow import Workflow, ops
 
 ONNX = ["onnx", "fused_onnx"]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
 from loader.files.parquet_files import ColumnType, read_footers
-from workflow.data.dataset import DataFile, Manifest
+from workflow.data.dataset import DataFile, PublishedData
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 
 TAGGED = Schema(
@@ -35,7 +35,7 @@ def test_tags_of_a_given_schema(folder):
 def test_tags_of_the_schema_beside_the_files(ratings, tmp_path):
     file = tmp_path / "0.parquet"
     ratings.write_parquet(file)
-    manifest = Manifest(TAGGED, (DataFile(file, ratings.height, file.stat().st_size),))
+    manifest = PublishedData(TAGGED, (DataFile(file, ratings.height, file.stat().st_size),))
     (tmp_path / "_schema.json").write_bytes(manifest.to_text())
     for paths in (tmp_path, str(tmp_path / "*.parquet"), [tmp_path / "0.parquet"]):
         assert columns(KerasSequenceLoader(paths, 10)) == (["userId", "genres", "price"], "int8")

@@ -11,9 +11,9 @@ from object_server import always, first_times
 from exporter import export_tensorflow_ensemble
 from exporter.errors import ExportError
 from loader import KerasSequenceLoader, LoaderError
-from loader.checkpoint import LoaderCheckpoint
 from loader.files.fetch import _WAITING
 from loader.files.parquet_files import read_footers
+from loader.frameworks.checkpoint import LoaderCheckpoint
 from training import save_model
 from training.errors import TrainingError
 from workflow import Workflow

@@ -12,7 +12,7 @@ from echo_model import served_echo
 
 from serving import ClientError, EnsembleClient
 from serving.embedded.administration import Administration
-from triton_models.healthcheck import HttpConnection, ProbeError, expect_answer
+from triton_models.healthcheck import HttpServer, ProbeError, expect_answer
 
 # A call takes 0.1 s or more, and one request may wait for it.
 QUEUE = (
@@ -74,10 +74,10 @@ def stub_of(server, processes, model):
     return pid
 
 
-@pytest.fixture(params=[HttpConnection, lambda url: Administration(url, "")], ids=["http", "grpc"])
+@pytest.fixture(params=[HttpServer, lambda url: Administration(url, "")], ids=["http", "grpc"])
 def connection(request, server):
     return Refused(
-        request.param(server.http_url if request.param is HttpConnection else server.grpc_url)
+        request.param(server.http_url if request.param is HttpServer else server.grpc_url)
     )
 
 

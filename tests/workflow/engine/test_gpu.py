@@ -15,8 +15,9 @@ from gpu_on_the_host import GpuOnTheHost
 from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.expressions.cudf.exceptions import BETWEEN_QUERIES, REEXPRESSED, VERBS_ON_GPU
+from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
 from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.language.verbs import VERBS as ROWS
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import OPERATORS
 
@@ -82,11 +83,14 @@ def test_the_list_of_what_is_done_otherwise_is_the_one_that_is_documented():
     decisions = Path(__file__).parents[3] / "docs" / "decisions"
     (page,) = decisions.glob("*-queries-on-the-gpu.md")
     _, reexpressed, between = page.read_text().split("\n|---|---|\n")
-    assert set(
-        re.findall("`([a-z0-9_]+)`", reexpressed.split("Done between two queries")[0])
-    ) == set(REEXPRESSED)
+    assert set(re.findall("`([a-z0-9_]+)`", reexpressed.split("Done between two queries")[0])) == {
+        name for name, row in ROWS.items() if "cudf" in row.reexpressed_on
+    }
     rows = [row for row in between.splitlines() if row.startswith("|")]
-    assert set(re.findall("`([a-z0-9_]+)`", " ".join(rows))) == set(BETWEEN_QUERIES)
+    assert set(re.findall("`([a-z0-9_]+)`", " ".join(rows))) == {
+        "source",
+        *(name for name, row in ROWS.items() if row.leaves_gpu),
+    }
     assert VERBS_ON_GPU.keys() == VERBS.keys()
 
 

@@ -100,3 +100,23 @@ def test_an_interpreter_with_a_verb_too_few_or_too_many_is_refused():
         of_every_verb("mine", {**VERBS, "erf": None})
     with pytest.raises(NotImplementedError, match="The interpreter mine has no entry for tanh"):
         of_every_verb("mine", {name: None for name in VERBS if name != "tanh"})
+
+
+def test_a_row_says_what_lists_and_nulls_do_to_it():
+    from workflow.expressions.language.verbs import VERBS, Verb
+
+    with pytest.raises(TypeError, match="'elementwise' and 'lenient'"):
+        Verb("erf", 1, {}, VERBS["tanh"].infer)
+
+
+def test_an_engine_has_the_verbs_that_are_re_expressed_there_and_no_others():
+    from workflow.expressions.language.verbs import VERBS, of_every_verb
+
+    own = {name: None for name, verb in VERBS.items() if "cudf" in verb.reexpressed_on}
+    assert of_every_verb("cudf", own, engine="cudf") == own
+    with pytest.raises(NotImplementedError, match="has no entry for lookup"):
+        of_every_verb("cudf", {n: None for n in own if n != "lookup"}, engine="cudf")
+    with pytest.raises(
+        NotImplementedError, match="tanh, which is not a verb that is re-expressed there"
+    ):
+        of_every_verb("cudf", {**own, "tanh": None}, engine="cudf")

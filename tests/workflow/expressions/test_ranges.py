@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from workflow.expressions.language.limits import LONGEST_LIST
 from workflow.expressions.language.tree import Expression, source, where
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import build
-from workflow.expressions.program.ranges import LONGEST_LIST, ranges
+from workflow.expressions.program.ranges import ranges
 from workflow.schema.schema import ColumnSchema, Schema
 
 A = source("a", Type("int64"))

@@ -1,13 +1,16 @@
 """Gaps of cuDF's engine for Polars, and their replacements, in one list.
 
-As of cudf-polars 26.10. Everything else that the Polars interpreter writes runs on cuDF unchanged
-or raises an error, since every query is sent with `raise_on_fail`.
+As of cudf-polars 26.10. A verb's row says whether it is `reexpressed_on` cuDF, and whether it
+`leaves_gpu`: then it runs between two queries, as do lists of the data, which are read and split into
+elements and lengths on the GPU. Everything else that the Polars interpreter writes runs on cuDF
+unchanged or raises an error, since every query is sent with `raise_on_fail`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from workflow.expressions.language.verbs import of_every_verb
 from workflow.expressions.polars.buckets import bucketize_by_search
 from workflow.expressions.polars.interpreter import VERBS, Compile
 from workflow.expressions.program.program import Program, Step
@@ -15,25 +18,19 @@ from workflow.expressions.program.program import Program, Step
 from .verbs import divide, gather, log1p, lookup, modulo
 
 # Verbs written in other Polars expressions, which run on the GPU.
-REEXPRESSED: Mapping[str, Compile] = {
-    "bucketize": bucketize_by_search,
-    "divide": divide,
-    "gather": gather,
-    "log1p": log1p,
-    "lookup": lookup,
-    "modulo": modulo,
-}
+REEXPRESSED: Mapping[str, Compile] = of_every_verb(
+    "cudf",
+    {
+        "bucketize": bucketize_by_search,
+        "divide": divide,
+        "gather": gather,
+        "log1p": log1p,
+        "lookup": lookup,
+        "modulo": modulo,
+    },
+    engine="cudf",
+)
 VERBS_ON_GPU: Mapping[str, Compile] = {**VERBS, **REEXPRESSED}
-
-# Verbs computed between two queries that run on the GPU, on the host where the text does not say.
-BETWEEN_QUERIES: Mapping[str, str] = {
-    "source": "Lists of the data are read and split into elements and lengths on the GPU.",
-    "gather": "Lists taken from a table, if a program does more than pass them on.",
-    "hash": "Distinct strings are hashed; the GPU finds which row has which string.",
-    "list_length": "Lists are copied to the host and counted.",
-    "list_slice": "Lists are copied to the host, cut, and sent back.",
-    "list_pad": "Lists are copied to the host, padded, and sent back.",
-}
 
 
 def is_one_query(program: Program) -> bool:

@@ -3,8 +3,8 @@
 The stages are those of `polars/stages.py`: verbs over the elements of lists become a program over
 rows of elements, which runs on the engine; the lists stay on the GPU. A step that makes other
 lists, or numbers of lists, runs as its ordinary expression in the host's memory, between two
-queries; so do the hashes of strings, for the distinct ones. `exceptions.BETWEEN_QUERIES` names
-these steps.
+queries; so do the hashes of strings, for the distinct ones. The rows of these verbs say that they
+leave the GPU.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _sorted(keys: pl.Series, results: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _find(value: pl.Expr, keys: pl.Series, results: pl.Series, missing: int) -> pl.Expr:
-    """As `find`, for sorted keys."""
+    """The result of `find`, for sorted keys."""
     if len(keys) == 0:
         return pl.lit(missing, results.dtype)
     place = pl.lit(keys).search_sorted(value, side="left").clip(None, len(keys) - 1)

@@ -17,13 +17,25 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ...schema.column import Column
 from ...schema.dtypes import DTYPES, dtype_of
+from .limits import (
+    LONGEST_LIST,
+    Limits,
+    between,
+    hull,
+    of_bucketize,
+    of_clip,
+    of_ends,
+    of_gather,
+    of_lookup,
+    of_modulo,
+)
 from .types import ExpressionError, Root, Type, promote, table_dtype
 
 # A saved program may be hostile, and a padded batch has this many values for each row.
@@ -44,6 +56,8 @@ class Verb:
         arity: the number of operands.
         parameters: names and Python types of the static parameters.
         infer: computes the result type from the operands' types and the parameters.
+        elementwise: whether it works on each value of a list separately.
+        lenient: whether the result can be a value although an operand is null.
         exact: whether every interpreter gives the same numbers. Else each computes them in float64
             with its own library, which may be off by `MOST_ULPS`, and rounds them once to the
             result's dtype.
@@ -55,9 +69,15 @@ class Verb:
             simplifies x + 0.0 to x, and onnxruntime's Where turns -0.0 into 0.0.
         hands_on: whether each value is an unchanged value of the first operand, or a filling.
         keeps_time: whether the result is a time if one operand is; a difference of two is not.
-        lenient: whether the result can be a value although an operand is null.
-        elementwise: whether it works on each value of a list separately.
+        converts: whether each value is the first operand's in another dtype.
         reshapes: whether it makes other lists from a list.
+        keeps_empty: whether it makes an empty list of an empty list, if it reshapes.
+        limits: computes the least and the greatest integer that it makes, from the parameters and
+            the ranges of the operands; None if only the result's dtype limits it.
+        reexpressed_on: the engines on which an interpreter's expression is replaced by another one;
+            "cudf" is the only one.
+        leaves_gpu: whether cuDF's engine cannot compute it in a query over lists or strings, so that
+            it runs between two queries.
         examples: parameters with which the tests and benchmarks try it, without its tables.
     """
 
@@ -65,14 +85,19 @@ class Verb:
     arity: int
     parameters: Mapping[str, type | tuple[type, ...]]
     infer: Infer
+    elementwise: bool = field(kw_only=True)
+    lenient: bool = field(kw_only=True)
     exact: bool = True
     near_zero: int = 0
     signed_zero: bool = True
     hands_on: bool = False
     keeps_time: bool = False
-    lenient: bool = False
-    elementwise: bool = True
+    converts: bool = False
     reshapes: bool = False
+    keeps_empty: bool = False
+    limits: Limits | None = None
+    reexpressed_on: tuple[str, ...] = ()
+    leaves_gpu: bool = False
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
     @property
@@ -268,59 +293,109 @@ def _table() -> dict[str, Verb]:
     number = (int, float, type(None))
     bounds = [(0, None), (None, 100), (-1.5, 1.5), (0, 2**40)]
     places = [(-2, None), (0, 2), (1, None), (-3, -1), (2, -1), (0, -1), (5, 2), (2**62, -(2**62))]
+    # Of each value, or of each element; null if an operand is.
+    strict: Any = {"elementwise": True, "lenient": False}
+    lenient: Any = {"elementwise": True, "lenient": True}
+    over_lists: Any = {"elementwise": False, "lenient": False}
     verbs = [
         *(
-            Verb(n, 2, {}, _arithmetic(n), signed_zero=False, keeps_time=True)
-            for n in ("add", "subtract", "minimum", "maximum")
+            Verb(
+                n,
+                2,
+                {},
+                _arithmetic(n),
+                **strict,
+                signed_zero=False,
+                keeps_time=True,
+                limits=limits,
+            )
+            for n, limits in (
+                ("add", of_ends(lambda a, b: a + b)),
+                ("subtract", of_ends(lambda a, b: a - b)),
+                ("minimum", hull()),
+                ("maximum", hull()),
+            )
         ),
-        Verb("multiply", 2, {}, _arithmetic("multiply")),
-        Verb("divide", 2, {}, _real("divide")),
+        Verb(
+            "multiply", 2, {}, _arithmetic("multiply"), **strict, limits=of_ends(lambda a, b: a * b)
+        ),
+        Verb("divide", 2, {}, _real("divide"), **strict, reexpressed_on=("cudf",)),
         # As in Python: rounded down, the remainder with the divisor's sign. Division by 0 gives
         # null.
-        *(Verb(n, 2, {}, _whole_division(n)) for n in ("floor_divide", "modulo")),
-        *(Verb(n, 1, {}, _arithmetic(n)) for n in ("negate", "absolute")),
-        *(Verb(n, 1, {}, _real(n), exact=False) for n in ("log1p", "log", "exp", "tanh")),
-        *(Verb(n, 1, {}, _real(n), exact=False, near_zero=8) for n in ("sin", "cos")),
+        Verb("floor_divide", 2, {}, _whole_division("floor_divide"), **strict),
+        Verb(
+            "modulo",
+            2,
+            {},
+            _whole_division("modulo"),
+            **strict,
+            limits=of_modulo,
+            reexpressed_on=("cudf",),
+        ),
+        Verb("negate", 1, {}, _arithmetic("negate"), **strict, limits=of_ends(lambda a: -a)),
+        Verb("absolute", 1, {}, _arithmetic("absolute"), **strict),
+        Verb("log1p", 1, {}, _real("log1p"), **strict, exact=False, reexpressed_on=("cudf",)),
+        *(Verb(n, 1, {}, _real(n), **strict, exact=False) for n in ("log", "exp", "tanh")),
+        *(Verb(n, 1, {}, _real(n), **strict, exact=False, near_zero=8) for n in ("sin", "cos")),
         # IEEE 754's pow: anything to the power 0 is 1, even NaN; a negative base to a fraction is
         # NaN.
-        Verb("power", 2, {}, _real("power"), exact=False),
+        Verb("power", 2, {}, _real("power"), **strict, exact=False),
         # `round` rounds half to even.
-        *(Verb(n, 1, {}, _real(n)) for n in ("sqrt", "floor", "ceil", "round")),
+        *(Verb(n, 1, {}, _real(n), **strict) for n in ("sqrt", "floor", "ceil", "round")),
         *(
-            Verb(n, 2, {}, _comparison(n))
+            Verb(n, 2, {}, _comparison(n), **strict)
             for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
         ),
-        *(Verb(n, 2, {}, _logic(n), lenient=True) for n in ("logical_and", "logical_or")),
-        Verb("logical_xor", 2, {}, _logic("logical_xor")),
-        Verb("logical_not", 1, {}, _logic("logical_not")),
+        *(Verb(n, 2, {}, _logic(n), **lenient) for n in ("logical_and", "logical_or")),
+        Verb("logical_xor", 2, {}, _logic("logical_xor"), **strict),
+        Verb("logical_not", 1, {}, _logic("logical_not"), **strict),
         # True where the operand is null; never null itself.
-        Verb("is_null", 1, {}, _is_null, lenient=True),
+        Verb("is_null", 1, {}, _is_null, **lenient),
         # The first operand, or the second where the first is null.
         Verb(
             "fill_null",
             2,
             {},
             _fill_null,
+            **lenient,
             signed_zero=False,
             hands_on=True,
             keeps_time=True,
-            lenient=True,
+            limits=hull(),
         ),
         # The second operand where the first is true, else the third; null where the first is null.
-        Verb("where", 3, {}, _where, signed_zero=False, keeps_time=True, lenient=True),
-        Verb("cast", 1, {"dtype": str}, _cast, examples=tuple({"dtype": n} for n in DTYPES)),
+        Verb("where", 3, {}, _where, **lenient, signed_zero=False, keeps_time=True, limits=hull(1)),
+        Verb(
+            "cast",
+            1,
+            {"dtype": str},
+            _cast,
+            **strict,
+            converts=True,
+            limits=hull(),
+            examples=tuple({"dtype": n} for n in DTYPES),
+        ),
         Verb(
             "clip",
             1,
             {"lower": number, "upper": number},
             _clip,
+            **strict,
             signed_zero=False,
             keeps_time=True,
+            limits=of_clip,
             examples=tuple({"lower": lower, "upper": upper} for lower, upper in bounds),
         ),
         # From 0 to 2**63 - 1, equal for equal integers of any type; see hashing.py.
         Verb(
-            "hash", 1, {"seed": int}, _hash, examples=tuple({"seed": n} for n in (0, 7, 2**63 - 1))
+            "hash",
+            1,
+            {"seed": int},
+            _hash,
+            **strict,
+            limits=between(0, 2**63 - 1),
+            leaves_gpu=True,
+            examples=tuple({"seed": n} for n in (0, 7, 2**63 - 1)),
         ),
         # `first` + the position among the keys, or `missing` for a value that is not a key.
         Verb(
@@ -328,24 +403,55 @@ def _table() -> dict[str, Verb]:
             1,
             {"keys": Column, "first": int, "missing": int},
             _lookup,
+            **strict,
+            limits=of_lookup,
+            reexpressed_on=("cudf",),
             examples=({"first": 3, "missing": 2},),
         ),
         # The row of a table at a position; null (a list: empty) if that is negative or null.
-        Verb("gather", 1, {"table": Column}, _gather),
+        Verb(
+            "gather",
+            1,
+            {"table": Column},
+            _gather,
+            **strict,
+            limits=of_gather,
+            reexpressed_on=("cudf",),
+            leaves_gpu=True,
+        ),
         # The number of ascending boundaries that are less than or equal to the value.
-        Verb("bucketize", 1, {"boundaries": Column}, _bucketize),
+        Verb(
+            "bucketize",
+            1,
+            {"boundaries": Column},
+            _bucketize,
+            **strict,
+            limits=of_bucketize,
+            reexpressed_on=("cudf",),
+        ),
         # The number of elements in each row.
-        Verb("list_length", 1, {}, _list_length, elementwise=False),
+        Verb(
+            "list_length",
+            1,
+            {},
+            _list_length,
+            **over_lists,
+            limits=between(0, LONGEST_LIST),
+            leaves_gpu=True,
+        ),
         # The elements of Python's row[start:end].
         Verb(
             "list_slice",
             1,
             {"start": int, "end": (int, type(None))},
             _list_slice,
+            **over_lists,
             hands_on=True,
             keeps_time=True,
-            elementwise=False,
             reshapes=True,
+            keeps_empty=True,
+            limits=hull(),
+            leaves_gpu=True,
             examples=tuple({"start": start, "end": end} for start, end in places),
         ),
         # Exactly `length` elements: a longer row is cut, a shorter one padded at its end.
@@ -354,10 +460,12 @@ def _table() -> dict[str, Verb]:
             2,
             {"length": int},
             _list_pad,
+            **over_lists,
             hands_on=True,
             keeps_time=True,
-            elementwise=False,
             reshapes=True,
+            limits=hull(),
+            leaves_gpu=True,
             examples=tuple({"length": length} for length in (3, 1, 40)),
         ),
     ]
@@ -368,8 +476,16 @@ VERBS: Mapping[str, Verb] = _table()
 ELEMENTWISE = {name for name, verb in VERBS.items() if verb.elementwise}
 
 
-def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+def of_every_verb(
+    interpreter: str, entries: Mapping[str, Entry], engine: str | None = None
+) -> Mapping[str, Entry]:
     """Check that the table of an interpreter has an entry for each verb and no other.
+
+    Args:
+        interpreter: its name, for the message.
+        entries: its table.
+        engine: the engine on which the table replaces another interpreter's entries; then it has one
+            for each verb that is re-expressed there.
 
     Raises:
         NotImplementedError: names the interpreter, and the verbs.
@@ -380,13 +496,15 @@ def of_every_verb(interpreter: str, entries: Mapping[str, Entry]) -> Mapping[str
             ...
         NotImplementedError: The interpreter mine has no entry for tanh.
     """
-    if missing := VERBS.keys() - entries.keys():
+    verbs = {n for n, verb in VERBS.items() if engine is None or engine in verb.reexpressed_on}
+    if missing := verbs - entries.keys():
         names = ", ".join(sorted(missing))
         raise NotImplementedError(f"The interpreter {interpreter} has no entry for {names}.")
-    if unknown := entries.keys() - VERBS.keys():
+    if unknown := entries.keys() - verbs:
         names = ", ".join(sorted(unknown))
+        kind = "a verb" if engine is None else "a verb that is re-expressed there"
         raise NotImplementedError(
-            f"The interpreter {interpreter} has {names}, which is not a verb."
+            f"The interpreter {interpreter} has {names}, which is not {kind}."
         )
     return entries
 

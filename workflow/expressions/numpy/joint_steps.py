@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ...schema.column import Array, Column
-from ..language.verbs import ELEMENTWISE
+from ..language.verbs import ELEMENTWISE, VERBS
 from ..program.program import Program, Step
 
 # Fewer lanes than this cost more to stack than the saved calls.
 _FEWEST_LANES = 4
-# The structure of a table differs between columns, and so does its computation.
-_ALIKE = ELEMENTWISE - {"gather"}
+# The structure of a table of values differs between columns, and so does its computation.
+_ALIKE = {name for name in ELEMENTWISE if "table" not in VERBS[name].parameters}
 
 Slots = list[Any]
 # A slot, whose content is the operand of all lanes, or the step of each lane.
@@ -127,7 +127,7 @@ class _Shapes:
         if step.verb not in _ALIKE or not plain:
             return None
         # Each lane of a lookup has its own keys.
-        shared = {} if step.verb == "lookup" else step.parameters
+        shared = {} if "keys" in step.parameters else step.parameters
         parameters = tuple(
             (key, id(value) if isinstance(value, Column) else repr(value))
             for key, value in shared.items()

@@ -101,7 +101,7 @@ def _rows_apart(
 
 
 def _distance(graph: Graph, tensors: Sequence[str]) -> str:
-    """By how many rows tensors differ from the first."""
+    """The number of rows by which tensors differ from the first."""
     shapes = [graph.add("Shape", tensor, end=1) for tensor in tensors]
     apart = graph.add("Sub", graph.add("Concat", *shapes, axis=0), shapes[0])
     return graph.add("ReduceSum", graph.add("Abs", apart), keepdims=1)

@@ -25,7 +25,7 @@ _ML_DOMAIN = "ai.onnx.ml"
 
 
 @dataclass(frozen=True)
-class Lookup:
+class RepeatableLookup:
     """A lookup that can be made again with other results, cheaper than a choice afterwards.
 
     Attributes:
@@ -60,7 +60,7 @@ class Tensor:
     constant: bool = False
     limits: tuple[float, float] | None = None
     null_code: Any = None
-    lookup: Lookup | None = None
+    lookup: RepeatableLookup | None = None
 
 
 def carrier(dtype: str) -> str:

@@ -13,7 +13,7 @@ from workflow.expressions.program.program import Step
 from workflow.schema.column import Array, Column, Strings
 from workflow.schema.dtypes import DTYPES
 
-from .graph import Graph, Lookup, Tensor, carrier
+from .graph import Graph, RepeatableLookup, Tensor, carrier
 
 _LARGEST = 2**63 - 1
 
@@ -33,7 +33,7 @@ def look_up(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[
         operand.lengths,
         operand.constant,
         limits=(min(first, missing), max(last, missing)),
-        lookup=None if make is None else Lookup((first, last), missing, make),
+        lookup=None if make is None else RepeatableLookup((first, last), missing, make),
     )
 
 

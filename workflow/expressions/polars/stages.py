@@ -35,7 +35,7 @@ ELEMENT = "element"
 
 
 @dataclass(frozen=True)
-class Stage:
+class QueryStage:
     """Columns that are computed at once, from a program's inputs and from earlier stages.
 
     Attributes:
@@ -123,7 +123,7 @@ def stages(
     verbs: Mapping[str, Compile] = VERBS,
     kept: Collection[int] = (),
     beside: Collection[str] = (),
-) -> list[Stage]:
+) -> list[QueryStage]:
     """Split a program into programs, each over the inputs and the columns of earlier ones.
 
     Args:
@@ -148,7 +148,7 @@ def stages(
     levels = _levels(program, roots, columns)
     start = free_name("", [*program.inputs, *beside])
     names = {number: f"{start}{number}" for number in levels}
-    made: list[Stage] = []
+    made: list[QueryStage] = []
     for level in sorted(set(levels.values())):
         of: dict[Root, list[int]] = defaultdict(list)
         for number in (n for n, own in levels.items() if own == level):
@@ -157,11 +157,11 @@ def stages(
         for root, numbers in of.items():
             outputs = [(_named(names[n], program.steps[n]), n) for n in numbers]
             if root == ROWS or root is None:
-                made.append(Stage(part(program, outputs, before)))
+                made.append(QueryStage(part(program, outputs, before)))
             else:
                 elements = part(program, outputs, {root: ELEMENT})
-                made.append(Stage(_of_elements(elements), names[root]))
-    return [*made, Stage(part(program, program.outputs, names))]
+                made.append(QueryStage(_of_elements(elements), names[root]))
+    return [*made, QueryStage(part(program, program.outputs, names))]
 
 
 def roots_of(program: Program) -> list[Root]:

@@ -80,7 +80,7 @@ def _hashed_strings(keys: pl.Series) -> _Hashed:
 
 
 def _among_strings(hashed: _Hashed, step: Step, values: pl.Series) -> pl.Series:
-    """By the only key that can have the value's hash, and then by the bytes."""
+    """Compare with the only key that can have the value's hash, and then the bytes."""
     bits = values.hash(hashed.seed).reinterpret(signed=True).to_numpy()
     rows = pl.Series(values.name, in_tiles(hashed.table.find)(bits))
     equal = (rows >= 0) & (hashed.keys.gather(rows.clip(0)) == values)  # null of null

@@ -46,7 +46,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         functions = [_prepare(program, step) for step in program.steps]
         # TensorFlow finds and saves modules in a list; in the plan they are hidden.
         self.tables = [f for f in functions if isinstance(f, tf.Module)]
-        self._plan = _Plan(functions)
+        self._plan = _Functions(functions)
 
     def __call__(self, columns: Mapping[str, TensorColumn]) -> dict[str, TensorColumn]:
         """Compute the outputs of all rows.
@@ -85,7 +85,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         return TensorColumn(tf.fill([count], column.values), valid, column.lengths)
 
 
-class _Plan:
+class _Functions:
     """A list whose content TensorFlow does not track."""
 
     def __init__(self, functions: list[Any]) -> None:

@@ -82,7 +82,7 @@ def _without_sizes(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
 
 
 def _put_copies_last(graph: onnx.GraphProto) -> None:
-    """If several outputs of a subgraph are one value, let the first be the value, and others copies."""
+    """Let the first of several outputs of one value be the value, and the others copies of it."""
     sources = {n.output[0]: n.input[0] for n in graph.node if n.op_type == "Identity"}
     for place, info in enumerate(graph.output):
         for other in graph.output[place + 1 :]:

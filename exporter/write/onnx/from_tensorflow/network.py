@@ -11,13 +11,14 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
-from exporter.errors import ExportError, in_a_line
-from exporter.network.network import TensorFlowNetwork
+from exporter.errors import ExportError
 from exporter.write.onnx.from_tensorflow.canonical import canonical
 from exporter.write.onnx.from_tensorflow.freeze_network import FrozenGraph, freeze
 from exporter.write.onnx.from_tensorflow.tf2onnx_fixes import HANDLERS
 from exporter.write.onnx.model import OnnxModel, Table, rename
+from training.network.network import TensorFlowNetwork
 from training.quiet import quiet
+from workflow.errors import in_a_line
 from workflow.expressions.onnx import OPSET
 
 ADVICE = 'Use runtime="tensorflow" or runtime="fused_tensorflow", which run every Keras model.'

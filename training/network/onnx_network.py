@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from exporter.errors import ExportError, in_a_line
-from exporter.network.named_inputs import expect_distinct, expect_known, name_inputs
-from exporter.network.network import Columns
-from exporter.network.onnx_file import OnnxFile
-from exporter.network.onnx_session import call_session
 from training.errors import TrainingError
+from training.network.named_inputs import expect_distinct, expect_known, name_inputs
+from training.network.network import Columns
+from training.network.onnx_file import OnnxFile
+from training.network.onnx_session import call_session
 from training.signature import ModelSignature, TensorSpec, check_name
+from workflow.errors import in_a_line
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.request_rules import NNZS
@@ -39,7 +39,7 @@ class OnnxModelFile:
         in_tensorflow: as in `Network`.
 
     Raises:
-        ExportError: it cannot be served.
+        TrainingError: it cannot be served.
     """
 
     in_tensorflow = False
@@ -90,7 +90,7 @@ class OnnxNetwork:
         columnar: the names of the outputs of shape (N), which are served as (N, 1).
 
     Raises:
-        ExportError: columns that do not fit the inputs, or outputs that are not rows.
+        TrainingError: columns that do not fit the inputs, or outputs that are not rows.
     """
 
     in_tensorflow = False
@@ -146,21 +146,21 @@ class OnnxNetwork:
         width, columns = spec.shape[1], self.columns.get(spec.name)
         if not isinstance(columns, tuple):
             if width is None:
-                raise ExportError(
+                raise TrainingError(
                     f"Expected columns for the input {spec.name!r} of the network, which takes any "
                     "number of them. Received: none. Name them in the order of the training: "
                     f'ServingOptions(columns={{{spec.name!r}: ["<column>", ...]}}).'
                 )
             return
         if width is not None and len(columns) != width:
-            raise ExportError(
+            raise TrainingError(
                 f"Expected {width} columns for the input {spec.name!r} of the network, "
                 f"{spec}. Received: {len(columns)}, {', '.join(columns)}. "
                 "Name those of the training, in its order."
             )
         asked = _features_of_trees(self.model.file.proto.graph, spec.name)
         if asked > len(columns):
-            raise ExportError(
+            raise TrainingError(
                 f"Expected {asked} columns or more for the input {spec.name!r} of the network, whose "
                 f"trees ask for column {asked - 1}, counted from 0. Received: {len(columns)}, "
                 f"{', '.join(columns)}. Name those of the training, in its order."
@@ -179,7 +179,7 @@ class OnnxNetwork:
             dtype = "string" if arrays[2].dtype == object else arrays[2].dtype.name
             in_rows = all(array.shape[:1] == (rows,) for rows, array in arrays.items())
             if len(shapes) > 1 or not in_rows or arrays[2].ndim > 2 or dtype not in DTYPES:
-                raise ExportError(
+                raise TrainingError(
                     f"Expected the output {name!r} of the network of shape (N, k) or (N), a row for "
                     f"each row of its inputs, of a dtype among {', '.join(DTYPES)}. Received: {dtype} "
                     + " and ".join(f"{a.shape} for {rows} rows" for rows, a in arrays.items())
@@ -193,7 +193,7 @@ class OnnxNetwork:
         try:
             return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
         except Exception as error:  # onnxruntime raises errors of several types
-            raise ExportError(
+            raise TrainingError(
                 f"Expected a network that answers any number of rows, such as {rows} of zeros. "
                 f"Received: {in_a_line(error)} Export it with a dynamic first dimension, as "
                 "torch.onnx.export does with dynamic_shapes."
@@ -211,14 +211,14 @@ def _input(info: onnx.ValueInfoProto) -> TensorSpec:
     sizes = [size.dim_value or None for size in kind.shape.dim]
     if not kind.HasField("shape") or len(sizes) not in (1, 2) or sizes[0] is not None:
         shown = f"[{', '.join(_size(s) for s in kind.shape.dim)}]"
-        raise ExportError(
+        raise TrainingError(
             f"Expected the input {info.name!r} of the network of shape [N, k] or [N]: any number of "
             f"rows, k columns. Received: {shown if kind.HasField('shape') else 'any shape'}. "
             "Export it with a dynamic first dimension and no other, as torch.onnx.export does with "
             "dynamic_shapes, and skl2onnx with FloatTensorType([None, k])."
         )
     if dtype not in DTYPES:
-        raise ExportError(
+        raise TrainingError(
             f"Expected the input {info.name!r} of the network of a dtype among {', '.join(DTYPES)}. "
             f"Received: {dtype}. Export it with a float32 input, and cast it in the network."
         )
@@ -228,16 +228,13 @@ def _input(info: onnx.ValueInfoProto) -> TensorSpec:
 def _expect_output(info: onnx.ValueInfoProto) -> None:
     kind = info.type.WhichOneof("value")
     if kind not in ("tensor_type", None):
-        raise ExportError(
+        raise TrainingError(
             f"Expected the output {info.name!r} of the network as a tensor. Received: "
             f"{'a sequence of dictionaries' if kind == 'sequence_type' else kind}. Convert it without "
             "ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
             "onnxmltools.convert_lightgbm(..., zipmap=False)."
         )
-    try:
-        check_name("output", info.name)
-    except TrainingError as error:
-        raise ExportError(str(error)) from error
+    check_name("output", info.name)
 
 
 def _dtype_name(number: int) -> str:

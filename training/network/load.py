@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.errors import ExportError
-from exporter.network.network import Network
+from training.errors import TrainingError
+from training.network.network import Network
 
 KINDS = (
     "a Keras model, the path of a .keras file, the folder of a SavedModel, or an ONNX model as a "
@@ -24,15 +24,14 @@ def as_network(model: Any, columns: Mapping[str, Any] | None = None) -> Network:
         columns: as in `name_inputs`.
 
     Raises:
-        ExportError: there is no model at the path, a SavedModel or an ONNX model that cannot be
-            served, or columns for inputs that it lacks.
-        TrainingError: a Keras model that cannot be served.
+        TrainingError: there is no model at the path, a SavedModel or an ONNX model that cannot be
+            served, or columns for inputs that it lacks; a Keras model that cannot be served.
     """
     network = load_network(model)
     if hasattr(network, "renamed"):
         made: Network = network.renamed(columns or {})
         return made
-    from exporter.network.keras_network import KerasNetwork  # noqa: PLC0415 - see load_network
+    from training.network.keras_network import KerasNetwork  # noqa: PLC0415 - see load_network
 
     return KerasNetwork(network, columns or {})
 
@@ -49,17 +48,19 @@ def load_network(model: Any) -> Any:
         `predict_on_batch`.
 
     Raises:
-        ExportError: there is no model, or it cannot be read.
+        TrainingError: there is no model, or it cannot be read.
     """
     # Each kind imports the library that runs it: the others may be missing, and take seconds.
     if _is_onnx(model):
-        from exporter.network.onnx_network import OnnxModelFile  # noqa: PLC0415
+        from training.network.onnx_network import OnnxModelFile  # noqa: PLC0415
 
         return OnnxModelFile(model)
     if isinstance(model, str | os.PathLike):
         return _from_path(Path(model))
     if not hasattr(model, "predict_on_batch"):
-        raise ExportError(f"Expected {KINDS}. Received: {model!r:.100} of {type(model).__name__}.")
+        raise TrainingError(
+            f"Expected {KINDS}. Received: {model!r:.100} of {type(model).__name__}."
+        )
     return model
 
 
@@ -71,17 +72,17 @@ def _is_onnx(model: Any) -> bool:
 
 def _from_path(path: Path) -> Any:
     if (path / "saved_model.pb").is_file():
-        from exporter.network.saved_network import SavedNetwork  # noqa: PLC0415
+        from training.network.saved_network import SavedNetwork  # noqa: PLC0415
 
         return SavedNetwork(path)
     if path.suffix != ".keras" or not path.is_file():
         received = (
             "no such file" if not path.exists() else "a folder" if path.is_dir() else "a file"
         )
-        raise ExportError(
+        raise TrainingError(
             f"Expected a Keras model in {path}, written by model.save('model.keras'), an ONNX model "
             f"as a file .onnx, or the folder of a SavedModel. Received: {received}."
         )
-    from exporter.network.keras_network import load_keras  # noqa: PLC0415
+    from training.network.keras_network import load_keras  # noqa: PLC0415
 
     return load_keras(path)

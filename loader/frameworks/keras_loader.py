@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from loader.device import open_device
-from loader.opening import open_loader
-from loader.tensorflow.epoch_dataset import EpochDataset
-from loader.workers import current_worker
+from loader.frameworks.epoch_dataset import EpochDataset
+from loader.opening.device import open_device
+from loader.opening.open_loader import open_loader
+from loader.tensorflow.workers import current_worker
 from workflow.schema.schema import Schema
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loader.files.layout import BatchLayout
-from loader.loader_methods import LoaderMethods
-from loader.opening import Data, Device, Transport, open_host, open_loader
+from loader.frameworks.loader_methods import LoaderMethods
+from loader.opening.open_loader import BatchMaker, Data, Device, open_host, open_loader
 from loader.options import check_counts
 from workflow.schema.schema import Schema
 
@@ -143,7 +143,7 @@ class ArrayLoader(LoaderMethods):
         self._check(data.layout)
         if device == "cpu":
             return open_host(data, _HostBatches(data.layout, self._tensors))
-        from loader.device import open_device  # noqa: PLC0415 - it imports TensorFlow
+        from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
         return replace(opened, transport=DeviceBatches(opened.transport, self._from_gpu))
@@ -177,7 +177,7 @@ class _HostBatches:
     tensors: Callable[[Sequence[Any]], Iterable[Any]]
 
     def to_batch(self, batch: Sequence[Any]) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         return self.layout.pack(self.tensors(batch))
 
 
@@ -190,11 +190,11 @@ class DeviceBatches:
         convert: makes the framework's tensor of one of TensorFlow's.
     """
 
-    transport: Transport
+    transport: BatchMaker
     convert: Callable[[Any], Any]
 
     def to_batch(self, batch: Any) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         return self._converted(self.transport.to_batch(batch))
 
     def _converted(self, part: Any) -> Any:

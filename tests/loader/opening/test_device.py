@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from loader.device import gpu_number, gpus_of_tensorflow
 from loader.errors import LoaderError
+from loader.opening.device import gpu_number, gpus_of_tensorflow
 
 
 @pytest.mark.parametrize(

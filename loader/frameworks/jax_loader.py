@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from loader.array_loader import ArrayLoader
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
+from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
-from loader.opening import Data, Device
+from loader.opening.open_loader import Data, Device
 
 # From so many bytes on, JAX uses an array's memory in less time than a compiled function copies it.
 _BORROWED = 1 << 17

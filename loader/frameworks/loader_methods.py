@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from loader.epochs import Epochs
 from loader.errors import LoaderError
-from loader.opening import Opened
+from loader.opening.open_loader import Opened
 from loader.order.position import Trail
 from workflow.schema.schema import Schema
 

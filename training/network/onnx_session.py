@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from exporter.errors import ExportError
+from training.errors import TrainingError
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 
@@ -18,7 +18,7 @@ def open_session(model: Path | bytes) -> Any:
     """A session of an ONNX file, or of the bytes of one.
 
     Raises:
-        ExportError: onnxruntime is not installed.
+        TrainingError: onnxruntime is not installed.
         Exception: onnxruntime raises errors of several types for a model that it cannot load.
     """
     # It reports its use to its makers otherwise, from 1.31 on.
@@ -26,7 +26,7 @@ def open_session(model: Path | bytes) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - of an extra
     except ImportError as error:
-        raise ExportError(
+        raise TrainingError(
             "Expected the package onnxruntime, to prove the written models. Received: none. "
             "Install the extra [onnx]."
         ) from error

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from loader.errors import LoaderError
 from loader.gpu.column_matrix import BatchFormat, carries
-from loader.opening import Data, Device, open_host
+from loader.opening.open_loader import Data, Device, open_host
 from loader.options import Budget
 from loader.read.damaged import PieceReader, SkippingReader, UnchangedReader
 from loader.read.source import ParquetData
+from loader.tensorflow.memory import configure_as_environment_asks
 from loader.tensorflow.sparse import SparseTransport
 from loader.tensorflow.tensors import HostTransport
-from loader.tensorflow_memory import configure_as_environment_asks
 
 # Memory that cuDF's and TensorFlow's kernels and pools occupy on an H200 after their first run.
 _GPU_FIXED = 190_000_000

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from exporter.errors import ExportError
-from exporter.network.load import as_network, load_network
-from exporter.network.network import Columns, Network
 from training.errors import TrainingError
 from training.item_vectors import ItemVectors
+from training.network.load import as_network, load_network
+from training.network.network import Columns, Network
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 
@@ -39,8 +38,8 @@ class NearestItems:
             ones.
 
     Raises:
-        ExportError: k is no whole number from 1. When it is exported: the file is not such a catalogue,
-            k is too large, or the tower's output is another one.
+        TrainingError: k is no whole number from 1. Errors of the file or the tower, and of a k that is
+            too large, are raised by an export, as an `ExportError`.
 
     Example:
         >>> best = NearestItems(tower(model, "query"), "items.parquet", k=20)  # doctest: +SKIP
@@ -55,7 +54,7 @@ class NearestItems:
 
     def __post_init__(self) -> None:
         if type(self.k) is not int or self.k < 1:
-            raise ExportError(f"Expected k as a whole number from 1. Received: {self.k!r}.")
+            raise TrainingError(f"Expected k as a whole number from 1. Received: {self.k!r}.")
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -107,10 +106,7 @@ class NearestItems:
 
     @cached_property
     def _catalogue(self) -> ItemVectors:
-        try:
-            return ItemVectors.read(self.items)
-        except TrainingError as error:
-            raise ExportError(str(error)) from error
+        return ItemVectors.read(self.items)
 
     @cached_property
     def _model(self) -> Any:
@@ -129,7 +125,7 @@ class NearestNetwork:
         vector: the tower's output.
 
     Raises:
-        ExportError: the tower's output is no vector as wide as the items' vectors, k is not among 1
+        TrainingError: the tower's output is no vector as wide as the items' vectors, k is not among 1
             to the number of items, or an id contains NUL.
     """
 
@@ -139,24 +135,21 @@ class NearestNetwork:
         self.in_tensorflow = tower.in_tensorflow
         made = tower.signature.outputs
         if len(made) != 1 or made[0].dtype != "float32":
-            raise ExportError(
+            raise TrainingError(
                 "Expected a tower with one output, the query's vector, of float32 and of the shape "
                 f"(N, {items.width}). Received: {', '.join(map(str, made))}. "
                 'training.retrieval.tower(model, "query") is the tower of a model of two.'
             )
         self.vector = made[0]
         if self.vector.name == "candidate_vector":
-            raise ExportError(
+            raise TrainingError(
                 "Expected the query's tower, whose vector is compared with the items' vectors. "
                 "Received: the candidate's tower, which makes those. "
                 'Take training.retrieval.tower(model, "query").'
             )
-        try:
-            items.expect(k, self.vector.shape[1] or 0)
-        except TrainingError as error:
-            raise ExportError(str(error)) from error
+        items.expect(k, self.vector.shape[1] or 0)
         if items.ids.dtype == object and any("\0" in item for item in items.ids):
-            raise ExportError(
+            raise TrainingError(
                 "Expected ids of items without NUL, at which servers end a string. Received: one "
                 "with a NUL. Remove it from the data."
             )
@@ -200,10 +193,7 @@ class NearestNetwork:
 
 
 def _outputs(items: ItemVectors, vectors: Array, k: int) -> dict[str, Array]:
-    try:
-        found, scores = items.nearest(vectors, k)
-    except TrainingError as error:
-        raise ExportError(str(error)) from error
+    found, scores = items.nearest(vectors, k)
     return {"item": _in_bytes(found), "score": scores}
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import keras
 
 from loader.errors import LoaderError
-from loader.keras_loader import KerasSequenceLoader
+from loader.frameworks.keras_loader import KerasSequenceLoader
 from loader.options import check_counts
-from loader.workers import replicas_of_worker
+from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync

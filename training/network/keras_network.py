@@ -9,12 +9,11 @@ from typing import Any
 
 import keras
 
-from exporter.errors import ExportError
-from exporter.network.named_inputs import expect_single, name_inputs
-from exporter.network.network import Columns
-from exporter.network.servable import call_on_cpu, is_half, traced
 from training.errors import TrainingError
 from training.keras_signature import model_signature
+from training.network.named_inputs import expect_single, name_inputs
+from training.network.network import Columns
+from training.network.servable import call_on_cpu, is_half, traced
 from training.saved_model import network_function, network_state
 from training.table_sizes import tables_of
 from workflow.schema.column import Array
@@ -29,9 +28,8 @@ class KerasNetwork:
         columns: as in `name_inputs`.
 
     Raises:
-        TrainingError: its inputs or outputs cannot be served under names.
-        ExportError: its outputs differ from its declaration, or it needs this process's Python
-            code.
+        TrainingError: its inputs or outputs cannot be served under names, its outputs differ from
+            its declaration, or it needs this process's Python code.
     """
 
     in_tensorflow = True
@@ -72,10 +70,10 @@ def load_keras(path: Path) -> keras.Model:
     """The Keras model of a `.keras` file.
 
     Raises:
-        ExportError: it cannot be read.
+        TrainingError: it cannot be read.
     """
     try:
         return keras.saving.load_model(path)
     except (ValueError, TypeError, OSError, TrainingError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExportError(f"Expected a Keras model in {path}. Received: {line}") from error
+        raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error

@@ -1,4 +1,4 @@
-"""From a loader's arguments to its epochs, for every framework."""
+"""Opening of a loader for any framework: from its arguments to its epochs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from workflow.schema.schema import Schema
 _COPIES = 8
 
 
-class Transport(Protocol):
+class BatchMaker(Protocol):
     """Transport of a stream's batches to whoever iterates over a loader."""
 
     def to_batch(self, batch: Any) -> Any:
@@ -105,7 +105,7 @@ class Opened:
     schema: Schema
 
 
-def open_host(data: Data, transport: Transport) -> Device:
+def open_host(data: Data, transport: BatchMaker) -> Device:
     """Open the CPU.
 
     Args:

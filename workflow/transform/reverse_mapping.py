@@ -8,15 +8,14 @@ from typing import Any, cast
 
 import polars as pl
 
+from workflow.errors import WorkflowError
+from workflow.expressions.language.tree import Expression
+from workflow.graph.fitted_graph import FittedGraph
+from workflow.graph.operator_node import Bound, OperatorNode
+from workflow.graph.row_set import Resolved
+from workflow.operator.feature import Feature, State
+from workflow.ops.categorify import Categorify
 from workflow.schema.alike import did_you_mean
-
-from .errors import WorkflowError
-from .expressions.language.tree import Expression
-from .graph.fitted_graph import FittedGraph
-from .graph.operator_node import Bound, OperatorNode
-from .graph.row_set import Resolved
-from .operator.feature import Feature, State
-from .ops.categorify import Categorify
 
 
 def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:

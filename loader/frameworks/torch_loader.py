@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from loader.array_loader import ArrayLoader
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
+from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
-from loader.opening import Data, Device
+from loader.opening.open_loader import Data, Device
 
 
 class TorchLoader(ArrayLoader, IterableDataset):
@@ -102,7 +102,7 @@ class _KeptBatches:
         self._last: Any = None
 
     def to_batch(self, batch: Any) -> Any:
-        """See `Transport`."""
+        """See `BatchMaker`."""
         if self._last is not None:
             # What reads the last batch was queued before the next one is requested.
             event = torch.cuda.current_stream(self._device).record_event()

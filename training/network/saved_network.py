@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from exporter.errors import ExportError
-from exporter.network.named_inputs import expect_single, name_inputs
-from exporter.network.network import Columns
-from exporter.network.servable import call_on_cpu, expect_servable, is_half, traced
+from training.errors import TrainingError
+from training.network.named_inputs import expect_single, name_inputs
+from training.network.network import Columns
+from training.network.servable import call_on_cpu, expect_servable, is_half, traced
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -33,7 +33,7 @@ class SavedNetwork:
         path: its folder.
 
     Raises:
-        ExportError: TensorFlow cannot load it, it lacks the signature `serving_default`, or that
+        TrainingError: TensorFlow cannot load it, it lacks the signature `serving_default`, or that
             signature's tensors cannot be served.
     """
 
@@ -44,10 +44,10 @@ class SavedNetwork:
             self._loaded = tf.saved_model.load(str(path))
         except Exception as error:  # TensorFlow raises errors of any type
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ExportError(f"Expected a SavedModel in {path}. Received: {line}.") from error
+            raise TrainingError(f"Expected a SavedModel in {path}. Received: {line}.") from error
         signatures = self._loaded.signatures
         if SIGNATURE not in signatures:
-            raise ExportError(
+            raise TrainingError(
                 f"Expected the signature {SIGNATURE!r} in {path}. "
                 f"Received: {', '.join(signatures) or 'none'}. Save the model with that one."
             )
@@ -64,7 +64,7 @@ class SavedNetwork:
         """The same network, with its signature's inputs renamed to the workflow's columns.
 
         Raises:
-            ExportError: as `name_inputs`.
+            TrainingError: as `name_inputs`.
         """
         if not columns:
             return self
@@ -119,12 +119,12 @@ class SavedNetwork:
 def _spec(side: str, name: str, tensor: Any) -> TensorSpec:
     shape = tuple(tensor.shape) if tensor.shape.rank is not None else ()
     if len(shape) != 2 or shape[0] is not None or shape[1] is None:
-        raise ExportError(
+        raise TrainingError(
             f"Expected the {side} {name!r} of the SavedModel of shape (None, k): any number of "
             f"rows, k columns. Received: {tensor.shape}. Save the model with such tensors."
         )
     if tensor.dtype.name not in DTYPES:
-        raise ExportError(
+        raise TrainingError(
             f"Expected the {side} {name!r} of the SavedModel of a dtype among {', '.join(DTYPES)}. "
             f"Received: {tensor.dtype.name}. Cast it in the model."
         )

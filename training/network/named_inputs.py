@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.errors import ExportError
+from training.errors import TrainingError
 from workflow.schema.alike import did_you_mean
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -19,7 +19,7 @@ def name_inputs(inputs: Iterable[str], columns: Mapping[str, str]) -> dict[str, 
             if those are the inputs.
 
     Raises:
-        ExportError: an unknown input, or two inputs with one name.
+        TrainingError: an unknown input, or two inputs with one name.
 
     Example:
         >>> name_inputs(["x-sum", "tags__values", "tags__nnzs"], {"x-sum": "total", "tags": "genres"})
@@ -35,12 +35,12 @@ def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
     """Check that names are inputs of the network, or columns of which both halves are.
 
     Raises:
-        ExportError: names the inputs, and the others.
+        TrainingError: names the inputs, and the others.
     """
     names = [*inputs]
     known = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
     if unknown := [name for name in named if name not in known]:
-        raise ExportError(
+        raise TrainingError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is not an input."
             + did_you_mean(unknown, known)
@@ -51,10 +51,10 @@ def expect_distinct(columns: Iterable[str]) -> None:
     """Check that no column feeds two inputs, or two places of a matrix.
 
     Raises:
-        ExportError: names the columns.
+        TrainingError: names the columns.
     """
     if twice := sorted(n for n, count in Counter(columns).items() if count > 1):
-        raise ExportError(
+        raise TrainingError(
             "Expected a column for each input of the network. Received: columns of which "
             f"{', '.join(twice)} feeds two inputs. Let the workflow make the column twice, "
             "with ops.Rename."
@@ -65,11 +65,11 @@ def expect_single(columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
     """The columns of a TensorFlow network, which joins single columns itself.
 
     Raises:
-        ExportError: several columns for an input.
+        TrainingError: several columns for an input.
     """
     for name, column in columns.items():
         if not isinstance(column, str):
-            raise ExportError(
+            raise TrainingError(
                 f"Expected one column for the input {name!r} of a network of TensorFlow, since only "
                 f"the inputs of an ONNX model are packed from columns. Received: {', '.join(column)}. "
                 "Take each as an input and join them in the network, keras.layers.Concatenate()."

@@ -9,9 +9,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from exporter.errors import ExportError, in_a_line
+from training.errors import TrainingError
 from training.saved_model import concrete_function
 from training.signature import ModelSignature
+from workflow.errors import in_a_line
 from workflow.schema.column import Array
 
 # These call a function of the process that made them, which no server has.
@@ -28,13 +29,13 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     `compute_output_spec`), but the graph has the true ones.
 
     Raises:
-        ExportError: it cannot be traced, cannot be served, a weight is not finite, or an output
+        TrainingError: it cannot be traced, cannot be served, a weight is not finite, or an output
             differs.
     """
     try:
         made = concrete_function(function, signature)
     except Exception as error:  # a user's layer may raise any type
-        raise ExportError(
+        raise TrainingError(
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
             f"Received: {type(error).__name__}: {in_a_line(error)} Try tf.function(model)(inputs)."
         ) from error
@@ -42,7 +43,7 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
         have = made.structured_outputs[output.name]
         fits = have.dtype.name == output.dtype and have.shape.is_compatible_with(output.shape)
         if not fits or (have.shape.rank and have.shape[0] is not None):
-            raise ExportError(
+            raise TrainingError(
                 f"Expected the output {output}, as Keras has it. Received: {have.dtype.name} "
                 f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that makes it."
             )
@@ -54,7 +55,7 @@ def _expect_finite(variables: Iterable[Any]) -> None:
     """Refuse a network that a NaN has reached in training: it answers every row with NaN."""
     for variable in variables:
         if variable.dtype.is_floating and not all(map(_is_finite, _blocks(variable))):
-            raise ExportError(
+            raise TrainingError(
                 f"Expected finite weights. Received: NaN or infinity in {variable.name!r}. Look for "
                 "NaN in the training data, or lower the learning rate, and train again."
             )
@@ -78,12 +79,12 @@ def expect_servable(function: Any) -> None:
     """Check that a graph runs outside of the process that made it, and has been trained to numbers.
 
     Raises:
-        ExportError: it calls Python, or a weight is NaN or infinite.
+        TrainingError: it calls Python, or a weight is NaN or infinite.
     """
     if found := sorted(
         _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
     ):
-        raise ExportError(
+        raise TrainingError(
             "Expected a network of TensorFlow's operations. "
             f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."

@@ -26,11 +26,11 @@ def at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], An
 
     Args:
         package: its name.
-        modules: for each public name the module inside the package that defines it; of a module
-            that is public itself, its own name.
+        modules: for each public name the module that defines it; for a module that is public itself,
+            its own name.
 
     Example:
-        >>> at_first_use("loader", {"LoaderError": "errors"})("LoaderError").__name__
+        >>> at_first_use("loader", {"LoaderError": "loader.errors"})("LoaderError").__name__
         'LoaderError'
     """
 
@@ -38,12 +38,12 @@ def at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], An
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
-            module = import_module(f"{package}.{modules[name]}")
+            module = import_module(modules[name])
         except ModuleNotFoundError as error:
             if (reason := what_is_missing(error)) is None:
                 raise
             raise ImportError(reason, name=error.name) from error
-        return module if modules[name] == name else getattr(module, name)
+        return module if modules[name] == f"{package}.{name}" else getattr(module, name)
 
     return get
 

@@ -9,8 +9,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper, inliner
 
-from exporter.errors import ExportError, in_a_line
-from exporter.network.onnx_session import open_session
+from training.errors import TrainingError
+from training.network.onnx_session import open_session
+from workflow.errors import in_a_line
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _HALF = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
@@ -28,7 +29,7 @@ class OnnxFile:
         session: runs the model as it was handed in.
 
     Raises:
-        ExportError: it cannot be read, onnxruntime cannot run it, or it has parts that are not
+        TrainingError: it cannot be read, onnxruntime cannot run it, or it has parts that are not
             served.
     """
 
@@ -53,23 +54,27 @@ class OnnxFile:
             model = onnx.load(path, load_external_data=False)
         except Exception as error:  # protobuf raises errors of any type for other files
             received = in_a_line(error) if path.is_file() else "no such file"
-            raise ExportError(f"Expected an ONNX model in {path}. Received: {received}") from error
+            raise TrainingError(
+                f"Expected an ONNX model in {path}. Received: {received}"
+            ) from error
         # Of an empty file, and of many that are none.
         if not model.graph.output:
-            raise ExportError(f"Expected an ONNX model in {path}. Received: no graph with outputs.")
+            raise TrainingError(
+                f"Expected an ONNX model in {path}. Received: no graph with outputs."
+            )
         return model
 
     def _expect_weights(self, given: onnx.ModelProto) -> None:
         """Check that there are the files with weights that the model names."""
         for name in dict.fromkeys(_other_files(given.graph)):
             if self.folder is None:
-                raise ExportError(
+                raise TrainingError(
                     "Expected a ModelProto with its weights inside, or the path of its file, beside "
                     f"which the weights lie. Received: weights in {name!r}. Save it with onnx.save, "
                     "and give the path."
                 )
             if not (self.folder / name).is_file():
-                raise ExportError(
+                raise TrainingError(
                     f"Expected the weights of {self._where} in {self.folder / name}, which it names. "
                     "Received: no such file. Move both together."
                 )
@@ -79,11 +84,11 @@ class OnnxFile:
             return open_session(
                 model if isinstance(model, Path) else given.SerializeToString(deterministic=True)
             )
-        except ExportError:
+        except TrainingError:
             raise
         except Exception as error:  # onnxruntime raises errors of several types
             self._expect_known_opsets(given)
-            raise ExportError(
+            raise TrainingError(
                 f"Expected an ONNX model that onnxruntime can load. Received: {self._where}, and "
                 f"{in_a_line(error)}"
             ) from error
@@ -95,7 +100,7 @@ class OnnxFile:
         for opset in given.opset_import:
             newest = next((n for n in range(opset.version, 0, -1) if _runs(opset.domain, n)), 0)
             if 0 < newest < opset.version:
-                raise ExportError(
+                raise TrainingError(
                     f"Expected operations up to opset {newest} of {opset.domain or 'ai.onnx'}, the "
                     f"newest of onnxruntime {onnxruntime.__version__}, which serves them here. "
                     f"Received: opset {opset.version} in {self._where}. Export the network for opset "
@@ -106,13 +111,13 @@ class OnnxFile:
         """Refuse operations whose results have shapes that depend on values, and sparse weights."""
         for node in graph.node:
             if node.op_type in _CONTROL_FLOW and node.domain in ("", "ai.onnx"):
-                raise ExportError(
+                raise TrainingError(
                     "Expected a network without control flow, whose operations are the same for "
                     f"every request. Received: {node.op_type} {node.name!r} in {self._where}. Export "
                     "it in evaluation mode and by tracing, or write it with Where."
                 )
         if graph.sparse_initializer:
-            raise ExportError(
+            raise TrainingError(
                 "Expected a network of dense weights. Received: the sparse "
                 f"{graph.sparse_initializer[0].values.name!r} in {self._where}."
             )

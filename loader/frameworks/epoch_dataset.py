@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from loader.epochs import Epochs
 from loader.errors import LoaderError
-from loader.loader_methods import LoaderMethods
-from loader.opening import Opened
+from loader.frameworks.loader_methods import LoaderMethods
+from loader.opening.open_loader import Opened
 from loader.options import check_counts
 from loader.tensorflow.batch_iterator import BatchIterator
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.tensorflow.sized_dataset import SizedDataset
 from loader.tensorflow.tensors import Transport
-from loader.workers import replicas_of_worker
+from loader.tensorflow.workers import replicas_of_worker
 
 
 class EpochDataset(LoaderMethods, SizedDataset):
@@ -36,7 +36,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
         return BatchIterator(self, self._epochs.stream(), self._transport)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
-        """As `tf.data.Dataset.map`, keeping the length.
+        """`tf.data.Dataset.map`, keeping the length.
 
         On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
 

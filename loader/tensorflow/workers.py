@@ -23,7 +23,7 @@ def current_worker() -> tuple[int, int] | None:
 
 
 def replicas_of_worker(strategy: tf.distribute.Strategy, workers: int) -> int:
-    """How many replicas of a strategy each of `workers` workers has.
+    """The number of replicas of a strategy that each of `workers` workers has.
 
     Example:
         >>> replicas_of_worker(tf.distribute.get_strategy(), workers=1)

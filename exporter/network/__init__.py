@@ -1,1 +1,0 @@
-"""The network to export, and its inputs."""

@@ -1,0 +1,1 @@
+"""The loaders of Keras, PyTorch, JAX and numpy, and callbacks of Keras."""

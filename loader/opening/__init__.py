@@ -1,0 +1,1 @@
+"""Opening of a loader's data and device."""

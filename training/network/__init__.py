@@ -1,0 +1,1 @@
+"""Trained networks of every kind, read for an export or for parity."""
