@@ -66,6 +66,46 @@ def test_every_folder_has_a_docstring_that_says_what_belongs_there():
             assert re.match(r'"""[A-Z].+\.', file.read_text()), file
 
 
+# No code of ours runs in these but what the tests beside them name.
+WITHOUT_TESTS = {
+    "workflow/ops/_vocabulary",  # parts of Categorify, in tests/workflow/ops
+    "triton_models/preprocess",  # runs as exported, in tests/exporter/write
+}
+# Tests of several packages together, and of what is no code.
+ACROSS = {
+    "attacks",
+    "conformance",
+    "end_to_end",
+    "faults",
+    "frameworks",
+    "gpu",
+    "real_data",
+    "reference",
+}
+
+
+def folders_of(root, pattern, *places):
+    return {
+        file.parent.relative_to(root).as_posix()
+        for place in places
+        for file in (root / place).rglob(pattern)
+        if file.name != "__init__.py"
+    }
+
+
+def test_tests_have_the_folders_of_the_product():
+    product = folders_of(ROOT, "*.py", *PACKAGES)
+    tests = folders_of(ROOT / "tests", "test_*.py", *PACKAGES)
+    assert len(product) > 60
+    assert product - tests == WITHOUT_TESTS
+    assert not tests - product
+
+
+def test_other_folders_of_tests_are_few():
+    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")} - {*PACKAGES}
+    assert {name for name in folders if not (ROOT / name).is_dir()} == ACROSS
+
+
 GLOSSARY = (ROOT / "docs/glossary.md").read_text()
 ENTRIES = re.findall(r"^\| ([^|`]+?) \| .+ \| `([^`]+)` \|$", GLOSSARY, re.MULTILINE)
 

@@ -13,7 +13,7 @@ from exporter.command_line.app import make_app
 from exporter.command_line.commands.init import FILES
 from workflow import Workflow
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
 
 
