@@ -1,4 +1,4 @@
-"""What `EnsembleClient` costs over tritonclient's own client, in one run against one server.
+"""The cost of `EnsembleClient` over tritonclient's own client, in one run against one server.
 
     python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3] [--turn 20]
 
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 def medians(calls: Mapping[str, Call], seconds: float, turn: int) -> dict[str, Taken]:
-    """What each call takes, taking turns of so many calls for so many seconds each."""
+    """The median seconds of each call, in turns of so many calls for so many seconds each."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     processor: dict[str, list[float]] = {name: [] for name in calls}
     names, chance = list(calls), np.random.default_rng(0)
@@ -91,7 +91,7 @@ def by_hand(
     tables: Mapping[str, Any],
     names: Sequence[str],
 ) -> dict[str, Call]:
-    """What a user of tritonclient writes to ask with a table, without any check of its values.
+    """A request with a table as a user of tritonclient writes it, without any check of its values.
 
     Args:
         client: whom he asks.
@@ -165,7 +165,7 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
 
 
 def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
-    """What a way takes over tensors made once, and over tritonclient by hand from the same kind."""
+    """The cost of a way over tensors made once, and over tritonclient by hand from the same kind."""
     floors = {"made once": rows[FLOOR], "by hand": rows.get(BY_HAND + row["way"])}
     return {
         f"{unit} over {which}": row[figure] - floor[figure] if floor else ""

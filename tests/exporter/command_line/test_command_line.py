@@ -61,7 +61,7 @@ def failed(*arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What `fit`, `train` and `export` have made, as a user would call them."""
+    """The results of `fit`, `train` and `export`, called as a user would call them."""
     folder = tmp_path_factory.mktemp("command_line")
     before = os.getcwd()  # noqa: PTH109
     os.chdir(folder)
