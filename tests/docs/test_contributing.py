@@ -38,8 +38,9 @@ def docstrings(file):
 
 
 def test_a_docstring_opens_with_a_noun_phrase_or_an_imperative():
-    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
-    assert len(files) > 300
+    places = (*PACKAGES, "tests", "benchmarks", "examples")
+    files = [file for place in places for file in (ROOT / place).rglob("*.py")]
+    assert len(files) > 700
     assert not [
         f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for file in files
@@ -64,6 +65,48 @@ def test_every_folder_has_a_docstring_that_says_what_belongs_there():
     for package in PACKAGES:
         for file in (ROOT / package).rglob("__init__.py"):
             assert re.match(r'"""[A-Z].+\.', file.read_text()), file
+
+
+def private_names(file):
+    """Each private name that a file reads, imports or replaces, with its line; its own are left out."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name("self" | "cls")):
+                continue
+            case ast.Attribute(attr=name):
+                names = [name]
+            case ast.ImportFrom(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"), args=[_, ast.Constant(str(name)), *_]
+            ):
+                names = [name]
+            case _:
+                continue
+        for name in names:
+            if re.match(r"_(?!_|repr_html_|replace\b)", name):
+                yield node.lineno, name
+
+
+def test_tests_ask_for_public_names():
+    """A private name changes without notice, and no user misses what it does."""
+    product = {
+        name
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for name in re.findall(
+            r"(?:def |class |self\.|^)(_(?!_)\w+)", file.read_text(), re.MULTILINE
+        )
+    }
+    assert len(product) > 1000
+    assert not [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in (ROOT / "tests").rglob("*.py")
+        if file.parent.name != "gpu" and file.name != "test_private_names.py"
+        for line, name in private_names(file)
+        if name in product
+    ]
 
 
 # No code of ours runs in these but what the tests beside them name.
