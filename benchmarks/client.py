@@ -1,4 +1,4 @@
-"""What `EnsembleClient` costs over tritonclient's own client, in one run against one server.
+"""The cost of `EnsembleClient` over tritonclient's own client, in one run against one server.
 
     python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3] [--turn 20]
 
@@ -57,7 +57,7 @@ def by_hand(
     tables: Mapping[str, Any],
     names: Sequence[str],
 ) -> dict[str, Call]:
-    """What a user of tritonclient writes to ask with a table, without any check of its values.
+    """A request with a table as a user of tritonclient writes it, without any check of its values.
 
     Args:
         client: whom he asks.
@@ -131,7 +131,7 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
 
 
 def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
-    """What a way takes over tensors made once, and over tritonclient by hand from the same kind."""
+    """The cost of a way over tensors made once, and over tritonclient by hand from the same kind."""
     floors = {"made once": rows[FLOOR], "by hand": rows.get(BY_HAND + row["way"])}
     return {
         f"{unit} over {which}": row[figure] - floor[figure] if floor else ""

@@ -85,7 +85,7 @@ def rows_of_groups(files: list[Path]) -> list[int]:
 
 
 def by_hand(files: list[Path], batch_size: int, *, shuffle: bool) -> Iterator[Any]:
-    """What one writes oneself: pyarrow, row group by row group. Drops no rows, mixes no groups."""
+    """A loop by hand: pyarrow, row group by row group. Drops no rows, mixes no groups."""
     random = np.random.default_rng(0)
     for file in files:
         parquet = pq.ParquetFile(file)

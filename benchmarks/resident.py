@@ -49,7 +49,7 @@ def repeated(batches: list[Any]) -> tf.data.Dataset:
 
 
 def device() -> str:
-    """Where training runs."""
+    """The device on which training runs."""
     return "/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0"
 
 

@@ -35,7 +35,7 @@ class Event:
 
 
 def read_trace(folder: Path) -> tuple[list[Event], list[Event]]:
-    """What the device and what the host did, by start, from the profiler's file."""
+    """The events of the device and of the host, by start, from the profiler's file."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: PLC0415 - only here
 
     files = list(folder.rglob("*.xplane.pb"))
@@ -83,7 +83,7 @@ def busy(events: Iterable[Event]) -> int:
 
 
 def gaps(events: Sequence[Event]) -> dict[str, list[int]]:
-    """How long nothing ran, by what ran before and after."""
+    """The time in which nothing ran, by the events before and after."""
     found: dict[str, list[int]] = defaultdict(list)
     last = events[0]
     for event in events[1:]:
@@ -94,7 +94,7 @@ def gaps(events: Sequence[Event]) -> dict[str, list[int]]:
 
 
 def times(events: Iterable[Event], key: Callable[[Event], str]) -> dict[str, list[int]]:
-    """How long the events took, by key."""
+    """The duration of events, by key."""
     found: dict[str, list[int]] = defaultdict(list)
     for event in events:
         found[key(event)].append(event.stop - event.start)

@@ -77,7 +77,7 @@ class Clients:
 
 
 class Day:
-    """What happens to a served model, with a line on the screen for each event.
+    """The events of a served model, with a line on the screen for each.
 
     Args:
         folder: an empty folder.

@@ -12,7 +12,8 @@ import pytest
 from goals import goals
 from object_server import Link, object_server
 
-GPU_TESTS = Path(__file__).parent / "gpu"
+TESTS = Path(__file__).parent
+GPU_TESTS = TESTS / "gpu"
 
 
 class NoGpu(pytest.Dir):
@@ -52,9 +53,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("xdist_group") or item.get_closest_marker("long"):
             continue
-        folder, file = item.path.parts[-2:]
-        shared = "server" in getattr(item, "fixturenames", ()) and folder != "real_data"
-        item.add_marker(pytest.mark.xdist_group(folder if shared else f"{folder}/{file}"))
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item):
+    place = item.path.relative_to(TESTS)
+    has_server = "server" in getattr(item, "fixturenames", ())
+    is_shared = has_server and not hasattr(item.module, "server")
+    return place.parts[0] if is_shared else str(place)
 
 
 @pytest.fixture(scope="session")

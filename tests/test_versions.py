@@ -14,7 +14,7 @@ EXTRAS = ("cpu", "serve", "onnx", "dask", "objects")
 
 
 def requirements():
-    """Those of users, except on a GPU."""
+    """The requirements of users, except on a GPU."""
     optional = PROJECT["optional-dependencies"]
     listed = [*PROJECT["dependencies"], *(text for name in EXTRAS for text in optional[name])]
     return [Requirement(text) for text in listed]

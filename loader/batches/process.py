@@ -11,7 +11,7 @@ from loader.errors import LoaderError
 
 _IMPORTED_IN = os.getpid()
 # Seconds for reading one number, which takes a few milliseconds where Polars works.
-_PATIENCE = 10.0
+PATIENCE = 10.0
 _ADVICE = (
     "Start processes with multiprocessing.get_context('spawn'), and make the loader in the process "
     "that reads."
@@ -52,7 +52,7 @@ def expect_polars() -> None:
         answered.set()
 
     threading.Thread(target=ask, daemon=True).start()
-    if not answered.wait(_PATIENCE):
+    if not answered.wait(PATIENCE):
         raise LoaderError(
             f"Expected a process in which Polars works. Received: process {os.getpid()}, a fork of "
             f"process {_IMPORTED_IN}, which had begun to use Polars. {_ADVICE}"

@@ -22,7 +22,7 @@ PREFIX = "ensemble_client_"
 # Tensors are aligned to cache lines; a region is never smaller than this.
 _ALIGNMENT, _SMALLEST = 64, 1 << 16
 # Seconds that `close` takes at most, and between its questions for a region that is in use.
-_CLOSE_TIMEOUT, _CLOSE_PAUSE = 5.0, 0.01
+CLOSE_TIMEOUT, _CLOSE_PAUSE = 5.0, 0.01
 # A part of Triton's message for a region that a running request reads.
 _IN_USE = "currently in use"
 
@@ -87,7 +87,7 @@ class Regions:
 
     def close(self) -> None:
         """Free all regions."""
-        deadline = time.monotonic() + _CLOSE_TIMEOUT
+        deadline = time.monotonic() + CLOSE_TIMEOUT
         while self._idle:
             self._free(self._idle.pop(), deadline)
         while self._unclear and time.monotonic() < deadline:
@@ -136,7 +136,7 @@ class Regions:
             Whether the server has certainly given it up; if not, its name is kept.
         """
         try:
-            self._registry.unregister(name, min(time_left(deadline), _CLOSE_TIMEOUT))
+            self._registry.unregister(name, min(time_left(deadline), CLOSE_TIMEOUT))
         except ClientError as error:
             if _may_remain(error):
                 self._unclear.append(name)
@@ -184,7 +184,7 @@ class AsyncRegions:
 
     async def close(self) -> None:
         """Free all regions."""
-        deadline = time.monotonic() + _CLOSE_TIMEOUT
+        deadline = time.monotonic() + CLOSE_TIMEOUT
         while self._idle:
             await self._free(self._idle.pop(), deadline)
         while self._unclear and time.monotonic() < deadline:
@@ -221,7 +221,7 @@ class AsyncRegions:
         return True
 
     async def _unregister(self, name: str, deadline: float) -> bool:
-        timeout = min(time_left(deadline), _CLOSE_TIMEOUT)
+        timeout = min(time_left(deadline), CLOSE_TIMEOUT)
         try:
             await _to_the_end(self._registry.unregister(name, timeout))
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 
 import hypothesis
@@ -39,8 +39,16 @@ class Explorer:
         self.seconds = seconds
         self.outcomes: Counter[str] = Counter()
 
-    def __call__(self, check: Check, cases: int = 100) -> None:
-        """Run a check, which draws its case and returns the name of the outcome."""
+    def __call__(
+        self, check: Check, cases: int = 100, outcomes: Collection[str] = ("refused",)
+    ) -> None:
+        """Run a check, which draws its case and returns the name of the outcome.
+
+        Args:
+            check: the check.
+            cases: the number of cases that never change.
+            outcomes: those that some of these cases have.
+        """
 
         @wraps(check)  # Hypothesis keeps failed cases by the source of the function
         def counted(data: st.DataObject) -> None:
@@ -48,10 +56,11 @@ class Explorer:
 
         draw_cases = hypothesis.given(st.data())
         if not self.seconds:
-            return settings(STEADY, max_examples=cases, derandomize=True)(draw_cases(counted))()
+            settings(STEADY, max_examples=cases, derandomize=True)(draw_cases(counted))()
+            assert self.outcomes.keys() >= {*outcomes}
+            return
         end, seed = time.monotonic() + self.seconds, SEED
         while time.monotonic() < end:
             seeded = hypothesis.seed(seed)(draw_cases(counted))
             settings(STEADY, max_examples=ROUND)(seeded)()
             seed += 1
-        return None

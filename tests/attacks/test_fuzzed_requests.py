@@ -125,4 +125,4 @@ def test_any_tensors_in_a_request(explore, step, capsys):
         assert len(error.text) < 200
         return "refused"
 
-    explore(check_request, cases=80)
+    explore(check_request, cases=80, outcomes=["refused", "answered"])

@@ -39,7 +39,7 @@ ALLOWED = {
 
 
 def findings(source: str) -> list[str]:
-    """What a source holds that no source here may hold."""
+    """The parts of a source that no source here may have."""
     return [
         f"line {node.lineno}: {what}"
         for node in ast.walk(ast.parse(source))

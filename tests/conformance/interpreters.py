@@ -36,7 +36,7 @@ class Interpreter:
         return self.name
 
     def answer(self, program: Program, columns: Mapping[str, Column]) -> dict[str, Column] | None:
-        """What the interpreter makes of the columns; None where it says that it cannot."""
+        """The interpreter's answer to the columns; None if it refuses the program."""
         if not any((self.name, *use) in CANNOT for use in uses(program)):
             return self.run(program, columns)
         with pytest.raises(ExpressionError, match="Column '"):
@@ -79,7 +79,7 @@ OTHERS = [
 
 @dataclass(frozen=True)
 class Equality:
-    """How equal two answers are.
+    """The equality that two answers need.
 
     Attributes:
         exact: whether floats have the same value, or are close.
@@ -96,7 +96,7 @@ SAME = Equality()
 
 
 def equality_of(program: Program) -> Equality:
-    """What the rows of its verbs say of the answers to a program."""
+    """The equality that a program's answers need, by the rows of its verbs."""
     verbs = {step.verb for step in program.steps}
     near_zero = max((VERBS[verb].near_zero for verb in verbs & VERBS.keys()), default=0)
     signed_zero = verbs.isdisjoint(INEXACT | UNSIGNED_ZERO)

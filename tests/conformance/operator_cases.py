@@ -60,7 +60,7 @@ class Case:
 
     @cached_property
     def transformed(self) -> pl.DataFrame:
-        """What `transform` makes of the hard rows."""
+        """The hard rows after `transform`."""
         return self.workflow.transform(self.hard_rows).collect()
 
     @cached_property
@@ -70,12 +70,12 @@ class Case:
 
     @cached_property
     def served(self) -> dict[str, Column]:
-        """What the numpy interpreter makes of the hard rows."""
+        """The hard rows after the numpy interpreter."""
         return REFERENCE.run(self.workflow.program, self.inputs)
 
     @cached_property
     def equality(self) -> Equality:
-        """How equal the answers of interpreters are."""
+        """The equality that the answers of interpreters need."""
         return equality_of(self.workflow.program)
 
     def bound(self) -> Bound:

@@ -28,7 +28,7 @@ WIDTH = 8
 
 @dataclass(frozen=True)
 class Wires:
-    """How a program's columns travel."""
+    """The wire form of a program's columns."""
 
     inputs: Sequence[WireColumn]
     outputs: Sequence[WireColumn]

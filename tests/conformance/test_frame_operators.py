@@ -1,4 +1,4 @@
-"""What holds of every operator that needs more than a row: over many files, and when served."""
+"""Every operator that needs more than a row: over many files, and when served."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_parts_of_any_size_give_the_same_state(case: Case, parts: int):
 
 
 def learn(case: Case, parts: Sequence[pl.DataFrame]) -> State:
-    """What the operator learns of parts that are merged."""
+    """The operator's state, learnt from parts that are merged."""
     bound = case.bound()
     operator, schema = bound.operator, schema_of(bound.columns)
     partials = []

@@ -1,4 +1,4 @@
-"""What is said or done otherwise for cuDF is the same as what it stands for.
+"""Verbs that are expressed in another way for cuDF give the same answers.
 
 It runs on the CPU here: what a GPU makes of it is for `tests/gpu/test_verbs.py`.
 """

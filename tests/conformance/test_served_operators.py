@@ -1,4 +1,4 @@
-"""What holds of every operator that works row by row: it is served as it was trained."""
+"""Every operator that works row by row is served as it was trained."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DEPTH = int(os.environ.get("CONFORMANCE_DEPTH", "1"))
 
 
 def searched(examples: int) -> settings:
-    """How long a property is searched for a counterexample."""
+    """Settings for the number of cases in which a counterexample is searched."""
     return settings(
         max_examples=examples * DEPTH,
         derandomize=DEPTH == 1,

@@ -276,7 +276,7 @@ def test_null_arrives_by_its_code(dtype, is_list, face, faces):
         assert decode(column, answer).array.tolist() == expected[column.name], column.name
 
 
-# A null string leaves an ONNX model too, but not by way of Python: see test_onnx_wire.py.
+# A null string leaves an ONNX model too, but not by way of Python: see tests/workflow/expressions/onnx/test_wire.py.
 @pytest.mark.parametrize(
     ("dtype", "face"), sorted({*product(NULLABLE, FACES)} - {("string", "onnx")})
 )

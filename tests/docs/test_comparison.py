@@ -29,7 +29,7 @@ def defined_in(path):
 
 
 def answer(cell):
-    """What a cell says before it explains."""
+    """The answer at the beginning of a cell, before its explanation."""
     return re.split(r"[:;,]", cell)[0]
 
 

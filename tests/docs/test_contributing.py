@@ -55,8 +55,9 @@ def docstrings(file):
 
 
 def test_a_docstring_opens_with_a_noun_phrase_or_an_imperative():
-    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
-    assert len(files) > 300
+    places = (*PACKAGES, "tests", "benchmarks", "examples")
+    files = [file for place in places for file in (ROOT / place).rglob("*.py")]
+    assert len(files) > 700
     assert not [
         f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for file in files
@@ -81,6 +82,88 @@ def test_every_folder_has_a_docstring_that_says_what_belongs_there():
     for package in PACKAGES:
         for file in (ROOT / package).rglob("__init__.py"):
             assert re.match(r'"""[A-Z].+\.', file.read_text()), file
+
+
+def private_names(file):
+    """Each private name that a file reads, imports or replaces, with its line; its own are left out."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name("self" | "cls")):
+                continue
+            case ast.Attribute(attr=name):
+                names = [name]
+            case ast.ImportFrom(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"), args=[_, ast.Constant(str(name)), *_]
+            ):
+                names = [name]
+            case _:
+                continue
+        for name in names:
+            if re.match(r"_(?!_|repr_html_|replace\b)", name):
+                yield node.lineno, name
+
+
+def test_tests_ask_for_public_names():
+    """A private name changes without notice, and no user misses what it does."""
+    product = {
+        name
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for name in re.findall(
+            r"(?:def |class |self\.|^)(_(?!_)\w+)", file.read_text(), re.MULTILINE
+        )
+    }
+    assert len(product) > 1000
+    assert not [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in (ROOT / "tests").rglob("*.py")
+        if file.parent.name != "gpu" and file.name != "test_private_names.py"
+        for line, name in private_names(file)
+        if name in product
+    ]
+
+
+# No code of ours runs in these but what the tests beside them name.
+WITHOUT_TESTS = {
+    "workflow/ops/_vocabulary",  # parts of Categorify, in tests/workflow/ops
+    "triton_models/preprocess",  # runs as exported, in tests/exporter/write
+}
+# Tests of several packages together, and of what is no code.
+ACROSS = {
+    "attacks",
+    "conformance",
+    "end_to_end",
+    "faults",
+    "frameworks",
+    "gpu",
+    "real_data",
+    "reference",
+}
+
+
+def folders_of(root, pattern, *places):
+    return {
+        file.parent.relative_to(root).as_posix()
+        for place in places
+        for file in (root / place).rglob(pattern)
+        if file.name != "__init__.py"
+    }
+
+
+def test_tests_have_the_folders_of_the_product():
+    product = folders_of(ROOT, "*.py", *PACKAGES)
+    tests = folders_of(ROOT / "tests", "test_*.py", *PACKAGES)
+    assert len(product) > 60
+    assert product - tests == WITHOUT_TESTS
+    assert not tests - product
+
+
+def test_other_folders_of_tests_are_few():
+    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")} - {*PACKAGES}
+    assert {name for name in folders if not (ROOT / name).is_dir()} == ACROSS
 
 
 GLOSSARY = (ROOT / "docs/glossary.md").read_text()

@@ -58,7 +58,7 @@ class Load:
     """
 
     def __init__(self, url):
-        self._url, self._ended, self._lock = url, threading.Event(), threading.Condition()
+        self._url, self.ended, self._lock = url, threading.Event(), threading.Condition()
         self.failures, self.answers = [], []
 
     @property
@@ -87,11 +87,11 @@ class Load:
         assert self.failures == []
         assert {answer.generation for answer in new()} == {generation}
 
-    def _run(self):
+    def run(self):
         try:
             with EnsembleClient(self._url, "live", retries=0) as client:
                 # The pause leaves the server a part of the machine to load models with.
-                while not self._ended.wait(0.005):
+                while not self.ended.wait(0.005):
                     self._ask(client)
         except Exception as error:  # noqa: BLE001 - of a thread
             with self._lock:
@@ -110,13 +110,13 @@ class Load:
     @contextmanager
     def of(cls, url, threads=4):
         load = cls(url)
-        running = [threading.Thread(target=load._run) for _ in range(threads)]
+        running = [threading.Thread(target=load.run) for _ in range(threads)]
         for thread in running:
             thread.start()
         try:
             yield load
         finally:
-            load._ended.set()
+            load.ended.set()
             for thread in running:
                 thread.join()
         assert load.failures == []

@@ -59,7 +59,7 @@ def kind_of(dtype):
 
 
 def values_of(column, learnt):
-    """What of all that is hard is in a column; `learnt` are the rows that the workflow has seen."""
+    """The kinds of hard values in a column; `learnt` are the rows that the workflow has seen."""
     found = [kind for kind, holds in KINDS[kind_of(column.dtype)].items() if holds(column)]
     if kind_of(column.dtype) == "list":
         parts = (s.drop_nulls().list.explode(empty_as_null=False) for s in (column, learnt))

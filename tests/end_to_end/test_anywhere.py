@@ -13,7 +13,7 @@ PACKAGES = ("workflow", "loader", "training", "exporter", "serving", "triton_mod
 
 @pytest.fixture
 def checkout(tmp_path):
-    """What `make env` reads, in a folder with a space and letters beyond ASCII."""
+    """The files that `make env` reads, in a folder with a space and letters beyond ASCII."""
     folder = tmp_path / "été à la mer"
     for name in (*PACKAGES, "requirements"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from generations import Load, export
+from tritonclient.grpc import InferenceServerClient
 
 from exporter import rollback, verify
 from exporter.repository.manifest import file_hashes
@@ -21,7 +22,8 @@ def repository(tmp_path):
 
 def loaded(server):
     """The versions of each model that a server has loaded."""
-    index = server.administration._ask(lambda c: c.get_model_repository_index(server.admin_headers))
+    with InferenceServerClient(server.grpc_url) as plain:
+        index = plain.get_model_repository_index(server.admin_headers)
     return {(m.name, int(m.version)) for m in index.models if m.state == "READY"}
 
 

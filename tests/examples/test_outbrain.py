@@ -1,9 +1,6 @@
 """The example of Outbrain's clicks: MAP@12 by its definition, joins by pandas, and a whole run."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import outbrain
@@ -11,7 +8,6 @@ import pandas as pd
 import polars as pl
 import pytest
 
-OUTBRAIN = Path(__file__).parents[2] / "examples" / "outbrain.py"
 # The first lines of the competition's files, and a platform that is missing.
 FILES = {
     "clicks_train": "display_id,ad_id,clicked\n1,42337,0\n1,139684,1\n2,42337,1\n",
@@ -101,20 +97,16 @@ def test_the_real_tables_are_read(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.xdist_group("end_to_end")  # one server at a time
-def test_ads_are_ranked_better_than_by_popularity_and_served(tmp_path):
-    result = subprocess.run(
-        [sys.executable, OUTBRAIN, "--output", tmp_path],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+def test_ads_are_ranked_better_than_by_popularity_and_served(run_example, tmp_path):
+    printed = run_example("outbrain", "--output", tmp_path)
     precision = {
         name: float(found)
-        for name, found in re.findall(r"^(\w+) +MAP@12 ([\d.]+)$", result.stdout, re.MULTILINE)
+        for name, found in re.findall(r"^(\w+) +MAP@12 ([\d.]+)$", printed, re.MULTILINE)
     }
     rows = pl.read_parquet(tmp_path / "ranked.parquet")
     assert set(rows["display_id"] % 10) == {0}
     for name, found in precision.items():
         assert found == pytest.approx(mean_by_definition(rows, name, 12), abs=1e-4)
     assert precision["network"] > precision["popularity"] + 0.01
-    assert "Parity passed: outbrain, 2,000 rows" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "Parity passed: outbrain, 2,000 rows" in printed
+    assert max(map(len, printed.splitlines())) <= 80

@@ -1,9 +1,6 @@
 """The example of Rossmann's sales: its features by pandas, its tables as the real ones are written."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +8,6 @@ import polars as pl
 import pytest
 import rossmann
 
-ROSSMANN = Path(__file__).parents[2] / "examples" / "rossmann.py"
 # The first lines of the competition's files.
 STORE_CSV = """"Store","StoreType","Assortment","CompetitionDistance","CompetitionOpenSinceMonth",\
 "CompetitionOpenSinceYear","Promo2","Promo2SinceWeek","Promo2SinceYear","PromoInterval"
@@ -81,15 +77,11 @@ def test_the_percentage_error_is_that_of_the_competition():
 
 @pytest.mark.long
 @pytest.mark.xdist_group("end_to_end")  # one server at a time
-def test_sales_are_predicted_better_than_by_their_means_and_served(tmp_path):
-    result = subprocess.run(
-        [sys.executable, ROSSMANN, "--output", tmp_path],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+def test_sales_are_predicted_better_than_by_their_means_and_served(run_example, tmp_path):
+    printed = run_example("rossmann", "--output", tmp_path)
     error = {
         name: float(found)
-        for name, found in re.findall(r"^(\w+) +RMSPE .* ([\d.]+)$", result.stdout, re.MULTILINE)
+        for name, found in re.findall(r"^(\w+) +RMSPE .* ([\d.]+)$", printed, re.MULTILINE)
     }
     rows = pd.read_parquet(tmp_path / "predicted.parquet")
     assert rows["Date"].min().isoformat() == "2015-06-20"
@@ -97,4 +89,4 @@ def test_sales_are_predicted_better_than_by_their_means_and_served(tmp_path):
     assert error["network"] == pytest.approx(np.sqrt((relative**2).mean()), abs=1e-4)
     # The generated sales have a noise of a tenth, which none can predict.
     assert 0.09 < error["network"] < 0.13 < error["mean"]
-    assert "Parity passed: rossmann" in result.stdout
+    assert "Parity passed: rossmann" in printed

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 from pipelines import movielens
+from server_processes import identity_of
 from soak_clients import Clients
 
 from exporter import ServingOptions, export_tensorflow_ensemble
@@ -61,7 +62,7 @@ def proven_answers(server, pipeline):
 
 def resources(server):
     """Resident memory of a server's processes in MB, file descriptors, threads, shared memory in kB."""
-    identity = server._process.flags.shm_prefix
+    identity = identity_of(server)
     totals = dict.fromkeys(("MB", "descriptors", "threads"), 0)
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -18,7 +18,7 @@ def open_files():
 
 
 def own_threads():
-    """Those that Python started; TensorFlow's own pool shows as dummies once it calls Python."""
+    """The threads that Python started; TensorFlow's own pool shows as dummies once it calls Python."""
     return [thread.name for thread in threading.enumerate() if thread.name[:5] != "Dummy"]
 
 

@@ -21,7 +21,7 @@ from workflow import Workflow
 
 @dataclass
 class Way:
-    """What a test of one data set looks at.
+    """The fitted workflow and the exports of one data set.
 
     Attributes:
         folder: everything that was written: `train`, `models`.
@@ -39,7 +39,7 @@ class Way:
 
     @cached_property
     def features(self) -> pl.DataFrame:
-        """What the workflow makes of the rows that it has not seen."""
+        """The features of the rows that the workflow has not seen."""
         return self.workflow.transform(self.unseen).collect()
 
 

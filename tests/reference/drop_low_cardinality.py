@@ -4,7 +4,7 @@ import categorify
 
 
 def fit(table, columns, settings):
-    """Of `ids` Categorify made ids; the others have no cardinality."""
+    """Learn the ids of Categorify for `ids`; the others have no cardinality."""
     ids, others = columns["ids"], columns["others"]
     state = categorify.fit(table, ids, {})
     least = settings.get("min_cardinality", 4)

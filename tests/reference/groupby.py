@@ -100,7 +100,7 @@ def aggregated(values, aggregate, table, name):
 
 
 def known_or_none(value):
-    """What is no number, as the sum of both infinities, is null."""
+    """A number, or null if it is NaN, as the sum of both infinities is."""
     return None if value is None or math.isnan(value) else value
 
 

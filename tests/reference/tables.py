@@ -45,7 +45,7 @@ SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e-300, 5e-324, 1e15]
 
 @dataclass(frozen=True)
 class Shape:
-    """How a table is drawn.
+    """Settings of drawn tables.
 
     Attributes:
         rows: of the table to fit to.

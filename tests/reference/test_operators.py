@@ -26,7 +26,7 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-7
 
 @cache
 def expected(case: Case, shape: Shape) -> tuple[Any, dict[str, Any]]:
-    """What the reference learns of a table, and its answers for these rows and new ones."""
+    """The reference's state of a table, and its answers for these rows and new ones."""
     reference = import_module(case.file)
     train, new = drawn(shape)
     state = reference.fit(train, case.columns, {**case.settings, **case.plain})
@@ -178,7 +178,7 @@ def same(ours: Any, theirs: Any, *, whole: bool = False, **near: float) -> bool:
 
 
 def expect_facts(case: Case, workflow: Workflow, shape: Shape) -> None:
-    """What the schema is to know of the columns."""
+    """Compare the schema's facts of the columns with their values."""
     reference = import_module(case.file)
     state, _ = expected(case, shape)
     if isinstance(workflow.operators[-1], DataStats):

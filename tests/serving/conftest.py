@@ -1,11 +1,11 @@
 """A served ensemble of two ONNX models, which start fast, and looks at the server's processes."""
 
 import time
-from pathlib import Path
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from server_processes import processes
 
 from serving import TritonServer
 from serving.embedded.supervisor import SHARED_MEMORY
@@ -182,26 +182,8 @@ def wait_for():
 
 
 @pytest.fixture
-def processes():
-    """The processes of a server, pid to name; each has the server's identity in its command."""
-
-    def find(identity):
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (folder / "cmdline").read_text()
-            except OSError:  # It has ended since.
-                continue
-            if identity in command:
-                found[int(folder.name)] = Path(command.split("\0", 1)[0]).name
-        return found
-
-    return find
-
-
-@pytest.fixture
-def traces(processes):
-    """What a server has left behind: processes and shared memory."""
+def traces():
+    """A search for what a server has left behind: processes and shared memory."""
 
     def find(identity):
         return [*processes(identity), *SHARED_MEMORY.glob(f"{identity}*")]

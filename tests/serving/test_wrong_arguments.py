@@ -6,7 +6,6 @@ from exporter import NearestItems
 from serving import AsyncEnsembleClient, ClientError, EnsembleClient, ServerError, TritonServer
 from serving.prove.parity import check_parity
 from training import TrainingError
-from workflow import Workflow
 
 
 @pytest.mark.parametrize("url", [None, 8001, b"127.0.0.1:8001"])
@@ -43,16 +42,3 @@ def test_a_number_of_items_that_is_none(k):
 def test_parity_with_the_path_of_a_workflow(tmp_path):
     with pytest.raises(ClientError, match=r"Workflow\.load reads a saved one. Received: 'flow'"):
         check_parity(None, "flow", tmp_path, {"a": [1]})
-
-
-def test_parity_with_the_network_of_another_workflow():
-    import keras
-
-    given = keras.Input((1,), name="pricee")
-    model = keras.Model({"pricee": given}, given)
-    workflow = Workflow(["price"]).fit({"price": [1.0]})
-
-    from serving.prove.parity import _features_of
-
-    with pytest.raises(ClientError, match=r"the inputs pricee, .* Did you mean 'price'"):
-        _features_of(model, workflow, {})

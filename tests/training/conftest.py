@@ -61,7 +61,7 @@ def _built(hidden=(16, 8), **options):
 
 
 def _losses(model, dataset, epochs=1):
-    """Of each step. (Keras' running mean weighs steps by the length of the first input, a list.)"""
+    """The loss of each step. (Keras' running mean weighs steps by the length of the first input, a list.)"""
     steps = []
     for _ in range(epochs):
         for batch in dataset:

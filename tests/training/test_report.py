@@ -1,4 +1,4 @@
-"""What a run shows: while it goes on, at its end, and in TensorBoard."""
+"""The report of a run: while it trains, at its end, and in TensorBoard."""
 
 import io
 import xml.etree.ElementTree as ET

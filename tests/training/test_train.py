@@ -227,9 +227,12 @@ def test_a_trained_model_is_saved_and_loaded_by_keras(model, batches, tmp_path):
 
 
 def test_a_plain_model_is_loaded_without_this_package(tmp_path):
-    """What `train` counts with must not stay in the model."""
+    """The metrics that `train` adds must not stay in the model."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "sigmoid")])
     train(model, (np.zeros((8, 2)), np.zeros((8, 1))), optimizer=keras.optimizers.Adam())
     model.save(tmp_path / "model.keras")
-    program = f"import keras; keras.models.load_model({str(tmp_path / 'model.keras')!r})"
+    program = (
+        f"import keras, sys; keras.models.load_model({str(tmp_path / 'model.keras')!r})\n"
+        "assert 'training' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)

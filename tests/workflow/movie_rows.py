@@ -58,7 +58,7 @@ def program_of(workflow):
 
 
 def wire_tensors(program, frame):
-    """What a request for the rows of a frame has."""
+    """The tensors of a request for the rows of a frame."""
     tensors = {}
     for column in program.inputs.columns:
         tensors |= encode(wire_column(column, column.nullable), to_column(frame[column.name]))

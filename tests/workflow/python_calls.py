@@ -1,4 +1,4 @@
-"""How the work of a function grows, by the calls that Python makes: no clock, the same on any machine."""
+"""Growth of a function's work, by the calls that Python makes: no clock, the same on any machine."""
 
 from __future__ import annotations
 

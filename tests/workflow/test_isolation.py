@@ -1,4 +1,4 @@
-"""What a workflow learns is its own: not its neighbour's, not the folder's, not a library's."""
+"""A workflow's state is its own: not its neighbour's, not the folder's, not a library's."""
 
 from __future__ import annotations
 

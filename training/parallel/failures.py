@@ -112,7 +112,7 @@ def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str |
     is_lost = _ABORTED in str(error) or isinstance(
         error, (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     )
-    lost = _lost(workers, str(error)) if is_lost else None
+    lost = lost_workers(workers, str(error)) if is_lost else None
     return None if lost is None else _message_of_lost(workers, lost)
 
 
@@ -124,7 +124,7 @@ def _message_of_lost(workers: Workers, lost: str) -> str:
     )
 
 
-def _lost(workers: Workers, message: str) -> str | None:
+def lost_workers(workers: Workers, message: str) -> str | None:
     """The names of the workers that an error names; None if it is about something else."""
     tasks = _TASK.findall(message.partition(_UNHEALTHY)[2].partition(_CRASHED)[0])
     # Other errors name the worker at fault first, and then those that passed it on.

@@ -65,10 +65,10 @@ class SplitStep:
         self._target = faster(tower, policy, xla)
         # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
         # the host.
-        self._plain = tf.function(
+        self.plain = tf.function(
             self._compute, autograph=False, experimental_attributes={"_noinline": xla}
         )
-        self._compiled = tf.function(self._compute, autograph=False, jit_compile=True)
+        self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
         self._on_gpu = has_gpu()
         with tf.device(_HOST):
@@ -129,13 +129,13 @@ class SplitStep:
 
     def _run(self, given: Any, y: Any, weight: Any, *, joined: bool) -> _Result:
         if not self._xla:
-            return self._plain(given, y, weight, joined)
+            return self.plain(given, y, weight, joined)
         size = _rows(given, y)
         with tf.device(_HOST):
             size = tf.cast(size, tf.int64)
             largest = self._largest.assign(tf.maximum(self._largest, size))
             is_full = tf.equal(size, largest)
-        return either(is_full, self._compiled, self._plain, given, y, weight, joined)
+        return either(is_full, self.compiled, self.plain, given, y, weight, joined)
 
     def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
         """Forward and backward, from the features if `joined`, else from the looked-up vectors."""

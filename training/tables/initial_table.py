@@ -20,9 +20,9 @@ _BY_VALUE = (
     keras.initializers.Zeros,
     keras.initializers.Ones,
 )
-_BLOCK = 2**20  # values, 4 MB of float32
+BLOCK = 2**20  # values, 4 MB of float32
 # InplaceUpdate counts rows in int32; on a GPU it takes no bfloat16 and at most 2**31 - 1 values.
-_MOST_ROWS = tf.int32.max
+MOST_ROWS = tf.int32.max
 _IN_PLACE = (tf.float32, tf.float64, tf.float16)
 
 
@@ -75,7 +75,7 @@ def initial_table(
     parts = _parts(columns, width, initializer, dtype)
     if layout is not None:
         shape, parts = layout.shape, _own_parts(parts, layout, dtype)
-    if shape[0] > _MOST_ROWS or tf.as_dtype(dtype) not in _IN_PLACE:
+    if shape[0] > MOST_ROWS or tf.as_dtype(dtype) not in _IN_PLACE:
         return tf.concat([draw() for _, draw in parts], axis=0)
     table = tf.raw_ops.Empty(shape=shape, dtype=dtype)
     block, start = _rows_of_a_block(width), 0
@@ -127,4 +127,4 @@ def _sizes(rows: int, width: int, initializer: keras.initializers.Initializer) -
 
 
 def _rows_of_a_block(width: int) -> int:
-    return max(1, _BLOCK // width)
+    return max(1, BLOCK // width)

@@ -73,7 +73,8 @@ class Bucket:
         return {"storage_options": options, "credential_provider": None}
 
     @cached_property
-    def _store(self) -> Any:
+    def store(self) -> Any:
+        """The store of obstore, made at the first use."""
         options = dict(self._options)
         retries = options.pop("max_retries", _RETRIES)
         names = {key: _PREFIX.sub("", key.lower()) for key in options}
@@ -99,9 +100,9 @@ class Bucket:
         try:
             with _store_errors(where):
                 if deep:
-                    objects, folders = _library().list(self._store, folder or None).collect(), ()
+                    objects, folders = _library().list(self.store, folder or None).collect(), ()
                 else:
-                    found = _library().list_with_delimiter(self._store, folder or None)
+                    found = _library().list_with_delimiter(self.store, folder or None)
                     objects, folders = found["objects"], found["common_prefixes"]
         except OSError as error:
             raise WorkflowError(f"{where} cannot be read: {_NO_BUCKET}.") from error
@@ -110,7 +111,7 @@ class Bucket:
     def state(self, key: str) -> State:
         """Size and ETag of an object; raises as `get` does."""
         with _store_errors(f"{self.root}/{key}"):
-            return _state(_library().head(self._store, key))
+            return _state(_library().head(self.store, key))
 
     def get(self, key: str, tag: str | None, **options: Any) -> bytes:
         """The bytes of an object.
@@ -127,7 +128,7 @@ class Bucket:
         if tag is not None:
             options["if_match"] = tag
         with _store_errors(f"{self.root}/{key}"):
-            return bytes(_library().get(self._store, key, options=options).bytes())
+            return bytes(_library().get(self.store, key, options=options).bytes())
 
     def put(self, key: str, content: bytes | Path, *, new: bool = False) -> None:
         """Write an object, in parts if it is large.
@@ -142,7 +143,7 @@ class Bucket:
             WorkflowError: the store cannot be reached, or refuses the request.
         """
         with _store_errors(f"{self.root}/{key}", "written"):
-            _library().put(self._store, key, content, mode="create" if new else "overwrite")
+            _library().put(self.store, key, content, mode="create" if new else "overwrite")
 
     def remove(self, keys: Sequence[str]) -> None:
         """Remove objects one after another, those that exist.
@@ -152,7 +153,7 @@ class Bucket:
         """
         for key in keys:
             with suppress(FileNotFoundError), _store_errors(f"{self.root}/{key}", "removed"):
-                _library().delete(self._store, key)
+                _library().delete(self.store, key)
 
 
 def _state(found: Any) -> State:

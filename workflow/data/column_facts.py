@@ -18,7 +18,7 @@ from .sources import Source
 _MOST_FILES = 256
 _COLUMNS_OF_A_QUERY = 100
 # NaN and the elements of lists are counted in a part of the row groups.
-_GROUPS_OF_A_SAMPLE, _MOST_SAMPLES, _ROWS_OF_A_SAMPLE = 32, 16, 65_536
+_GROUPS_OF_A_SAMPLE, _MOST_SAMPLES, ROWS_OF_A_SAMPLE = 32, 16, 65_536
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def _sample(table: ParquetTable, columns: Schema, rows: int) -> dict[str, Column
         return {}
     groups = sum(len(file.groups) for file in table.files)
     count, size = 1, table.rows
-    if size > _ROWS_OF_A_SAMPLE:
+    if size > ROWS_OF_A_SAMPLE:
         count = min(max(groups // _GROUPS_OF_A_SAMPLE, 1), _MOST_SAMPLES)
-        size = min(table.rows // groups, _ROWS_OF_A_SAMPLE)
+        size = min(table.rows // groups, ROWS_OF_A_SAMPLE)
     own = table.select(wanted)
     starts = (max(table.rows - size, 0) * (2 * n + 1) // (2 * count) for n in range(count))
     seen = pl.concat([own.slice(start, size).collect() for start in starts])

@@ -153,7 +153,12 @@ def expect_own_gpus(engine: str, client: Any) -> None:
         WorkflowError: names the workers that would share a GPU.
     """
     if is_gpu(engine):
-        _expect_distinct(client.run(environ.get, VISIBLE_GPUS, ""))
+        _expect_distinct(client.run(_visible_gpus))
+
+
+def _visible_gpus() -> str:
+    """The variable of this process: a function, as a method of `environ` would carry the client's along."""
+    return environ.get(VISIBLE_GPUS, "")
 
 
 def _expect_distinct(visible: dict[str, str]) -> None:

@@ -61,7 +61,7 @@ def write_on_cluster(
     def write() -> list[Path]:
         shared = client.scatter([(program, files)], broadcast=True, hash=False)[0]
         waiting = [
-            client.submit(_write_files, shared, group, sink, scratch, engine, pure=False)
+            client.submit(write_files, shared, group, sink, scratch, engine, pure=False)
             for group in shared_out(numbers, client)
         ]
         try:
@@ -77,13 +77,25 @@ def write_on_cluster(
     return despite_lost_workers(write)
 
 
-def _write_files(
+def write_files(
     shared: tuple[Program, ParquetTable],
     numbers: Sequence[int],
     sink: ParquetSink,
     scratch: Path,
     engine: str,
 ) -> list[Path]:
+    """Write some files on a worker, each first in a folder of its own.
+
+    Args:
+        shared: the program, and the files that it reads.
+        numbers: the numbers of the files to write.
+        sink: settings of the files.
+        scratch: the folder for all of them.
+        engine: engine of the worker.
+
+    Returns:
+        The files, in `scratch`.
+    """
     program, files = shared
     run = row_runner(program, engine)
     # A worker that the cluster has lost may still write the same files.

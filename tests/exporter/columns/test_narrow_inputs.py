@@ -1,4 +1,4 @@
-"""What the network takes as a narrower dtype is asked of the client as that, and ids never change."""
+"""A column that the network takes in a narrower dtype is requested in that dtype, and ids never change."""
 
 from __future__ import annotations
 

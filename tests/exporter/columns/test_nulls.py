@@ -1,4 +1,4 @@
-"""Which inputs may be null: those that make no output null, each looked at by itself."""
+"""Inputs may be null if they make no output null, each considered by itself."""
 
 import polars as pl
 import pytest

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import keras
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from ensemble_command import PROGRAM, ensemble
 
-from exporter.command_line.app import COMMANDS, make_app
+from exporter.command_line.app import COMMANDS
 from serving import EnsembleClient
 from training import save_model
 from workflow.data.sources import Source
@@ -37,11 +37,6 @@ LAYER = """
 import keras
 workflow = keras.layers.Lambda(lambda x: x / (1 / 0))(keras.ops.ones((1, 1)))
 """
-PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
-
-
-def ensemble(*arguments):
-    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
 
 
 def done(*arguments):
@@ -61,7 +56,7 @@ def failed(*arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What `fit`, `train` and `export` have made, as a user would call them."""
+    """The results of `fit`, `train` and `export`, called as a user would call them."""
     folder = tmp_path_factory.mktemp("command_line")
     before = os.getcwd()  # noqa: PTH109
     os.chdir(folder)

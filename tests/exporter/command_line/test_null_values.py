@@ -8,10 +8,9 @@ import sys
 import keras
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from ensemble_command import PROGRAM, ensemble, printed
 
 from exporter import ServingOptions, export_ensemble
-from exporter.command_line.app import make_app
 from serving import TritonServer
 from workflow import Workflow
 
@@ -25,17 +24,6 @@ delay = ["delay"] >> ops.FillMissing(-99)
 workflow = Workflow(delay + (["distance"] >> ops.FillMissing(7)) + (["carrier"] >> ops.Categorify()))
 """
 NULLS = ("--null-value", "NA", "--null-value", "n/a")
-PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
-
-
-def ensemble(*arguments):
-    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
-
-
-def done(*arguments):
-    result = ensemble(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def number(text, otherwise):
@@ -67,8 +55,8 @@ def test_words_are_null_in_fit_and_transform(here, file):
     assert "pass --null-value NA to the command, or in Python polars.scan_csv(" in refused.stderr
     assert "null_values=['NA'])" in refused.stderr
     flow = here / "flow"
-    done("fit", "features.py", file, *NULLS, "--output", flow, "--transform-to", here / "train")
-    done("transform", file, *NULLS, "--workflow", flow, "--output", here / "again")
+    printed("fit", "features.py", file, *NULLS, "--output", flow, "--transform-to", here / "train")
+    printed("transform", file, *NULLS, "--workflow", flow, "--output", here / "again")
     # Null is 1; the most frequent carrier has the first id after those of padding, null and unknown.
     expected = [
         (number(delay, -99), number(distance, 7), {"NA": 1, "UA": 3, "AA": 4}[carrier])
@@ -85,7 +73,7 @@ def test_words_are_null_in_fit_and_transform(here, file):
 
 
 def test_words_are_null_in_inspect(here):
-    done("inspect", "flights.csv", *NULLS, "--json", here / "facts.json")
+    printed("inspect", "flights.csv", *NULLS, "--json", here / "facts.json")
     facts = {c["name"]: c for c in json.loads((here / "facts.json").read_text())["columns"]}
     assert [facts[name]["nulls"] for name in ("carrier", "delay", "distance")] == [3, 6, 3]
 
@@ -95,7 +83,7 @@ def served(folder):
     """The address of a model that answers delay + 2 * distance."""
     (folder / "two.py").write_text(DEFINITION.replace(' + (["carrier"] >> ops.Categorify())', ""))
     flow = folder / "flow"
-    done("fit", folder / "two.py", folder / "flights.csv", *NULLS, "--output", flow)
+    printed("fit", folder / "two.py", folder / "flights.csv", *NULLS, "--output", flow)
     workflow = Workflow.load(flow)
     inputs = {name: keras.Input((1,), name=name) for name in ("delay", "distance")}
     twice = keras.layers.Rescaling(2.0)(inputs["distance"])
@@ -111,7 +99,7 @@ def test_words_are_null_in_predict_parity_and_bench(here, served):
     url = ("--url", served)
     scores = here / "scores"
     words = ("--keep", "carrier", "--keep", "delay", *NULLS, *url)
-    text = done("predict", "flights", "flights.csv", "--output", scores, *words)
+    text = printed("predict", "flights", "flights.csv", "--output", scores, *words)
     # The words that Polars can read, beside `_schema.json`.
     assert text == f"{scores}/*.parquet: 12 rows of carrier, delay, sum\n"
     found = pl.read_parquet(text.split(":")[0])
@@ -120,10 +108,10 @@ def test_words_are_null_in_predict_parity_and_bench(here, served):
     assert found["carrier"].to_list() == [None if c == "NA" else c for c, _, _ in ROWS]
     assert found["delay"].to_list() == [number(delay, None) for _, delay, _ in ROWS]
     proof = ("--workflow", "flow", "--model", "model.keras", "--no-html", *NULLS, *url, "--json")
-    report = json.loads(done("parity", "flights", "flights.csv", *proof))
+    report = json.loads(printed("parity", "flights", "flights.csv", *proof))
     assert (report["passed"], report["rows"]) == (True, 12)
     requests = here / "requests.json"
-    done("bench", "flights", "flights.csv", *NULLS, *url, "--write-input", requests)
+    printed("bench", "flights", "flights.csv", *NULLS, *url, "--write-input", requests)
     assert len(json.loads(requests.read_text())["data"]) == 12
     unknown = ensemble(
         *("predict", "flights", "flights.csv", "--output", here / "no", *NULLS, *url),
@@ -139,7 +127,7 @@ def test_golden_rows_of_an_export_have_nulls(here):
     words = ("--repository", here / "models", "--no-html", "--prove", "process")
     golden = ("--golden-rows", "flights.csv", "--workflow", "flow", "--model", "model.keras")
     assert "'NA'" in ensemble("export", "flights", *words, *golden).stderr
-    done("export", "flights", *words, *golden, *NULLS)
+    printed("export", "flights", *words, *golden, *NULLS)
 
 
 def test_an_output_that_nobody_reads_ends_quietly(here):

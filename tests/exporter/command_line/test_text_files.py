@@ -1,18 +1,12 @@
 """The commands over CSV and TSV."""
 
 import polars as pl
-from typer.testing import CliRunner
-
-from exporter.command_line.app import make_app
+from ensemble_command import ensemble
 
 DEFINITION = """
 from workflow import Workflow, ops
 workflow = Workflow((["user"] >> ops.Categorify()) + (["price"] >> ops.FillMissing(0)))
 """
-
-
-def ensemble(*arguments):
-    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
 
 
 def test_text_is_fitted_and_transformed(tmp_path, monkeypatch):

@@ -6,10 +6,9 @@ import json
 import keras
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from ensemble_command import printed
 
 from exporter import ServingOptions, export_ensemble
-from exporter.command_line.app import make_app
 from serving import ClientError, EnsembleClient, TritonServer, check_parity, predict_to_parquet
 from workflow import Workflow, ops
 
@@ -40,16 +39,6 @@ def write(path, rows, separator=","):
         lines = [("code", "count", "day", "key"), *rows]
         file.writelines(separator.join(line) + "\n" for line in lines)
     return path
-
-
-def ensemble(*arguments):
-    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
-
-
-def done(*arguments):
-    result = ensemble(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +91,7 @@ def test_each_value_is_predicted_as_it_is_written(client, folder, tmp_path, file
     # The key of a row is not another one, although the model does not know its type.
     assert found["key"].to_list() == [key for *_, key in ROWS]
     url = ("--url", client.url, "--output", tmp_path / "by_command")
-    done("predict", "sums", folder / files, "--keep", "key", *url)
+    printed("predict", "sums", folder / files, "--keep", "key", *url)
     found = pl.read_parquet(tmp_path / "by_command" / "*.parquet")
     assert found.rows() == [(row[-1], answer(*row)) for row in ROWS]
 
@@ -114,12 +103,12 @@ def test_parity_compares_the_values_of_the_file(client, folder, made, monkeypatc
     assert report.rows == (5 if files == "1.csv" else 6)
     monkeypatch.chdir(folder)
     url = ("--url", client.url, "--rows", 4, "--html", "parity.html")
-    assert json.loads(done("parity", "sums", files, *url, "--json"))["rows"] == 4
+    assert json.loads(printed("parity", "sums", files, *url, "--json"))["rows"] == 4
 
 
 def test_bench_sends_the_values_of_the_file(client, folder, tmp_path):
     requests = tmp_path / "requests.json"
-    done("bench", "sums", folder / "1.csv", "--url", client.url, "--write-input", requests)
+    printed("bench", "sums", folder / "1.csv", "--url", client.url, "--write-input", requests)
     sent = [request["code"] for request in json.loads(requests.read_text())["data"]]
     # A null travels as a byte that is no text.
     assert [code["content"][0] for code in sent if isinstance(code["content"], list)] == [

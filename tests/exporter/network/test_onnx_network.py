@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime
 import polars as pl
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -46,6 +47,20 @@ def export(workflow, tmp_path):
         )
 
     return run
+
+
+def asked(report):
+    """The answers of a fused model's file to values that are not null."""
+    file = report.paths[report.plan.published.name] / "model.onnx"
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def ask(**columns):
+        tensors = {name: np.array(values).reshape(-1, 1) for name, values in columns.items()}
+        tensors = {n: t.astype(object) if t.dtype.kind == "U" else t for n, t in tensors.items()}
+        return dict(zip(names, session.run(names, tensors), strict=True))
+
+    return ask
 
 
 def expected(workflow, order):
@@ -191,8 +206,13 @@ def test_encoders_of_the_network_keep_what_is_added_to_them(export):
         dtype=TensorProto.INT64,
         ml=2,
     )
-    # The golden rows show a number that is lost.
-    export(network, runtime="fused_onnx")
+    ask = asked(export(network, runtime="fused_onnx"))
+    # The ids of a, c and of an unknown user are 3, 5 and 2.
+    assert ask(hour=[7, 1, 23], user=["a", "c", "new"])["below"].tolist() == [
+        [-(10 + 4), -(20 + 9)],
+        [-(10 + 1), -(20 + 2)],
+        [-(10 + 9), -(20 + 9)],
+    ]
 
 
 def test_what_is_added_to_encoded_columns_is_added_once(export):
@@ -201,7 +221,8 @@ def test_what_is_added_to_encoded_columns_is_added_once(export):
     offsets = numpy_helper.from_array(np.array([[10, 20]]), "offsets")
     whole = {"dtype": TensorProto.INT64}
     network = model_of([add], {"ids": ["N", 2]}, {"moved": ["N", 2]}, [offsets], **whole)
-    export(network, runtime="fused_onnx", columns={"ids": ["user", "again"]})
+    ask = asked(export(network, runtime="fused_onnx", columns={"ids": ["user", "again"]}))
+    assert ask(user=["a", "c", "new"])["moved"].tolist() == [[13, 23], [15, 25], [12, 22]]
 
 
 def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ def test_variables_of_keras_are_found_by_the_loader_of_a_server(export, tmp_path
 
 
 def as_a_server(folder, **inputs):
-    """What the loader of TensorFlow's C++ makes of a SavedModel."""
+    """The answer of a SavedModel that TensorFlow's C++ loader has loaded."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
         signature = loaded.signature_def["serving_default"]

@@ -1,4 +1,4 @@
-"""What cannot be served is refused before a byte is written, with a text that says what to do."""
+"""A pipeline that cannot be served is refused before a byte is written, with a text that says what to do."""
 
 import keras
 import pytest

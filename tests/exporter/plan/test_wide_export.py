@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 import polars as pl
 import pytest
 from python_calls import MOST_GROWTH, SIZES, growth
 
 from exporter import ServingOptions, export_tensorflow_ensemble
-from exporter import export as export_module
 from exporter.plan import golden_rows
 from exporter.plan.pack_columns import pack_columns
-from exporter.prove.offline import OfflineAnswers
 from training import models
-from training.network.load import as_network
+from training.network.keras_network import KerasNetwork
 from workflow import Workflow, ops
 from workflow.wire.format import WireColumn
 
@@ -66,18 +65,24 @@ def test_golden_rows_are_read_in_work_that_grows_as_their_columns():
     assert growth(work_of) <= MOST_GROWTH
 
 
-def test_a_network_is_asked_for_the_last_ids_of_all_columns_in_one_row(monkeypatch):
+def test_a_network_is_asked_for_the_last_ids_of_all_columns_in_one_row(monkeypatch, tmp_path):
     """A row for each column has as many values as the square of the columns."""
     workflow, model = exported(SIZES[0])
-    options = ServingOptions(runtime="tensorflow")
-    network = as_network(model, options.columns)
-    plan = export_module._plan(network, workflow, "wide", ["y"], None, 1, options)
-    answers = OfflineAnswers(workflow, plan.features, network)
-    asked: list[pl.DataFrame] = []
-    attempt = answers._attempt
-    monkeypatch.setattr(answers, "_attempt", lambda rows: (asked.append(rows), attempt(rows))[1])
-    answers._expect_all_ids()
-    assert [rows.height for rows in asked] == [1]
+    asked: list[Mapping[str, np.ndarray]] = []
+    answer = KerasNetwork.answer
+
+    def recorded(
+        network: KerasNetwork, tensors: Mapping[str, np.ndarray]
+    ) -> Mapping[str, np.ndarray]:
+        asked.append(tensors)
+        return answer(network, tensors)
+
+    monkeypatch.setattr(KerasNetwork, "answer", recorded)
+    export_tensorflow_ensemble(model, workflow, "wide", tmp_path, ["y"])
+    first, *others = asked
     # Padding, null, the unseen, and one or two values.
-    assert asked[0]["c0"].item() == 4
-    assert asked[0]["c1"].item() == 0
+    assert first["c0"].tolist() == [[4]]
+    assert first["c1"].tolist() == [[0]]
+    # The golden rows are as many for any number of columns.
+    assert len(others) < SIZES[0] // 2
+    assert all(len(tensors["c0"]) < SIZES[0] // 2 for tensors in others)

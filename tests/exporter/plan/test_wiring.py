@@ -140,7 +140,7 @@ def test_steps_in_the_wrong_order_or_left_out_are_caught(made):
 
 @given(made=ensembles())
 def test_a_config_says_all_of_a_model(made):
-    """What is read back from the text is what was planned."""
+    """A config that is read back from its text is the planned one."""
     for model in made:
         config = parse_config(config_text(model, [model.version]))
         for tensors, planned in ((config.input, model.inputs), (config.output, model.outputs)):

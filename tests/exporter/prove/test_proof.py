@@ -113,14 +113,14 @@ def test_a_refused_network_leaves_the_repository_as_it_was(
 def test_the_files_themselves_are_asked(runtime, batch, export_network, monkeypatch, tmp_path):
     """Weights that change after they were written are told from those that were."""
     network = user_networks.masked_average()
-    write = export_module._write_models
+    prove = export_module.prove_written
 
-    def write_and_train(*arguments):
-        write(*arguments)
+    def train_and_prove(*arguments):
         bias = network.layers[-1].bias
         bias.assign(bias + 0.01)
+        return prove(*arguments)
 
-    monkeypatch.setattr(export_module, "_write_models", write_and_train)
+    monkeypatch.setattr(export_module, "prove_written", train_and_prove)
     with pytest.raises(ExportError, match=r"output 'score' to be .*Received: .*asked alone"):
         export_network(network, runtime, batch)
     assert not (tmp_path / "models").exists()
@@ -143,24 +143,24 @@ def test_another_answer_is_refused_with_the_row_and_both(export_network, monkeyp
 
 def test_another_feature_is_refused_with_the_row_and_both(export_network, monkeypatch, tmp_path):
     """A step that forgets the network's vocabulary is seen before the network hides it."""
-    write = _with_another_program(export_module._write_models)
-    monkeypatch.setattr(export_module, "_write_models", write)
+    prove = of_another_program(export_module.prove_written)
+    monkeypatch.setattr(export_module, "prove_written", prove)
     with pytest.raises(ExportError, match=r"feature 'recent' to be .*Received: .*from the written"):
         export_network("masked_average", "tensorflow")
     assert not (tmp_path / "models").exists()
 
 
-def _with_another_program(write):
-    def write_another(folders, *arguments):
-        write(folders, *arguments)
+def of_another_program(prove):
+    def change_and_prove(plan, answers, folders):
         program = folders["movies_nvt"] / "program.json"
         if program.exists():  # another runtime is asked as well, and has none
             text = program.read_text()
             another = re.sub(r'"first": ?3', '"first":2', text)
             assert another != text
             program.write_text(another)
+        return prove(plan, answers, folders)
 
-    return write_another
+    return change_and_prove
 
 
 def test_the_network_may_refuse_what_no_data_may_hold(export_network):

@@ -36,9 +36,9 @@ def repository(request, export, files_only, tmp_path):  # noqa: ARG001 - it chan
     return folder
 
 
-@pytest.fixture(params=[7, pytest.param(1, marks=pytest.mark.long)], ids="every {}".format)
+@pytest.fixture(params=[13, pytest.param(1, marks=pytest.mark.long)], ids="every {}".format)
 def every(request):
-    """Of the steps at which a fault strikes, every how many."""
+    """The distance between two steps at which a fault strikes."""
     return request.param
 
 

@@ -1,4 +1,4 @@
-"""Where an export is prepared, who may write there, and one export at a time."""
+"""The staging folder: its place, its permissions, and one export at a time."""
 
 import fcntl
 import os

@@ -52,7 +52,7 @@ open_iterator = [
 ]
 rest = len(list(batches)), 0
 # Here Polars hangs, however long it is waited for.
-loader_process._PATIENCE = 1.0
+loader_process.PATIENCE = 1.0
 refused = in_a_fork(lambda: len(list(make())))
 print(json.dumps([read, *idle, *open_iterator, rest, refused]))
 """
@@ -72,7 +72,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answers(data):
-    """What actions give in forks, in their order; a child that does not end fails the test."""
+    """The results of actions in forks, in their order; a child that does not end fails the test."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + ACTIONS, str(data)],
         check=True,

@@ -1,4 +1,4 @@
-"""Which columns a loader takes: as named, as tagged, or as feature columns say."""
+"""A loader takes the columns that are named, tagged, or described by feature columns."""
 
 import cProfile
 

@@ -1,4 +1,4 @@
-"""What the GPU path does behind cuDF, run where there is no GPU: rows come from Polars here."""
+"""The GPU path behind cuDF, run where there is no GPU: rows come from Polars here."""
 
 from __future__ import annotations
 
@@ -93,7 +93,11 @@ def test_a_compiled_function_gets_the_same_batch(count):
     (batch,) = block.batches(count)
     assert bool(batch.columns()) is (count == 128)
     transport = DeviceTransport(batch_format, "/cpu:0")
-    compiled = tf.function(lambda *parts: transport.element_spec._from_components(parts))
+    compiled = tf.function(
+        lambda *parts: tf.nest.pack_sequence_as(
+            transport.element_spec, parts, expand_composites=True
+        )
+    )
     both = (transport.to_batch(batch), compiled(*batch.parts))
     tf.nest.map_structure(np.testing.assert_array_equal, *both)
 

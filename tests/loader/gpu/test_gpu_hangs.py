@@ -38,11 +38,13 @@ class HangingDecoder:
     """Reads what it is told to, and is at work for as long as it is not let go."""
 
     def __init__(self):
+        self.begun = threading.Event()
         self.go_on = threading.Event()
         self.given_up = threading.Event()
         self.is_busy = True
 
     def read(self, pieces):
+        self.begun.set()
         assert self.go_on.wait(60)
         return len(pieces)
 
@@ -60,7 +62,7 @@ def watched(decoder):
 
 
 def prefetcher(watched):
-    return Prefetcher(lambda: iter([watched.read(PIECES)]), wait=watched.wait)
+    return Prefetcher(lambda: iter([watched.read(PIECES)]), wait=watched.wait, name="hanging")
 
 
 def test_who_waits_is_told_where_it_hangs_and_closing_does_not_wait(decoder, watched):
@@ -70,28 +72,25 @@ def test_who_waits_is_told_where_it_hangs_and_closing_does_not_wait(decoder, wat
         with pytest.raises(LoaderError, match=TOLD):
             next(items)
     assert decoder.given_up.is_set()
-    assert items._thread.daemon, "the interpreter would wait for it"
     items.close()
-    assert items._thread.is_alive(), "it waited for what never ends"
+    assert "hanging" in [thread.name for thread in threading.enumerate()], "it waited for its end"
 
 
-def test_who_drops_it_unread_is_warned(watched):
+def test_who_drops_it_unread_is_warned(decoder, watched):
     items = prefetcher(watched)
-    while not watched._under_way:
-        time.sleep(0.01)
+    assert decoder.begun.wait(60)
     with pytest.warns(RuntimeWarning, match=TOLD):
         items.close()
 
 
-def test_every_reader_of_the_stream_is_told_of_the_first(watched):
+def test_every_reader_of_the_stream_is_told_of_the_first(decoder, watched):
     first = prefetcher(watched)
-    while not watched._under_way:
-        time.sleep(0.01)
+    assert decoder.begun.wait(60)
     second = Prefetcher(lambda: iter([watched.read(PIECES[:1])]), wait=watched.wait)
     with pytest.raises(LoaderError, match=TOLD):
         next(second)
-    for each in (first, second):
-        each._channel.hangs = True  # nobody waits at the end of this test
+    decoder.go_on.set()
+    assert next(first) == 4
 
 
 def test_a_read_that_waits_for_its_bytes_may_take_long(decoder, watched):

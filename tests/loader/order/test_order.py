@@ -1,4 +1,4 @@
-"""Which row comes when: shuffling, epochs, workers, and going on after an interruption."""
+"""The order of rows: shuffling, epochs, workers, and resuming after an interruption."""
 
 import itertools
 import json

@@ -1,7 +1,9 @@
 """Row groups of objects, fetched ahead, through a real server of S3."""
 
+import contextlib
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,7 +13,7 @@ from object_server import always, first_times
 from exporter import export_tensorflow_ensemble
 from exporter.errors import ExportError
 from loader import KerasSequenceLoader, LoaderError
-from loader.files.fetch import _WAITING
+from loader.files.fetch import AHEAD
 from loader.files.parquet_files import read_footers
 from loader.frameworks.checkpoint import LoaderCheckpoint
 from training import save_model
@@ -67,6 +69,15 @@ def test_an_epoch_fetches_each_wanted_column_once(link, folder):
     assert link.count("list-type") == 1
 
 
+def copies_in_memory():
+    """The copies of objects that this process holds."""
+    found = []
+    for opened in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed since
+            found.append(str(opened.readlink()))
+    return [name for name in found if "/memfd:parquet-loader" in name]
+
+
 def test_announced_row_groups_are_fetched_before_they_are_taken(link, folder):
     files = parquet_files(link.put_folder(folder, "train"), Objects(link.options))
     fetcher = read_footers(files, ["user"]).fetcher
@@ -82,7 +93,11 @@ def test_announced_row_groups_are_fetched_before_they_are_taken(link, folder):
         for size in range(1, 4):  # by iterators that are given up
             for place in places:
                 fetcher.announce(place * size)
-        assert len(fetcher._waiting) == _WAITING
+        deadline = time.monotonic() + 30
+        while len(copies_in_memory()) > 2 * AHEAD + 1 and time.monotonic() < deadline:
+            time.sleep(0.01)  # until those under way have ended
+        # The last ones, and the one that was taken.
+        assert len(copies_in_memory()) == 2 * AHEAD + 1
     found = pl.scan_parquet(copy.path).select("user").collect()
     assert found["user"].to_list() == pl.read_parquet(folder / files[0].path.name)["user"].to_list()
     assert not [t.name for t in threading.enumerate() if "parquet-loader-fetch" in t.name]

@@ -1,4 +1,4 @@
-"""How much is read at once: little for who waits for a first batch, then as much as is allowed."""
+"""The sizes of reads: small before the first batch, then as large as is allowed."""
 
 from __future__ import annotations
 

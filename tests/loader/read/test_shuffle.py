@@ -1,4 +1,4 @@
-"""How well rows are mixed."""
+"""The quality of shuffling."""
 
 import itertools
 
@@ -38,7 +38,7 @@ def test_row_order_has_no_trend(make, ratings, users):
 
 
 def spread(order, batch):
-    """How far batches stray from the mean of all rows, as multiples of chance."""
+    """The deviation of batches from the mean of all rows, as multiples of chance."""
     batches = np.asarray(order, float).reshape(-1, batch)
     return batches.mean(axis=1).std() / (np.std(order) / np.sqrt(batch))
 

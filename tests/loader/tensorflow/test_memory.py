@@ -1,4 +1,4 @@
-"""How much memory TensorFlow gets. The machine of these tests has no GPU."""
+"""The memory that TensorFlow gets. The machine of these tests has no GPU."""
 
 import polars as pl
 import pytest

@@ -1,5 +1,7 @@
 """Flags that depend on the version of tritonserver."""
 
+from server_processes import command_of
+
 from serving.embedded.flags import ServerFlags, server_flags
 from serving.embedded.installation import Installation
 
@@ -12,4 +14,4 @@ def test_clients_may_use_shared_memory_of_a_server_that_has_to_be_told(tmp_path,
     newer.write_bytes(b"\x7fELF...allow-client-metrics\0allow-client-shm\0")
     assert Installation(newer).knows("allow-client-shm")
     assert SHARED_MEMORY in server_flags(ServerFlags("/models", ("a",), "key", client_shm=True))
-    assert SHARED_MEMORY not in server_flags(server._process.flags)
+    assert SHARED_MEMORY not in command_of(server)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
+from server_processes import identity_of, processes
 
 from serving import ClientError, EnsembleClient, TritonServer
 
@@ -18,12 +19,8 @@ def healed(repository):
         yield server
 
 
-def identity_of(server):
-    return server._process.flags.shm_prefix
-
-
 @pytest.fixture
-def process_of(healed, processes):
+def process_of(healed):
     """The server's process, or that of a model's instance."""
 
     def find(name):
@@ -54,7 +51,7 @@ def answers(client):
         pytest.param("tritonserver", signal.SIGSTOP, marks=pytest.mark.long),
     ],
 )
-def test_it_answers_again(healed, process_of, processes, wait_for, name, sent):
+def test_it_answers_again(healed, process_of, wait_for, name, sent):
     addresses = healed.grpc_url, healed.http_url, healed.admin_headers
     starts = healed.log_path.read_text().count("Started GRPCInferenceService")
     with EnsembleClient(healed.grpc_url, "movies", retries=0) as client:
@@ -75,7 +72,9 @@ def test_a_server_that_is_stopped_is_not_started_again(repository, traces):
     before = threading.enumerate()
     server = TritonServer(repository, ["network"], heal=True)
     server.start()
+    identity = identity_of(server)
+    assert traces(identity)
     server.stop()
     started = [thread.name for thread in threading.enumerate() if thread not in before]
     assert "heal-tritonserver" not in started
-    assert traces(identity_of(server)) == []
+    assert traces(identity) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from echo_model import served_echo
+from server_processes import identity_of, processes
 
 from serving import ClientError, EnsembleClient
 from serving.embedded.administration import Administration
@@ -67,9 +68,9 @@ def is_dead(connection, model):
     return False
 
 
-def stub_of(server, processes, model):
+def stub_of(server, model):
     """The process of a model's instance."""
-    found = processes(server._process.flags.shm_prefix)
+    found = processes(identity_of(server))
     (pid,) = (p for p in found if f"{model}_0_0" in Path(f"/proc/{p}/cmdline").read_text())
     return pid
 
@@ -91,12 +92,10 @@ def test_a_full_queue_is_alive_while_others_are_answered(server, repository, con
     assert all("Exceeds maximum queue size" in error for error in connection.errors)
 
 
-def test_a_full_queue_before_a_stopped_model_is_dead(
-    server, repository, connection, processes, wait_for
-):
+def test_a_full_queue_before_a_stopped_model_is_dead(server, repository, connection, wait_for):
     with served_echo(server, repository, "stopped", QUEUE):
         expect_answer(connection, "stopped", timeout=20)
-        stub = stub_of(server, processes, "stopped")
+        stub = stub_of(server, "stopped")
         os.kill(stub, signal.SIGSTOP)
         try:
             with crowd(server, "stopped"):

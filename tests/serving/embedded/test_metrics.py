@@ -7,7 +7,6 @@ import urllib.request
 import pytest
 
 from serving import EnsembleClient, ServerError, TritonServer
-from serving.embedded.flags import server_flags
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
 
@@ -39,7 +38,11 @@ def test_requests_are_counted_and_timed(server):
 
 def test_the_metrics_have_a_port_of_their_own_on_loopback(server):
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", server.metrics_url)
-    assert "--metrics-address=127.0.0.1" in server_flags(server._process.flags)
+    elsewhere = server.metrics_url.replace("127.0.0.1", "127.0.0.2")
+    with pytest.raises(
+        urllib.error.URLError, match="refused"
+    ):  # at another address of this machine
+        urllib.request.urlopen(elsewhere, timeout=10)  # noqa: S310
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{server.http_url}/metrics", timeout=10)  # noqa: S310
 

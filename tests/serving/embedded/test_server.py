@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
+from server_processes import command_of, identity_of, processes, running_in
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
@@ -25,10 +26,6 @@ from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
-
-
-def identity_of(server):
-    return server._process.flags.shm_prefix
 
 
 def test_the_ensemble_is_loaded_with_its_steps(server):
@@ -118,12 +115,14 @@ def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
     server = TritonServer(repository, ["network"], log_file=log)
     for _ in range(2):  # A stopped server may be started again.
         server.start()
-        assert traces(identity_of(server))
+        identity, command = identity_of(server), command_of(server)
+        assert traces(identity)
         assert server.log_path == log
-        backends = Path(server._process.flags.backend_directory)
+        (backends,) = (Path(word[20:]) for word in command if word[:20] == "--backend-directory=")
+        assert backends.exists()
         server.stop()
         server.stop()
-        assert traces(identity_of(server)) == []
+        assert traces(identity) == []
         assert not backends.exists()
         assert not server.is_ready()
         assert "Signal (15) received" in log.read_text()
@@ -131,11 +130,12 @@ def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
         server.load("network")
 
 
-def test_a_killed_server_is_noticed(repository, processes, traces, wait_for):
+def test_a_killed_server_is_noticed(repository, traces, wait_for):
     with TritonServer(repository) as server, EnsembleClient(server.grpc_url, "movies") as client:
-        (pid,) = [p for p, n in processes(identity_of(server)).items() if n == "tritonserver"]
+        identity = identity_of(server)
+        (pid,) = [p for p, n in processes(identity).items() if n == "tritonserver"]
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not traces(identity_of(server)))
+        wait_for(lambda: not traces(identity))
         assert not server.is_ready()
         with pytest.raises(ClientError, match="UNAVAILABLE"):
             client.predict(ROW)
@@ -154,28 +154,32 @@ def test_a_failure_of_the_callers_own_keeps_the_log(repository):
 
 
 @pytest.mark.timeout(60)  # The server itself would wait for a process that is no more.
-def test_a_killed_model_process_is_not_ready(repository, processes, traces, monkeypatch):
+def test_a_killed_model_process_is_not_ready(repository, traces, monkeypatch):
     def patient(flags):
         return server_flags(replace(flags, exit_timeout=600))
 
     monkeypatch.setattr("serving.embedded.process.server_flags", patient)
     monkeypatch.setattr("serving.embedded.process.STOP_TIMEOUT", 600.0)
     with TritonServer(repository, ["network"]) as server:
-        stubs = [
-            p for p, n in processes(identity_of(server)).items() if n.startswith("triton_python")
-        ]
+        identity = identity_of(server)
+        stubs = [p for p, n in processes(identity).items() if n.startswith("triton_python")]
         os.kill(stubs[0], signal.SIGKILL)
         assert not server.is_ready()
-    assert traces(identity_of(server)) == []
+    assert traces(identity) == []
 
 
 def test_a_killed_owner_takes_the_server_along(repository, traces, wait_for):
     script = (
-        "import sys, time; from serving import TritonServer\n"
+        "import sys, time; from serving import TritonServer; from server_processes import identity_of\n"
         f"server = TritonServer({str(repository)!r}, ['network']); server.start()\n"
-        "print(server._process.flags.shm_prefix, flush=True); time.sleep(600)"
+        "print(identity_of(server), flush=True); time.sleep(600)"
     )
-    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     with owner:
         identity = owner.stdout.readline().strip()
         assert traces(identity)
@@ -183,7 +187,7 @@ def test_a_killed_owner_takes_the_server_along(repository, traces, wait_for):
     wait_for(lambda: not traces(identity))
 
 
-def test_a_model_that_cannot_be_loaded_shows_the_reason(repository, tmp_path, processes):
+def test_a_model_that_cannot_be_loaded_shows_the_reason(repository, tmp_path):
     shutil.copytree(repository / "network", tmp_path / "network")
     config = tmp_path / "network" / "config.pbtxt"
     config.write_text(config.read_text().replace("same_age", "age"))
@@ -194,7 +198,7 @@ def test_a_model_that_cannot_be_loaded_shows_the_reason(repository, tmp_path, pr
     assert text.startswith("tritonserver ended during its start.")
     assert "declares the output 'age', but the model has ['genre_codes__nnzs'" in text
     assert str(server.log_path) in text
-    assert processes(identity_of(server)) == {}
+    assert running_in(server.log_path.parent) == []
 
 
 def test_a_model_that_does_not_answer_is_not_ready(tmp_path):
@@ -221,7 +225,7 @@ def test_a_model_that_does_not_answer_is_not_ready(tmp_path):
         TritonServer(tmp_path).start()
 
 
-def test_the_environment_is_on_no_command_line(repository, monkeypatch, processes):
+def test_the_environment_is_on_no_command_line(repository, monkeypatch):
     """Every user may read a command line, and one argument may have 128 KiB."""
     for number in range(20):
         monkeypatch.setenv(f"SECRET_{number}", "hidden-" * 2_000)
@@ -259,12 +263,12 @@ def test_a_start_that_fails_leaves_no_files(repository, tmp_path, monkeypatch):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_start_that_takes_too_long_is_ended(repository, traces):
+def test_a_start_that_takes_too_long_is_ended(repository):
     server = TritonServer(repository, startup_timeout=0.01)
     text = r"within 0\.01 seconds \(startup_timeout\): .* Still loading: .*a larger startup_timeout"
     with pytest.raises(ServerError, match=text):
         server.start()
-    assert traces(identity_of(server)) == []
+    assert running_in(server.log_path.parent) == []
 
 
 def test_the_log_tells_what_is_still_loading(server):

@@ -1,4 +1,4 @@
-"""What counts as equal between the server and the offline pipeline."""
+"""Equality between the server and the offline pipeline."""
 
 import numpy as np
 import polars as pl

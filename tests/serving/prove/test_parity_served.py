@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from exporter import ServingOptions, export_tensorflow_ensemble
-from serving import EnsembleClient, TritonServer, check_parity
+from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from workflow import Workflow, ops
 
 
@@ -53,6 +53,12 @@ def test_large_floats_and_strings_are_proven(client, workflow, network):
     report = check_parity(client, workflow, network, rows())
     assert report.passed, f"\n{report}"
     assert {output.name for output in report.outputs} == {"house", "area", "price", "code"}
+
+
+def test_the_network_of_another_workflow_is_named(client, workflow):
+    given = keras.Input((1,), name="areaa")
+    with pytest.raises(ClientError, match=r"the inputs areaa, .* Did you mean 'area'"):
+        check_parity(client, workflow, keras.Model({"areaa": given}, given), rows())
 
 
 def test_prices_that_are_a_little_off_are_found(client, workflow, network):

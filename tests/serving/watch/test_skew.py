@@ -1,4 +1,4 @@
-"""What deviates from the training is marked, and what is the same is not."""
+"""A column that deviates from the training data is marked, and one that does not is not."""
 
 from dataclasses import dataclass
 

@@ -166,7 +166,7 @@ def test_every_model_takes_a_schema_and_is_saved_and_loaded(make, tmp_path):
 
 @pytest.mark.parametrize("make", [models.mlp, models.dlrm, models.dcn, models.wide_and_deep])
 def test_layers_have_names_that_say_what_they_are(make):
-    """Of two models in one program too: messages and summaries name weights by them."""
+    """Two models in one program have them too: messages and summaries name weights by them."""
     sizes = {"userId": (50, 8)}
     for _ in range(2):
         model = make(sizes, ["age"])

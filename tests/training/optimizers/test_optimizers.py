@@ -11,7 +11,7 @@ BATCHES = [[1, 1, 2, 9], [2, 2, 2, 5], [0, 9, 1, 1], [5, 3, 3, 8]]
 
 
 def gradients(dense=False):
-    """Of a table and of a kernel, step by step."""
+    """Gradients of a table and of a kernel, step by step."""
     rng = np.random.default_rng(0)
     for ids in BATCHES * 2:
         values = rng.normal(size=(len(ids), WIDTH)).astype("float32")

@@ -15,7 +15,7 @@ import train_together as program
 from worker_processes import found_by, start
 
 from training import TrainingError, Workers, compile_model, join_workers
-from training.parallel.failures import _lost
+from training.parallel.failures import lost_workers
 from training.parallel.meeting import meet
 
 ROWS = 180
@@ -190,7 +190,7 @@ def test_an_error_names_the_workers_at_fault_with_a_chief():
     message = (
         "Collective ops is aborted by: from /job:worker/replica:0/task:1 and /job:chief/task:0"
     )
-    assert _lost(workers, message) == "worker 2 (c:1)"
+    assert lost_workers(workers, message) == "worker 2 (c:1)"
 
 
 @pytest.mark.parametrize(

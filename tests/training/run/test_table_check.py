@@ -90,4 +90,8 @@ def test_ids_that_the_model_bounds_are_its_own(folder):
     given = user()
     vectors = keras_layers.Embedding(7, 4)(keras.ops.mod(given, 7)[:, 0])
     with loaded(folder, "user") as data:
-        train(keras.Model({"user": given}, keras_layers.Dense(1)(vectors)), data, verbose=0)
+        model = keras.Model({"user": given}, keras_layers.Dense(1, "sigmoid")(vectors))
+        before = model.get_weights()[0].copy()
+        train(model, data, verbose=0)
+        learnt = np.flatnonzero((model.get_weights()[0] != before).any(axis=1))
+        assert {*learnt.tolist()} == {int(n) % 7 for x, _ in data for n in x["user"]}

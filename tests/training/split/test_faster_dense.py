@@ -112,7 +112,7 @@ def test_a_matrix_from_outside_of_a_function_stays_whole():
 
 
 class OwnDense(keras.layers.Dense):
-    """Of a user."""
+    """A user's own layer."""
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(initial_table, "_BLOCK", 40)
+    monkeypatch.setattr(initial_table, "BLOCK", 40)
 
 
 def tables(initializer, sizes):
@@ -89,7 +89,7 @@ def test_an_initializer_with_a_seed_gives_the_table_that_it_gives(initializer):
 def test_a_table_of_more_rows_than_int32_counts_is_put_together(monkeypatch):
     made = []
     for most in (2**31 - 1, 10):
-        monkeypatch.setattr(initial_table, "_MOST_ROWS", most)
+        monkeypatch.setattr(initial_table, "MOST_ROWS", most)
         keras.utils.set_random_seed(5)
         made.append(tables("uniform", {"a": (101, 4), "b": (7, 4)}))
     np.testing.assert_equal(*made)

@@ -206,7 +206,7 @@ def test_without_obstore_files_are_read_and_objects_are_an_error(raw, monkeypatc
 @pytest.mark.parametrize("root", ["s3://b", "gs://b", "az://b", "abfs://b", "abfss://b"])
 def test_each_scheme_has_a_store(root):
     account = {"azure_storage_account_name": "account"} if root.startswith("a") else {}
-    assert "b" in repr(Bucket(root, account)._store)
+    assert "b" in repr(Bucket(root, account).store)
 
 
 def test_what_has_to_be_renamed_is_not_written_to_a_store(raw, workflow, tmp_path, monkeypatch):

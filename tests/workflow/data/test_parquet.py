@@ -291,7 +291,7 @@ def write_kinds(folder, count):
 
 
 def schemas_read(monkeypatch, work):
-    """How often Polars reads the schema of a footer."""
+    """The number of footers whose schema Polars reads."""
     read, count = pl.read_parquet_schema, []
     with monkeypatch.context() as patch:
         patch.setattr(pl, "read_parquet_schema", lambda source: (count.append(1), read(source))[1])

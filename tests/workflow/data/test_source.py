@@ -212,7 +212,7 @@ def test_periods_are_refused_with_the_remedy(frequency, tmp_path):
 
 @pytest.fixture
 def between(monkeypatch):
-    """What happens between the first phase of the next fit and its second one."""
+    """Functions to call between the first phase of the next fit and its second one."""
     events = []
     finish = ops.Normalize.finish
 

@@ -1,4 +1,4 @@
-"""What is made of a fitted workflow's tables is made once, not for each call."""
+"""A fitted workflow's tables are prepared once, not for each call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, ops
-from workflow.expressions import fold_tables
 from workflow.expressions.cudf import verbs as cudf_verbs
 from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
 from workflow.expressions.polars import tables as polars_tables
@@ -35,24 +34,23 @@ MAKERS = (
     (lookup, "direct_table"),
     (polars_tables, "to_series"),
     (cudf_verbs, "to_series"),
-    (cudf_verbs, "_in_order"),
-    (fold_tables, "_fold"),
+    (cudf_verbs, "as_int64"),
 )
 
 
 def size(table) -> int:
-    """The entries of a table; of a program as many as of a large one."""
-    return table.rows if isinstance(table, Column) else len(getattr(table, "steps", table))
+    """The entries of a table."""
+    return table.rows if isinstance(table, Column) else len(table)
 
 
 @pytest.fixture
 def made(monkeypatch):
-    """What was made of whole tables, as it comes."""
+    """The preparations of whole tables, as they happen."""
     calls: list[str] = []
 
     def counted(name, make):
         def call(table, *arguments, **settings):
-            if name == "_fold" or size(table) >= KEYS:
+            if size(table) >= KEYS:
                 calls.append(name)
             return make(table, *arguments, **settings)
 

@@ -67,7 +67,7 @@ def joined(movies):
 
 
 def state(workflow: Workflow) -> dict[str, list[object]]:
-    """What the last operator has learnt, as values."""
+    """The state of the last operator, as values."""
     last = workflow.states[max(workflow.states)]
     return {
         name: column.values.to_objects().tolist()
@@ -87,7 +87,7 @@ def test_what_is_learnt_through_a_join_is_what_is_learnt_of_joined_rows(made, ch
 
 
 def read_by(workflow: Workflow) -> dict[str, str]:
-    """What the last operator of a fitted workflow reads while it learns."""
+    """The columns that the last operator of a fitted workflow reads while it learns."""
     node = workflow.nodes[-1]
     program = read(node.bind([workflow.made[parent] for parent in node.parents])).program
     return {column.name: str(column) for column, _ in program.outputs}

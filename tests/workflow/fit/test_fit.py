@@ -1,4 +1,4 @@
-"""What is learnt does not depend on how the data is cut, nor on which machine has which part."""
+"""The learnt state does not depend on how the data is divided, nor on which machine has which part."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A cluster learns in parts of the keys what one machine learns, also when workers are killed."""
 
+import os
 import time
 from collections import Counter
 
@@ -67,13 +68,21 @@ def saved(workflow, folder):
 
 
 @pytest.fixture
-def parts(monkeypatch):
+def parts(client, monkeypatch):
     """Many parts of few rows, and what the client gets of them."""
-    received, together = [], learn_on_cluster._together
+    received, gather = [], client.gather
+
+    def recorded(futures):
+        results = gather(futures)
+        received.extend(
+            tables
+            for tables in results
+            if all(isinstance(table, pl.DataFrame) for table in tables.values())
+        )
+        return results
+
     monkeypatch.setattr(learn_on_cluster, "ROWS_OF_A_PART", 60)
-    monkeypatch.setattr(
-        learn_on_cluster, "_together", lambda parts: together(received.extend(parts) or parts)
-    )
+    monkeypatch.setattr(client, "gather", recorded)
     return received
 
 
@@ -108,10 +117,10 @@ def test_rare_values_stay_on_the_workers(client, clicks, parts):
 @pytest.mark.parametrize(
     "step",
     [
-        "_learn_files",
-        "_merged",
-        pytest.param("_cut", marks=pytest.mark.long),
-        pytest.param("_condensed", marks=pytest.mark.long),
+        "learn_parts",
+        "merge_tables",
+        pytest.param("hash_parts", marks=pytest.mark.long),
+        pytest.param("by_operator", marks=pytest.mark.long),
     ],
 )
 def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, step):
@@ -122,14 +131,15 @@ def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, st
 
 
 def test_the_loss_of_all_workers_at_once_loses_nothing(client, clicks, want, tmp_path, monkeypatch):
-    count, restarts = learn_on_cluster._part_counts, []
+    gather, restarts = client.gather, []
 
-    def restarted(*arguments):
-        if not restarts:
-            restarts.append(client.restart())
-        return count(*arguments)
+    def restarted(futures):
+        results = gather(futures)
+        if not restarts:  # of the sizes, before the tables are merged
+            restarts.append(client.restart(timeout=200))
+        return results
 
-    monkeypatch.setattr(learn_on_cluster, "_part_counts", restarted)
+    monkeypatch.setattr(client, "gather", restarted)
     assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
     assert restarts
 
@@ -139,7 +149,7 @@ def test_a_task_that_kills_each_worker_is_our_error(client, clicks, tmp_path):
         dask_scheduler.allowed_failures = count
 
     client.run_on_scheduler(allow, count=0)
-    kill_in(client, STEPS, "_learn_files", tmp_path / "killed")
+    kill_in(client, STEPS, "learn_parts", tmp_path / "killed")
     try:
         with pytest.raises(WorkflowError, match=r"survive their tasks\. Received: .*memory"):
             make().fit(clicks, client=client)
@@ -188,10 +198,25 @@ def test_workers_that_would_share_a_gpu_are_refused(client, monkeypatch):
         cluster.expect_own_gpus("gpu", client)
 
 
-def test_workers_with_gpus_of_their_own_are_accepted():
-    cluster._expect_distinct({"tcp://a:1": "0", "tcp://a:2": "1,0", "tcp://b:1": "0"})
-    with pytest.raises(WorkflowError, match=r"tcp://a:1 and tcp://a:2, which both use GPU 1"):
-        cluster._expect_distinct({"tcp://a:1": "1", "tcp://a:2": "1,0", "tcp://b:1": "1"})
+def test_workers_with_gpus_of_their_own_are_accepted(client, monkeypatch):
+    monkeypatch.setattr(cluster, "is_gpu", lambda _: True)
+    workers = [*client.nthreads()]
+
+    def give(*visible):
+        # A bound method of `os.environ` would take a copy of this process' environment with it.
+        for worker, devices in zip(workers, visible, strict=True):
+            client.run(
+                lambda d: os.environ.update(CUDA_VISIBLE_DEVICES=d), devices, workers=[worker]
+            )
+
+    try:
+        give("0", "1,0")
+        cluster.expect_own_gpus("gpu", client)
+        give("1", "1,0")
+        with pytest.raises(WorkflowError, match="which both use GPU 1"):
+            cluster.expect_own_gpus("gpu", client)
+    finally:
+        client.run(lambda: os.environ.pop("CUDA_VISIBLE_DEVICES", None))
 
 
 def test_equal_keys_of_any_width_and_order_meet_in_one_part():

@@ -61,7 +61,7 @@ def test_facts_are_those_of_the_rows(form, tmp_path):
 
 
 def test_a_sample_of_many_row_groups_is_scaled(tmp_path, monkeypatch):
-    monkeypatch.setattr(column_facts, "_ROWS_OF_A_SAMPLE", 100)
+    monkeypatch.setattr(column_facts, "ROWS_OF_A_SAMPLE", 100)
     rows = pl.DataFrame({"price": [1.0, float("nan")] * 400, "tags": [["a"], ["a", "b"]] * 400})
     rows.write_parquet(tmp_path / "a.parquet", row_group_size=80)
     columns = (["price"] >> ops.Normalize()) + (["tags"] >> ops.Categorify())

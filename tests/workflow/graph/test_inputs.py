@@ -1,4 +1,4 @@
-"""What transform takes for a column that fit has seen: the same values, as other types have them."""
+"""For a column that fit has seen, transform takes the same values in other types."""
 
 from __future__ import annotations
 

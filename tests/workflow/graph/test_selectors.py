@@ -1,4 +1,4 @@
-"""What stands left of `>>`: names, groups, tags; and that a saved graph keeps all of it."""
+"""Selectors left of `>>`: names, groups and tags; a saved graph keeps all of them."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ NAMES = st.sampled_from("abcdef")
     names=st.lists(NAMES, unique=True),
 )
 def test_some_columns_are_grouped_as_among_all(groups, names):
-    """What is found from the few groups near them is what is found from all."""
+    """The groups near some columns lead to the same result as all groups."""
     rows = RowSet(Schema(ColumnSchema(name, "int64") for name in "abcdef"))
     every = regroup(tuple(dict.fromkeys(groups)), list("abcdef"))
     assert Resolved(rows.features(), every, rows).grouped(names) == regroup(every, names)

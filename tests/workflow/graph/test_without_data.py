@@ -1,4 +1,4 @@
-"""What can be known and done of a workflow before it has seen data."""
+"""A workflow before it has seen data: its facts and its methods."""
 
 from __future__ import annotations
 

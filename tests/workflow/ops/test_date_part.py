@@ -41,7 +41,7 @@ def every_day() -> pl.DataFrame:
 
 
 def parts_of(frame, *arguments, **settings) -> list[tuple[int, ...]]:
-    """What DatePart makes of the column `when`."""
+    """The outputs of DatePart for the column `when`."""
     workflow = Workflow(["when"] >> ops.DatePart(*arguments, **settings)).fit(frame)
     return workflow.transform(frame).collect().rows()
 

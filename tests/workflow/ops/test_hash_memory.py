@@ -12,7 +12,7 @@ from workflow.schema.column import Strings
 
 
 def texts(count: int) -> list[str]:
-    """Of many lengths, some longer than a block, many empty."""
+    """Texts of many lengths, some longer than a block, many empty."""
     return ["é" * (n % 5) + str(n) if n % 3 else "" for n in range(count)] + [
         "x" * 600_000,
         "",

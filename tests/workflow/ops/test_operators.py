@@ -1,4 +1,4 @@
-"""What each operator promises, beyond what the conformance suite holds of all of them."""
+"""Properties of single operators, beyond those that the conformance suite checks for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the row-by-row operators make, in the numbers that a user would expect."""
+"""The row-by-row operators give the numbers that a user would expect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflow.operator.operator import Operator
 
 
 def made(operator: Operator, columns, further=None) -> pl.DataFrame:
-    """What an operator that was fitted to some columns makes of them, or of others."""
+    """The outputs of an operator that was fitted to some columns, for these or others."""
     data = pl.DataFrame(columns)
     rows = data if further is None else pl.DataFrame(further, schema=data.schema)
     return Workflow(data.columns >> operator).fit(data).transform(rows).collect()

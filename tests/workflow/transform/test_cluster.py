@@ -12,7 +12,7 @@ from killed_workers import kill_in
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.data.sources import Source
-from workflow.transform.cluster import _write_files
+from workflow.transform.cluster import write_files
 from workflow.transform.parquet_sink import ParquetSink
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("cluster")]
@@ -69,7 +69,7 @@ def test_training_data_comes_from_what_the_cluster_has_learnt(client, folder, tm
 
 
 def contents(files):
-    """What the files of a folder hold, by their names, and the schema beside them."""
+    """The rows of a folder's files by name, and the schema beside them."""
     rows = {file.name: pl.read_parquet(file) for file in files}
     return rows, (files[0].parent / "_schema.json").read_text()
 
@@ -122,7 +122,7 @@ def test_two_workers_with_one_task_never_write_one_file(folder, tmp_path, monkey
     files = Source.of(folder).select(workflow.program.inputs.names).files
     sink = ParquetSink(tmp_path / "out", 2000, "snappy")
     for _ in range(2):
-        made = _write_files((workflow.program, files), [0, 1], sink, tmp_path, "cpu")
+        made = write_files((workflow.program, files), [0, 1], sink, tmp_path, "cpu")
     assert len(set(written)) == 4
     assert [path.name for path in made] == ["part-00000.parquet", "part-00001.parquet"]
 

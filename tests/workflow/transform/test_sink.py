@@ -67,7 +67,7 @@ def test_no_file_has_more_of_a_label_than_another(workflow, rows, tmp_path):
 
 
 def test_every_row_may_come_to_every_place(workflow, rows, tmp_path):
-    """Where a row stood before says nothing of where it stands: no correlation, first to last."""
+    """A row's old place says nothing about its new one: no correlation, first to last."""
     files = workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=900, shuffle=True)
     order = np.concatenate(numbers(files))
     assert abs(np.corrcoef(order, np.arange(ROWS))[0, 1]) < 5 / np.sqrt(ROWS)

@@ -25,7 +25,7 @@ OUTPUT_SUFFIX = "__out"
 # The input with the widths of a padded list, as Triton's onnxruntime backend passes ragged input.
 WIDTHS_SUFFIX = "__widths"
 EXTERNAL_DATA_BYTES = 1_000_000_000
-_PROTOBUF_BYTES = 2**31 - 1
+PROTOBUF_BYTES = 2**31 - 1
 
 
 def to_onnx(
@@ -108,7 +108,7 @@ def save_onnx(
     inside = model.ByteSize()
     if external_data:
         inside -= sum(tensor.ByteSize() for tensor in model.graph.initializer)
-    if inside > _PROTOBUF_BYTES:
+    if inside > PROTOBUF_BYTES:
         raise SchemaError(
             f"Expected vocabularies that fit into an ONNX file, 2 GB. Received: {inside} bytes. "
             "Use max_size or freq_threshold in Categorify, or another runtime."

@@ -1,4 +1,4 @@
-"""What cannot be sent is refused before it is, and the error says why."""
+"""Rows that cannot be sent are refused before a request, and the error says why."""
 
 from datetime import date
 

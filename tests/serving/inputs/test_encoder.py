@@ -170,7 +170,7 @@ def test_small_frames_are_read_as_large_ones(frame):
 @pytest.mark.parametrize("rows", [3, 5_000])
 @pytest.mark.parametrize("make", [pl.DataFrame, pd.DataFrame])
 def test_nulls_and_whole_floats_of_many_columns(rows, make):
-    """What a table without a schema makes of ids among which some are missing."""
+    """Ids among which some are missing, as floats in pandas, are sent as ids and nulls."""
     model = contract(["int64", "int64", "float32"], {0, 1, 2})
     ids = [None, 3, 2**40] + [1] * (rows - 3)
     frame = make({"c0": ids, "c1": ids[::-1], "c2": [0.5, None, 1.0] + [2.0] * (rows - 3)})

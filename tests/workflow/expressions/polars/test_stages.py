@@ -32,7 +32,7 @@ def program_of(expression: Expression, name: str = "x") -> Program:
 def chain(
     step: Callable[[Expression], Expression], length: int, dtype: str = "int64"
 ) -> Expression:
-    """What a step makes of what it has made, and so on."""
+    """A step applied to its own result, again and again."""
     value = source("x", Type(dtype))
     for _ in range(length):
         value = step(value)

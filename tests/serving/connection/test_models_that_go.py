@@ -13,6 +13,7 @@ import pytest
 from forwarder import Forwarder, port_of
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
+from server_processes import identity_of, processes
 from tritonclient import grpc as tritonclient
 
 from serving import (
@@ -117,12 +118,12 @@ def states(pid):
 
 
 @pytest.fixture
-def stopped(server, processes, wait_for):
+def stopped(server, wait_for):
     """The server's own process, stopped for a while: each of its threads, before the block begins."""
 
     @contextmanager
     def stop():
-        found = processes(server._process.flags.shm_prefix)
+        found = processes(identity_of(server))
         (pid,) = (p for p, name in found.items() if name == "tritonserver")
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -137,7 +138,7 @@ def stopped(server, processes, wait_for):
 @pytest.mark.timeout(60)  # A deadline that is not kept shows as this.
 def test_no_call_outlives_its_deadline(url, server, stopped, is_async, monkeypatch):
     """Neither an inference nor what belongs to it in shared memory."""
-    monkeypatch.setattr(shared_memory, "_CLOSE_TIMEOUT", 600.0)
+    monkeypatch.setattr(shared_memory, "CLOSE_TIMEOUT", 600.0)
     options = {"shared_memory": True, "headers": server.admin_headers}
 
     async def ask():

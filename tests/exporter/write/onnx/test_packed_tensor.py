@@ -1,4 +1,4 @@
-"""What one ONNX step packs, the next one unpacks: names, dtypes and values stay."""
+"""The next ONNX step unpacks the columns that one packs: names, dtypes and values stay."""
 
 import numpy as np
 import onnx

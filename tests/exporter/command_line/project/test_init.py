@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from ensemble_command import PROGRAM
 from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
 from exporter.command_line.commands.init import FILES
 from workflow import Workflow
 
-ROOT = Path(__file__).parents[3]
-PROGRAM = "import sys; sys.argv[0] = 'ensemble'; from exporter.command_line import main; main()"
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a program does to a constant table's values is done once, and gives the same answers."""
+"""Steps on a constant table's values are computed once, with the same answers."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ FOLDED = {
 def test_table_takes_the_work(case):
     made = program(out=FOLDED[case])
     folded = fold_tables(made)
+    assert fold_tables(made) is folded  # folded once
     assert verbs(folded) == ["gather", "source"]
     assert_same_answers(made, folded)
 

@@ -63,7 +63,7 @@ def test_external_data_is_beside_the_model_and_written_anew(workflow, tmp_path):
 
 
 def test_vocabulary_too_large_for_the_format_is_an_error(workflow, tmp_path, monkeypatch):
-    monkeypatch.setattr(wire, "_PROTOBUF_BYTES", 1000)
+    monkeypatch.setattr(wire, "PROTOBUF_BYTES", 1000)
     with pytest.raises(SchemaError, match=r"Expected vocabularies .* Received: \d+ bytes"):
         save_onnx(to_onnx(workflow.program), tmp_path / "model.onnx", external_data=True)
 

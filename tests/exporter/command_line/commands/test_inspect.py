@@ -2,14 +2,9 @@
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from ensemble_command import ensemble
 
-from exporter.command_line.app import make_app
 from workflow import Inspection
-
-
-def ensemble(*arguments):
-    return CliRunner().invoke(make_app(), [*map(str, arguments)], env={"COLUMNS": "80"})
 
 
 @pytest.fixture
