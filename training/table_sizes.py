@@ -13,7 +13,6 @@ import keras
 from training.layers import EmbeddingBag
 from training.private import layers_of, node_of, nodes_of
 from training.tables.shared_table import SharedTable
-from workflow.schema.schema import ColumnSchema
 
 # Layers that pass ids on unchanged.
 _HANDING_ON = (
@@ -49,33 +48,3 @@ def _sources(layer: keras.Layer) -> Iterator[str]:
                 yield node.operation.name
             elif type(node.operation).__name__ in _HANDING_ON:
                 todo += node.arguments.keras_tensors
-
-
-def id_count(column: ColumnSchema) -> int:
-    """The number of ids of a column, which start from 0; 0 if it is no column of ids.
-
-    Example:
-        >>> from workflow import Workflow, ops
-        >>> workflow = Workflow(["user"] >> ops.Categorify()).fit({"user": [7, 9]})
-        >>> id_count(workflow.output_schema["user"])  # with those for padding, null and unknown
-        5
-    """
-    largest = column.properties.get("domain", {}).get("max")
-    if not column.info.is_integer:
-        return 0
-    return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
-
-
-def too_small(column: str, count: int, received: str) -> str:
-    """The error text for a table that lacks rows for some of a column's ids.
-
-    Args:
-        column: the column of ids.
-        count: the number of ids.
-        received: a whole sentence.
-    """
-    return (
-        f"Expected an embedding of {count} rows or more for {column!r}, whose ids are 0 to {count - 1}. "
-        f"Received: {received} Take its input_dim from workflow.get_embedding_sizes, which "
-        f"gives {count} for {column!r}, and train that model."
-    )

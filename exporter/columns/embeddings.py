@@ -5,7 +5,7 @@ from __future__ import annotations
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.network.network import Columns, Network
-from training.table_sizes import id_count, too_small
+from training.id_counts import id_count, too_small
 from workflow.wire.request_rules import VALUES
 
 

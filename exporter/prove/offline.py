@@ -15,7 +15,7 @@ from exporter.network.nearest_items import NearestNetwork
 from exporter.network.network import Network
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
-from training.table_sizes import too_small
+from training.id_counts import too_small
 from workflow import Workflow, WorkflowError
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.schema.column import Array, Column

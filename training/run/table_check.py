@@ -10,7 +10,8 @@ import keras
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
 from training.private import node_of
-from training.table_sizes import id_count, tables_of, too_small
+from training.id_counts import id_count, too_small
+from training.table_sizes import tables_of
 
 
 def check_tables(model: keras.Model, data: Any) -> None:
