@@ -135,8 +135,7 @@ class ServingOptions:
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
-        if self.onnxruntime is not None:
-            newest_opsets(self.onnxruntime)
+        newest_opsets(self.onnxruntime)
         if not isinstance(self.columns, Mapping) or not all(
             isinstance(name, str) and _is_of_names(column) for name, column in self.columns.items()
         ):

@@ -12,11 +12,11 @@ _FROM = {17: (20, 4), 18: (21, 5), 21: (22, 5), 23: (23, 5), 24: (25, 5), 25: (2
 _OLDEST, _ASKED = min(_FROM), 31
 
 
-def newest_opsets(version: str) -> dict[str, int]:
+def newest_opsets(version: str | None) -> dict[str, int]:
     """The newest opset by domain that an onnxruntime loads; none are known of versions after 1.31.
 
     Args:
-        version: such as "1.18" or "1.18.1".
+        version: such as "1.18" or "1.18.1"; None for no limit.
 
     Raises:
         ExportError: no version, or one that is too old for the preprocessing.
@@ -25,6 +25,8 @@ def newest_opsets(version: str) -> dict[str, int]:
         >>> newest_opsets("1.18.1")
         {'': 21, 'ai.onnx.ml': 5}
     """
+    if version is None:
+        return {}
     found = re.fullmatch(r"1\.(\d{1,3})(\.\d+)?", version) if isinstance(version, str) else None
     minor = int(found[1]) if found else 0
     if minor < _OLDEST:

@@ -9,8 +9,8 @@ import keras
 
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
-from training.private import node_of
 from training.id_counts import id_count, too_small
+from training.private import node_of
 from training.table_sizes import tables_of
 
 

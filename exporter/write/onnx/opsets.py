@@ -57,7 +57,7 @@ def expect_opsets(name: str, model: onnx.ModelProto, server: str | None) -> None
     Raises:
         ExportError: a newer opset.
     """
-    newest = newest_opsets(server) if server is not None else {}
+    newest = newest_opsets(server)
     for domain, version in opsets_of(model).items():
         if version > newest.get(domain, version):
             raise ExportError(
