@@ -55,7 +55,8 @@ class ServingOptions:
             or the input's name is invalid in a SavedModel (`name-cat`); for a list `{"tags":
             "genres"}` or each half separately. In the repository the input has the column's name.
             For an ONNX network's matrix `{"features": ["age", "price"]}`, the columns from which it
-            is packed, in the order of the training.
+            is packed, in the order of the training; they may be left out if its file names them, in the
+            metadata `feature_names`.
         pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
             tensors, which is faster. Otherwise each has a tensor with its own name and dtype, so
             that either step can be replaced.

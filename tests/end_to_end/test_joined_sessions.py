@@ -111,7 +111,7 @@ def executions(server, model):
 @pytest.mark.long
 @pytest.mark.xdist_group("end_to_end")  # one server at a time
 @pytest.mark.parametrize("runtime", QUEUES)
-def test_lists_of_different_lengths_are_joined(runtime, server, network, workflow, seen):
+def test_lists_of_different_lengths_are_joined(runtime, server, network, seen):
     tables = requests()
     longest = [table["recent"].list.len().max() for table in tables]
     assert len(set(longest)) == CLIENTS
