@@ -176,11 +176,14 @@ class OnnxNetwork:
         """Check that columns are those that the file says, in its order."""
         for name, said in self.model.feature_names.items():
             if (columns := self.columns_of(name)) != said:
+                pairs = enumerate(zip(said, columns, strict=False))
+                first = next((n for n, (a, b) in pairs if a != b), min(len(said), len(columns)))
                 raise ExportError(
                     f"Expected the columns of the input {name!r} of the network in the order in which "
                     f"its file has them, in the metadata {KEY!r}: {', '.join(said)}. "
-                    f"Received: {', '.join(columns)}. Leave them out of columns={{...}}, name them as "
-                    "the file does, or correct the file with onnx.helper.set_model_props."
+                    f"Received: {', '.join(columns)}. They differ from column {first} on, counted from 0. "
+                    "Leave them out of columns={...}, name them as the file does, or correct the file "
+                    "with onnx.helper.set_model_props."
                 )
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -76,6 +76,8 @@ def test_another_order_is_refused_and_names_both(trees, export, tmp_path):
     ):
         export(trees[1], columns={"features": ["hour", "price", "user"]})
     assert not (tmp_path / "models").exists()
+    with pytest.raises(ExportError, match="differ from column 1 on, counted from 0"):
+        export(trees[1], columns={"features": ["price", "user", "hour"]})
 
 
 def test_the_order_of_the_file_is_that_of_the_server(trees, workflow, export):
