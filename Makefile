@@ -101,10 +101,10 @@ test-frameworks:  ## The loaders of PyTorch and JAX, in an environment of its ow
 	  $(VENV)-frameworks/bin/python -m pytest $$file || failed=1; \
 	done; exit $$failed
 
-test-torch: env  ## Networks of PyTorch, trained in an environment of its own (840 MB), exported and served
+test-torch: env  ## Networks of PyTorch, trained in an environment of its own (1.5 GB), exported and served
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-torch
-	$(UV) pip install --quiet --python $(VENV)-torch/bin/python $(TORCH_WHEELS) -r requirements/torch.in
-	TORCH_PYTHON=$(abspath $(VENV)-torch/bin/python) $(BIN)/pytest tests/exporter/network/test_torch_networks.py
+	$(UV) pip install --quiet --python $(VENV)-torch/bin/python $(TORCH_WHEELS) -r requirements/torch.in --editable '.[onnx,serve]'
+	TORCH_PYTHON=$(abspath $(VENV)-torch/bin/python) $(BIN)/pytest tests/exporter/network/test_torch_networks.py tests/examples/test_pytorch.py
 
 # The oldest versions that pyproject.toml admits, or the newest ones.
 RESOLUTION ?= lowest-direct

@@ -9,6 +9,7 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
+from exporter.plan.server_opsets import newest_opsets
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -54,7 +55,8 @@ class ServingOptions:
             or the input's name is invalid in a SavedModel (`name-cat`); for a list `{"tags":
             "genres"}` or each half separately. In the repository the input has the column's name.
             For an ONNX network's matrix `{"features": ["age", "price"]}`, the columns from which it
-            is packed, in the order of the training.
+            is packed, in the order of the training; they may be left out if its file names them, in the
+            metadata `feature_names`.
         pack: whether the columns between the two steps of "tensorflow" and "onnx" travel in few
             tensors, which is faster. Otherwise each has a tensor with its own name and dtype, so
             that either step can be replaced.
@@ -81,6 +83,9 @@ class ServingOptions:
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
             models check these three limits before any work; Triton's own backends check
             `max_batch_size`.
+        onnxruntime: the version of onnxruntime of the server, as "1.23", if it is older than the one
+            here, for "onnx" and "fused_onnx": a model of a newer opset, which that server would not
+            load, is refused. From 1.17 on.
         progress: whether the export shows its steps on standard error if it takes more than a second,
             as `Workflow.fit` does.
 
@@ -110,6 +115,7 @@ class ServingOptions:
     max_rows: int | None = None
     max_list_length: int | None = None
     max_string_bytes: int | None = None
+    onnxruntime: str | None = None
     progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +136,7 @@ class ServingOptions:
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
+        newest_opsets(self.onnxruntime)
         if not isinstance(self.columns, Mapping) or not all(
             isinstance(name, str) and _is_of_names(column) for name, column in self.columns.items()
         ):
@@ -153,6 +160,7 @@ class ServingOptions:
             "pack": self.is_fused,
             "response_cache": self.is_fused,
             "golden_rows": not self.warm_up,
+            "onnxruntime": self.onnxruntime is None,
             # It has no effect on what is served.
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
@@ -163,6 +171,11 @@ class ServingOptions:
     def is_fused(self) -> bool:
         """Whether preprocessing and network are one model."""
         return self._kind.is_fused
+
+    @property
+    def in_tensorflow(self) -> bool:
+        """Whether TensorFlow runs the network in the server; not known of "auto"."""
+        return self._kind.in_tensorflow
 
     @property
     def ends_at_nul(self) -> bool:
@@ -215,6 +228,11 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
             f'Expected no response_cache: runtime="{options.runtime}" is one model, and Triton caches '
             "the failed answers of such a model as empty successes. "
             'Use runtime="onnx" or runtime="tensorflow", which are ensembles, or no cache.'
+        )
+    if options.onnxruntime is not None and options.in_tensorflow:
+        yield (
+            f'Expected no onnxruntime: with runtime="{options.runtime}" the server runs none. '
+            f'Received: {options.onnxruntime!r}. Use runtime="onnx" or "fused_onnx", or omit it.'
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."

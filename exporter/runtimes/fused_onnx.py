@@ -9,7 +9,7 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import published_parameters, tensors_of, tensors_of_network
-from exporter.write.onnx.model import OnnxModel, fuse
+from exporter.write.onnx.model import OnnxModel, fuse, writers
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx
 from exporter.write.onnx.simplify import order, rows_agree, simplify
@@ -33,7 +33,7 @@ def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     model = _fused(pipeline, converted, elsewhere)
     if not rows_agree(model):
         model = _fused(pipeline, converted, "unknown")
-    return {pipeline.name: tabulate(model).write}
+    return writers({pipeline.name: tabulate(model)}, pipeline.options.onnxruntime)
 
 
 def _fused(pipeline: Pipeline, network: OnnxModel, rows: Rows) -> OnnxModel:

@@ -11,7 +11,7 @@ from exporter.plan.pack_columns import pack_step
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
-from exporter.write.onnx.model import OnnxModel
+from exporter.write.onnx.model import OnnxModel, writers
 from exporter.write.onnx.network import network_to_onnx
 from exporter.write.onnx.packed_tensor import pack_outputs, unpack_inputs
 from exporter.write.onnx.preprocessing import onnx_spec, preprocessing_to_onnx, with_padded_lists
@@ -55,7 +55,8 @@ def _prepare(network: Network, pipeline: Pipeline) -> Mapping[str, Writer]:
     preprocess = simplify(OnnxModel(pack_outputs(features, packing)))
     converted = unpack_inputs(with_padded_lists(pipeline, network_to_onnx(network)), packing)
     converted = simplify(converted)
-    return {f"{pipeline.name}_nvt": preprocess.write, f"{pipeline.name}_onnx": converted.write}
+    models = {f"{pipeline.name}_nvt": preprocess, f"{pipeline.name}_onnx": converted}
+    return writers(models, pipeline.options.onnxruntime)
 
 
 RUNTIME = Runtime(_plan, _prepare)

@@ -12,6 +12,7 @@ import onnx
 from onnx import helper
 
 from training.errors import TrainingError
+from training.network.feature_names import KEY, feature_names
 from training.network.named_inputs import expect_distinct, expect_known, name_inputs
 from training.network.network import Columns
 from training.network.onnx_file import OnnxFile
@@ -35,6 +36,7 @@ class OnnxModelFile:
     Attributes:
         file: the model.
         inputs: its inputs; a matrix has as many columns as it says, or None.
+        feature_names: input -> the columns of which the file says that it consists.
         flat: the names of the inputs of shape (N).
         in_tensorflow: as in `Network`.
 
@@ -50,6 +52,7 @@ class OnnxModelFile:
         weights = {tensor.name for tensor in graph.initializer}
         given = [info for info in graph.input if info.name not in weights]
         self.inputs = tuple(map(_input, given))
+        self.feature_names = feature_names(self.file.proto, self.inputs)
         self.flat = frozenset(i.name for i in given if len(i.type.tensor_type.shape.dim) == 1)
         for info in graph.output:
             _expect_output(info)
@@ -83,7 +86,8 @@ class OnnxNetwork:
 
     Args:
         model: the model.
-        columns: input -> the column that feeds it, or the columns of a matrix, in order.
+        columns: input -> the column that feeds it, or the columns of a matrix, in order; by default
+            those that the file says.
 
     Attributes:
         columns: own name -> the new name, or the columns of the matrix.
@@ -99,12 +103,14 @@ class OnnxNetwork:
         self.model = model
         names = [spec.name for spec in model.inputs]
         expect_known(names, columns)
+        columns = {**model.feature_names, **columns}
         single = {name: column for name, column in columns.items() if isinstance(column, str)}
         matrices = {n: tuple(c) for n, c in columns.items() if not isinstance(c, str)}
         renamed = name_inputs([name for name in names if name not in matrices], single)
         self.columns: Columns = {**renamed, **matrices}
         for spec in model.inputs:
             self._expect_columns(spec)
+        self._expect_order()
         expect_distinct(column for name in names for column in self.columns_of(name))
         inputs = [
             TensorSpec(column, spec.dtype, (None, 1 if spec.name in matrices else spec.shape[1]))
@@ -165,6 +171,20 @@ class OnnxNetwork:
                 f"trees ask for column {asked - 1}, counted from 0. Received: {len(columns)}, "
                 f"{', '.join(columns)}. Name those of the training, in its order."
             )
+
+    def _expect_order(self) -> None:
+        """Check that columns are those that the file says, in its order."""
+        for name, said in self.model.feature_names.items():
+            if (columns := self.columns_of(name)) != said:
+                pairs = enumerate(zip(said, columns, strict=False))
+                first = next((n for n, (a, b) in pairs if a != b), min(len(said), len(columns)))
+                raise TrainingError(
+                    f"Expected the columns of the input {name!r} of the network in the order in which "
+                    f"its file has them, in the metadata {KEY!r}: {', '.join(said)}. "
+                    f"Received: {', '.join(columns)}. They differ from column {first} on, counted from 0. "
+                    "Leave them out of columns={...}, name them as the file does, or correct the file "
+                    "with onnx.helper.set_model_props."
+                )
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Each output's shape without its rows, and its dtype.

@@ -138,14 +138,17 @@ def _widths(words: Sequence[str] | None) -> dict[str, int] | None:
 
 def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:
     """Options by name, from arguments such as `network_instances=2`."""
-    names = [field.name for field in known]
-    options = {}
+    kinds = {field.name: str(field.type) for field in known}
+    options: dict[str, Any] = {}
     for word in words:
         name, _, text = word.partition("=")
-        if name not in names:
-            raise CommandError(f"Expected an option among {', '.join(names)}. Received: {word!r}.")
+        if name not in kinds:
+            raise CommandError(f"Expected an option among {', '.join(kinds)}. Received: {word!r}.")
         try:
             options[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
+            options[name] = text
+        # A version such as 1.20 is no number.
+        if isinstance(options[name], float) and kinds[name].startswith("str"):
             options[name] = text
     return options

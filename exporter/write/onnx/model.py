@@ -12,7 +12,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.errors import ExportError
-from exporter.write.onnx.opsets import opsets_of, with_opsets
+from exporter.plan.plan import Writer
+from exporter.write.onnx.opsets import expect_opsets, opsets_of, with_opsets
 from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
 from workflow.schema.dtypes import SchemaError
 
@@ -67,6 +68,21 @@ class OnnxModel:
             save_onnx(model, folder / FILE)
         except SchemaError as error:
             raise ExportError(str(error)) from error
+
+
+def writers(models: Mapping[str, OnnxModel], server: str | None) -> dict[str, Writer]:
+    """The writers of models by name.
+
+    Args:
+        models: the models of an export.
+        server: the version of the onnxruntime that serves them; None is the one here.
+
+    Raises:
+        ExportError: the server does not have their operations.
+    """
+    for name, model in models.items():
+        expect_opsets(name, model.proto, server)
+    return {name: model.write for name, model in models.items()}
 
 
 def _write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]:

@@ -8,6 +8,7 @@ import onnx
 from onnx import helper
 
 from exporter.errors import ExportError
+from exporter.plan.server_opsets import newest_opsets
 from workflow.errors import in_a_line
 
 # Operations of which a newer version only adds to the older one.
@@ -49,6 +50,23 @@ def with_opsets(model: onnx.ModelProto, least: Mapping[str, int]) -> onnx.ModelP
             _expect_same(made.graph, domain, own[domain], version)
     _stamp(made, wanted)
     return made
+
+
+def expect_opsets(name: str, model: onnx.ModelProto, server: str | None) -> None:
+    """Check that a server's onnxruntime has the operations of a model; None is the one here.
+
+    Raises:
+        ExportError: a newer opset.
+    """
+    newest = newest_opsets(server)
+    for domain, version in opsets_of(model).items():
+        if version > newest.get(domain, version):
+            raise ExportError(
+                f"Expected operations of {name} up to opset {newest[domain]} of {domain or 'ai.onnx'}, "
+                f"the newest of the server's onnxruntime {server}. Received: opset {version}. Export "
+                "the network for an older one, as with torch.onnx.export(..., opset_version=18), or "
+                "serve it with a newer onnxruntime."
+            )
 
 
 def _stamp(model: onnx.ModelProto, opsets: Mapping[str, int]) -> None:

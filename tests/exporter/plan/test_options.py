@@ -35,9 +35,9 @@ def test_options_reach_the_config(export):
     assert ensemble.response_cache.enable
     assert json.loads(nvt.parameters["limits"].string_value) == options.limits
     shown = " ".join(str(report).split())
-    # Progress has no effect on what is served.
-    for field in [field for field in fields(options) if field.name != "progress"]:
-        assert f"{field.name} " in shown
+    # Progress has no effect on what is served, and TensorFlow is no onnxruntime.
+    for name in {field.name for field in fields(options)} - {"progress", "onnxruntime"}:
+        assert f"{name} " in shown
     assert "warm_up on, golden_rows the first 4" in shown
     for words in ("max_batch_size 32", "max_queue_size 9", "max_rows 7", "network_kind KIND_GPU"):
         assert words in shown
@@ -105,6 +105,13 @@ def test_where_nothing_is_set_the_report_says_so(export):
             'preprocess_instances: runtime="fused_onnx" is one model.*Use network_instances',
         ),
         ({"warm_up": False, "golden_rows": {"a": [1]}}, "Leave warm_up=True"),
+        ({"onnxruntime": "1.16.3"}, r"from 1\.17 on, .* preprocessing\. Received: '1\.16\.3'"),
+        ({"onnxruntime": 1.18}, r"Expected onnxruntime as text.*Received: 1\.18"),
+        ({"onnxruntime": "26.01"}, "such as .1.23.*Received: '26.01'"),
+        (
+            {"runtime": "fused_tensorflow", "onnxruntime": "1.18"},
+            'no onnxruntime: with runtime="fused_tensorflow" .*runtime="onnx"',
+        ),
     ],
 )
 def test_options_that_make_no_sense(options, reason):
