@@ -82,7 +82,6 @@ class HashBucket(Operator):
             made[name] = numbered(name, bucket, feature.schema, buckets)
         return made
 
-
     def _bucket(self, feature: Feature, buckets: int) -> Expression:
         if self.hash == SPLITMIX64:
             return feature.expression.hash_bucket(buckets)
@@ -95,15 +94,15 @@ class HashBucket(Operator):
         return feature.expression.fingerprint64() % buckets
 
 
-def expect_hash(operator: Operator, hash: str) -> None:
+def expect_hash(operator: Operator, name: str) -> None:
     """Refuse an unknown name of a hash.
 
     Raises:
         WorkflowError: names the known ones.
     """
     require(
-        hash in (SPLITMIX64, FARMHASH),
-        f'{operator.label} needs hash as "{SPLITMIX64}" or "{FARMHASH}". Received: {hash!r:.200}.',
+        name in (SPLITMIX64, FARMHASH),
+        f'{operator.label} needs hash as "{SPLITMIX64}" or "{FARMHASH}". Received: {name!r:.200}.',
     )
 
 

@@ -76,8 +76,7 @@ class HashedCross(Operator):
         expect_buckets(self, self.num_buckets)
         expect_hash(self, self.hash)
         require(
-            self.hash_key is None
-            or (self.hash == FARMHASH and -(2**63) <= self.hash_key < 2**63),
+            self.hash_key is None or (self.hash == FARMHASH and -(2**63) <= self.hash_key < 2**63),
             f'HashedCross needs hash_key as an int64, and hash="{FARMHASH}" beside it. '
             f"Received: hash_key={self.hash_key}, hash={self.hash!r}.",
         )

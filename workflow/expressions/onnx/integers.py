@@ -122,9 +122,7 @@ def fingerprint(_: Graph, __: Step, types: Sequence[Type], ___: Sequence[Tensor]
     )
 
 
-def concatenate(
-    graph: Graph, _: Step, types: Sequence[Type], operands: Sequence[Tensor]
-) -> Tensor:
+def concatenate(graph: Graph, _: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
     """`fingerprint_cat64`, the formula of `fingerprints.concatenate` in int64."""
     first, second = (
         convert(graph, o.values, t.dtype, "int64") for o, t in zip(operands, types, strict=True)
