@@ -37,7 +37,7 @@ class HashBucket(Operator):
         hash: "splitmix64" is that of `workflow.expressions.language.hashing`. "farmhash" gives the
             ids of TensorFlow's `to_hash_bucket_fast` and `categorical_column_with_hash_bucket`, and
             of Keras' `Hashing` without a salt: FarmHash's Fingerprint64 of a string, or of an
-            integer's decimal digits. It takes no booleans, and some ten times as long for integers.
+            integer's decimal digits. It takes no booleans.
 
     Raises:
         WorkflowError: an invalid number, none for a column, an unknown hash, or a column of floats.

@@ -1,7 +1,6 @@
 """Feature columns as a workflow: its numbers are TensorFlow's own, computed by `input_layer`."""
 
 import gzip
-import random
 
 import numpy as np
 import polars as pl
@@ -139,16 +138,16 @@ def test_numbers_are_those_of_tensorflow(column):
 
 def random_rows(count):
     """Texts of all lengths to 200 bytes and more, and integers of all sizes; each may be missing."""
-    rng = random.Random(39)
+    rng = np.random.default_rng(39)
     letters = ["a", "Z", "7", " ", "é", "日", "\U0001f600"]
-    texts = ["".join(rng.choices(letters, k=n % 101)) for n in range(count)]
-    whole = [rng.choice([-1, 1]) * rng.getrandbits(n % 64) for n in range(count)]
+    texts = ["".join(rng.choice(letters, n % 101)) for n in range(count)]
+    whole = [int(bits) >> n % 64 for n, bits in enumerate(rng.integers(-(2**63), 2**63, count))]
     limits = [-(2**63), 2**63 - 1, 0, -1, 9, 10]
     return {
         "city": texts,
-        "town": rng.choices([*texts[:50], ""], k=count),
+        "town": rng.choice([*texts[:50], ""], count).tolist(),
         "count": limits + whole[len(limits) :],
-        "price": [rng.uniform(-5, 40) for _ in range(count)],
+        "price": rng.uniform(-5, 40, count).tolist(),
     }
 
 

@@ -1,4 +1,4 @@
-"""What combines several verbs: powers, rounding to digits, membership and crosses."""
+"""Combinations of several verbs: powers, rounding to digits, membership and crosses."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def concatenate(first: Bits, second: Bits) -> Bits:
 def _of_bytes(raw: bytes) -> int:
     length = len(raw)
     kind = bisect_right(_KINDS, length) + (length > _BLOCK) * ((length - 1) // _BLOCK)
-    return _of_kind(kind, lambda at: int.from_bytes(raw[at : at + 8], "little"), length)
+    made: int = _of_kind(kind, lambda at: int.from_bytes(raw[at : at + 8], "little"), length)
+    return made
 
 
 def _of_words(words: Array, starts: Array, lengths: Array) -> Array:
@@ -158,7 +159,7 @@ def _empty(_: Fetch, length: Bits) -> Bits:
 
 
 def _to_3(fetch: Fetch, length: Bits) -> Bits:
-    """Of 1 to 3 bytes, from the first, the middle and the last one."""
+    """The fingerprint of 1 to 3 bytes, from the first, the middle and the last one."""
     first, middle, last = (fetch(at) & 0xFF for at in (0, length >> 1, length - 1))
     return _mixed((first + (middle << 8)) * _K2 ^ (length + (last << 2)) * _K0) * _K2
 
@@ -201,7 +202,7 @@ def _to_64(fetch: Fetch, length: Bits) -> Bits:
 
 
 def _long(fetch: Fetch, length: Bits, blocks: int) -> Bits:
-    """Of more than 64 bytes: each block of 64 but the last, and then the last 64 bytes.
+    """The fingerprint of more than 64 bytes: whole blocks of 64, and then the last 64 bytes.
 
     Args:
         fetch: reads the string.
