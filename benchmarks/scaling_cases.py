@@ -193,6 +193,7 @@ def _operators() -> list[Case]:
         ),
         Case("HashBucket", _on_a(ops.HashBucket(1_000)), ids, "integers", a),
         Case("HashBucket", _on_a(ops.HashBucket(1_000)), texts, "strings", a),
+        Case("HashBucket", _on_a(ops.HashBucket(1_000, hash="farmhash")), texts, "farmhash", a),
         Case("HashedCross", lambda _: pair >> ops.HashedCross(1_000), combined),
         Case("JoinExternal", _join("id"), ids, "integers", a, table=True),
         Case("JoinExternal", _join("text"), texts, "strings", a, table=True),

@@ -18,6 +18,7 @@ from workflow.expressions.polars.series import to_column, to_series
 from workflow.expressions.polars.stages import apply
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import DTYPES
 
 # Verbs in which interpreters may differ in the last places, and in the sign of a zero.
 INEXACT = {name for name, verb in VERBS.items() if not verb.exact}
@@ -45,7 +46,10 @@ class Interpreter:
 
 
 # What an interpreter has no operators for: its name, the verb and the dtype of the first operand.
-CANNOT = [("onnx", "hash", "string")]
+CANNOT = [
+    ("onnx", "hash", "string"),
+    *(("onnx", "fingerprint64", dtype) for dtype in DTYPES if "int" in dtype or dtype == "string"),
+]
 
 
 def uses(program: Program) -> set[tuple[str, str]]:

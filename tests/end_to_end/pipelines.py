@@ -144,28 +144,44 @@ def pretrained():
     return Pipeline(workflow, keras.Model(inputs, together), rows)
 
 
+def tensorflow_ids():
+    """TensorFlow's columns of ids, with and without hashes, by their names."""
+    columns_of = tf.feature_column
+    bucket = columns_of.bucketized_column(columns_of.numeric_column("price"), [0.1, 0.7, 18])
+    made = [
+        columns_of.categorical_column_with_vocabulary_list("city", ["b", "é"], num_oov_buckets=20),
+        bucket,
+        columns_of.categorical_column_with_hash_bucket("street", 500),
+        columns_of.categorical_column_with_hash_bucket("user", 300, tf.int64),
+        columns_of.crossed_column(["street", bucket, "user"], 1000, hash_key=39),
+    ]
+    return {column.name: column for column in made}
+
+
 def feature_columns():
     """A network over TensorFlow's feature columns, whose workflow was made of them."""
     columns_of = tf.feature_column
-    city = columns_of.categorical_column_with_vocabulary_list("city", ["b", "é"], num_oov_buckets=2)
-    bucket = columns_of.bucketized_column(columns_of.numeric_column("price"), [0.1, 0.7, 18])
+    ids = tensorflow_ids()
     columns = [
-        columns_of.embedding_column(city, 3),
-        columns_of.indicator_column(bucket),
+        *(columns_of.embedding_column(ids[name], 3) for name in ids if name != "price_bucketized"),
+        columns_of.indicator_column(ids["price_bucketized"]),
         columns_of.numeric_column("price", default_value=1.0, normalizer_fn=lambda x: x / 3),
-        columns_of.embedding_column(columns_of.crossed_column(["city", bucket], 40), 2),
+        columns_of.numeric_column("place", (2,), default_value=0.5),
     ]
     rows = pl.DataFrame(
         {
-            "city": ["b", "é", "", None, "zz", "b", "b"],
-            "price": [0.7, 0.1, None, float("nan"), 1e30, -3.0, 18.0],
+            "city": ["b", "é", "", None, "zz", "b", "日本"],
+            "street": ["", "a", "é" * 9, "x" * 60, "日本" * 40, None, "b"],
+            "user": [7, -1, 2**53, -(2**53), 0, 12345678, None],
+            "price": [0.7, 0.1, 18.0, float("nan"), 1e30, None, -3.0],
+            "place": [[1.5, 2.5], [], None, [0.1, None], [3.0], [1.0, 2.0], [4.0, 5.0]],
         }
     )
     workflow, made = make_feature_column_workflow(columns)
     workflow.fit(rows)
-    names = ["city", "price_bucketized", "city_X_price_bucketized"]
-    inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in names}
+    inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in ids}
     inputs["price"] = keras.Input((1,), name="price")
+    inputs["place"] = keras.Input((2,), name="place")
     keras.utils.set_random_seed(4)
     dense = layers.DenseFeatures(made, embeddings_initializer="normal")(inputs)
     return Pipeline(workflow, keras.Model(inputs, keras.layers.Identity(name="dense")(dense)), rows)

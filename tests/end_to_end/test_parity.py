@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 import pytest
-from pipelines import NAMES, PIPELINES
+import tensorflow as tf
+from pipelines import NAMES, PIPELINES, tensorflow_ids
 
 from serving import check_parity
 
@@ -58,6 +59,29 @@ def test_pretrained_vectors_arrive_as_they_were_given(client):
         [*nothing, *nothing, -2.0, np.float32(1e-3)],
     ]
     np.testing.assert_array_equal(answer["together"], np.array(expected, np.float32))
+
+
+def test_served_ids_of_feature_columns_are_tensorflows(pipelines, client):
+    """Of rows without null, which TensorFlow's tensors do not hold; -1 and "" are missing."""
+    rows = pipelines["feature_columns"].rows.with_columns(pl.col("price").fill_nan(None))
+    rows = rows.drop_nulls(["city", "street", "user", "price"])
+    served = client("feature_columns_nvt").predict(rows)
+    columns = tensorflow_ids()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tensors = {n: tf.constant(rows[n].to_list())[:, None] for n in ("city", "street", "price")}
+        tensors["user"] = tf.constant(rows["user"].to_numpy())[:, None]
+        counts = {
+            name: tf.compat.v1.feature_column.input_layer(
+                tensors, [tf.feature_column.indicator_column(column)]
+            )
+            for name, column in columns.items()
+        }
+        session.run(tf.compat.v1.tables_initializer())
+        expected = session.run(counts)
+    assert rows.height == 4
+    for name, count in expected.items():
+        ids = np.where(count.any(axis=1), count.argmax(axis=1), -1)
+        np.testing.assert_array_equal(np.ravel(served[name].to_numpy()), ids, name)
 
 
 def test_strings_of_every_length_have_their_own_id(client):

@@ -1,8 +1,9 @@
 """HashBucket: the documented hash, in whole numbers of Python.
 
-Source: the docstring of workflow/expressions/language/hashing.py.
+Source: the docstring of workflow/expressions/language/hashing.py. "farmhash" is TensorFlow's own.
 """
 
+import tensorflow as tf
 from tables import per_element
 
 WORD = 2**64 - 1
@@ -27,20 +28,25 @@ def hash_of(value, seed=0):
 
 
 def fit(table, columns, settings):
-    given = settings["num_buckets"]
-    return {name: given[name] if isinstance(given, dict) else given for name in columns}
+    given, farmhash = settings["num_buckets"], settings.get("hash") == "farmhash"
+    of = {name: given[name] if isinstance(given, dict) else given for name in columns}
+    return {name: (count, farmhash) for name, count in of.items()}
 
 
 def transform(buckets, table):
     made = {}
-    for name, count in buckets.items():
+    for name, (count, farmhash) in buckets.items():
 
-        def bucket(value, count=count):
-            return 0 if value is None else hash_of(value) % count
+        def bucket(value, count=count, farmhash=farmhash):
+            if value is None:
+                return 0
+            if farmhash:
+                return int(tf.strings.to_hash_bucket_fast(str(value), count))
+            return hash_of(value) % count
 
         made[name] = ("int32", per_element(table, name, bucket))
     return made
 
 
 def facts(buckets):
-    return {name: {"cardinality": count} for name, count in buckets.items()}
+    return {name: {"cardinality": count} for name, (count, _) in buckets.items()}

@@ -1,19 +1,24 @@
-"""HashedCross: the hashes of several values, each with its place, added up."""
+"""HashedCross: the hashes of several values, each with its place, added up; or TensorFlow's own."""
 
+import tensorflow as tf
 from hash_bucket import hash_of
 
 
 def fit(table, columns, settings):
     given = settings["num_buckets"]
     names = {"_X_".join(group): group for group in columns}
-    return {n: (g, given[n] if isinstance(given, dict) else given) for n, g in names.items()}
+    cross = crossed_by_tensorflow if settings.get("hash") == "farmhash" else crossed
+    return {
+        name: (group, given[name] if isinstance(given, dict) else given, cross)
+        for name, group in names.items()
+    }
 
 
 def transform(crosses, table):
     made = {}
-    for name, (group, count) in crosses.items():
+    for name, (group, count, cross) in crosses.items():
         rows = zip(*(table[column] for column in group), strict=True)
-        made[name] = ("int32", [crossed(row, count) for row in rows])
+        made[name] = ("int32", [cross(row, count) for row in rows])
     return made
 
 
@@ -23,5 +28,13 @@ def crossed(row, count):
     return total % count
 
 
+def crossed_by_tensorflow(row, count):
+    if None in row:
+        return 0
+    values = [[int(v) if isinstance(v, bool) else v] for v in row]
+    made = tf.sparse.cross_hashed([tf.constant([value]) for value in values], count)
+    return int(made.values[0])
+
+
 def facts(crosses):
-    return {name: {"cardinality": count} for name, (_, count) in crosses.items()}
+    return {name: {"cardinality": count} for name, (_, count, _) in crosses.items()}

@@ -250,7 +250,9 @@ CASES = [
     ),
     Case("HashBucket", COUNTABLE, {"num_buckets": 10}),
     Case("HashBucket", ["city", "items"], {"num_buckets": {"city": 1, "items": 2**31 - 1}}),
+    Case("HashBucket", ["city", "items", "user"], {"num_buckets": 99, "hash": "farmhash"}),
     Case("HashedCross", [["user", "city"], ["city", "user"]], {"num_buckets": 1000}),
+    Case("HashedCross", [["city", "flag", "user"]], {"num_buckets": 1000, "hash": "farmhash"}),
     Case(
         "HashedCross",
         [["flag", "wide", "large"]],

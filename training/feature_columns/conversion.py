@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.feature_columns.ids import KINDS, UNKNOWN, ids_of
+from training.feature_columns.ids import KINDS, ids_of
+from training.feature_columns.numbers import numbers_of, width_of
 from workflow import Tags, Workflow, ops
-from workflow.expressions.language.tree import Expression, source
-from workflow.expressions.language.types import ExpressionError, Type
-from workflow.expressions.program.tracing import trace
-from workflow.graph.node import Node, as_node
+from workflow.graph.node import Node
 
 _WRAPPERS = ("EmbeddingColumn", "IndicatorColumn", "SharedEmbeddingColumn")
+_REMEDY = "Compute it in the data or by operators of workflow.ops"
+_SEQUENCE = (
+    "The layers make one vector of a list. Convert the column without a sequence, take its lists "
+    "padded (sparse_as_dense=True of the loader), and embed them by keras.layers.Embedding"
+)
+_REMEDIES: Mapping[str, str] = {
+    "WeightedCategoricalColumn": "The layers take no weights of ids. Give them the column without "
+    "its weights, or embed the ids by keras.layers.Embedding and weigh them in the network",
+    "SequenceCategoricalColumn": _SEQUENCE,
+    "SequenceNumericColumn": _SEQUENCE,
+}
 
 
 class FeatureColumnWorkflow(NamedTuple):
@@ -34,19 +41,30 @@ class FeatureColumnWorkflow(NamedTuple):
 
 
 def make_feature_column_workflow(
-    feature_columns: Iterable[Any], label_name: str | Sequence[str] = ()
+    feature_columns: Iterable[Any],
+    label_name: str | Sequence[str] = (),
+    *,
+    sparse: bool = False,
 ) -> FeatureColumnWorkflow:
     """Convert TensorFlow's feature columns: preprocessing to a workflow, the rest to the layers.
 
     The workflow's numbers are those of `tf.feature_column`, int64 ids and float32 numbers: identity,
-    vocabularies (list and file), buckets, `default_value`, and a `normalizer_fn` of arithmetic or of
-    numpy's functions. A missing value (null, an empty string, the integer -1) and one outside the
-    vocabulary have the id -1, which the layers take as unknown. Differences:
+    vocabularies (list and file) and `num_oov_buckets`, hashes, crosses with their `hash_key`,
+    buckets, `default_value`, and a `normalizer_fn` of arithmetic or of numpy's functions. A network
+    trained with TensorFlow keeps its tables. A missing value, one outside the vocabulary, and the
+    cross of a missing value have the id -1, which the layers take as unknown.
 
-    - Hashes are those of `ops.HashBucket`, not TensorFlow's Fingerprint64: ids of
-      `categorical_column_with_hash_bucket`, `crossed_column` and `num_oov_buckets` are in the same
-      ranges, but other ones. A network that was trained with TensorFlow's has to be trained again.
+    Null is missing. Of dense tensors, such as of a dictionary of arrays, TensorFlow takes an empty
+    string and the integer -1 as missing too, except in a crossed column that names the data's
+    column, and crosses categorical and bucketized columns before those of the data. Of sparse
+    tensors, which `tf.io.parse_example` makes, it takes every value, and crosses columns in the
+    given order. Differences:
+
+    - NaN counts as a missing number; TensorFlow puts it into the last bucket.
     - In a list, an element with the id -1 counts in a mean; TensorFlow leaves it out.
+    - A crossed column takes no lists. In a list for a `numeric_column` of shape (k,) missing
+      numbers are `default_value`, or else NaN, and those after the k-th are cut; TensorFlow refuses
+      another number of them.
     - `DenseFeatures` concatenates embeddings, then indicators, then numbers, each as they are given;
       TensorFlow sorts all by name. A bucketized column needs an `indicator_column` or an
       `embedding_column` around it.
@@ -56,11 +74,13 @@ def make_feature_column_workflow(
             identity, vocabulary or hash, `crossed_column`, and `embedding_column`,
             `indicator_column` and `shared_embeddings` over these.
         label_name: columns that pass through unchanged, as targets.
+        sparse: whether TensorFlow was given sparse tensors.
 
     Raises:
-        TrainingError: a column of another kind, a numeric column of several numbers, a vocabulary
-            file that is missing or too short, settings that exclude each other, boundaries that do
-            not ascend, a `normalizer_fn` that cannot be traced, or two different columns of one name.
+        TrainingError: a column of another kind, such as of weights or sequences, a numeric column
+            whose shape has several dimensions, a vocabulary file that is missing or too short,
+            settings that exclude each other, boundaries that do not ascend, a `normalizer_fn` that
+            cannot be traced, or two different columns of one name.
         WorkflowError: raised by `fit` if the data lacks a column, or has it in another type.
 
     Example:
@@ -76,7 +96,7 @@ def make_feature_column_workflow(
         >>> workflow.fit(rows).transform(rows).collect().to_dict(as_series=False)
         {'city': [1, 0, -1], 'price_bucketized': [0, 2, 2]}
     """
-    nodes = _Nodes()
+    nodes = _Nodes(sparse=sparse)
     made = [nodes.of_column(column) for column in _listed(feature_columns)]
     labels = [label_name] if isinstance(label_name, str) else list(label_name)
     parts = list(nodes.outputs())
@@ -96,7 +116,8 @@ def _listed(columns: Any) -> list[Any]:
 class _Nodes:
     """The nodes of a workflow by the names of the feature columns, each with its column."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sparse: bool) -> None:
+        self._sparse = sparse
         self._found: dict[str, tuple[Any, Node]] = {}
 
     def outputs(self) -> Iterator[Node]:
@@ -107,15 +128,14 @@ class _Nodes:
         """Add a column's node; return the feature column over its output."""
         kind = type(column).__name__
         if kind == "NumericColumn":
-            _expect_single(column)
-            self._add(column.name, column, lambda: _number(column))
+            self._add(column.name, column, lambda: numbers_node(column))
             return tf.feature_column.numeric_column(column.key, column.shape)
         if kind in _WRAPPERS:
             return column._replace(categorical_column=self._ids(column.categorical_column))
         return self._ids(column)
 
     def _ids(self, column: Any) -> Any:
-        self._add(column_name(column), column, lambda: ids_node(column))
+        self._add(column_name(column), column, lambda: ids_node(column, sparse=self._sparse))
         return tf.feature_column.categorical_column_with_identity(
             column.name, int(column.num_buckets)
         )
@@ -131,27 +151,13 @@ class _Nodes:
             )
 
 
-def _expect_single(column: Any) -> None:
-    """Refuse vectors of numbers: the loader would give a list, and the server take one of any length.
-
-    Raises:
-        TrainingError: the shape is not (1,).
-    """
-    if tuple(column.shape) != (1,):
-        raise TrainingError(
-            f"Expected numeric columns of single numbers, shape (1,). Received: {column.key!r} of shape "
-            f"{tuple(column.shape)}. Make a column of each number in the data, as with "
-            f"frame[{column.key!r}].list.to_struct() in Polars, and a numeric_column of each."
-        )
-
-
 def column_name(column: Any) -> str:
     """The name of a column of ids.
 
     Raises:
         TrainingError: a column of another kind.
     """
-    if type(column).__name__ not in {*KINDS, "BucketizedColumn", "CrossedColumn"}:
+    if type(column).__name__ not in KINDS:
         raise TrainingError(
             "Expected numeric, bucketized, identity, vocabulary, hashed and crossed columns of "
             "tf.feature_column, and embedding, indicator and shared embedding columns over them. "
@@ -162,98 +168,33 @@ def column_name(column: Any) -> str:
 
 def _named(column: Any) -> str:
     if hasattr(column, "parse_example_spec"):
-        return f" {column.name!r}. Compute it in the data or by operators of workflow.ops"
+        return f" {column.name!r}. {_REMEDIES.get(type(column).__name__, _REMEDY)}"
     return f" {column!r:.100}"
 
 
-def ids_node(column: Any) -> Node:
+def ids_node(column: Any, *, sparse: bool) -> Node:
     """The node that computes a column of ids.
 
     Raises:
         TrainingError: as `make_feature_column_workflow`.
     """
-    kind, name = type(column).__name__, column_name(column)
-    if kind == "BucketizedColumn":
-        node = _buckets(column)
-    elif kind == "CrossedColumn":
-        node = _cross(column)
-    else:
-        node = [column.key] >> ops.LambdaOp(ids_of(column)[0])
+    name, ids = column_name(column), ids_of(column, sparse=sparse)
+    first, *others = ids.keys
+    of_rows = ops.LambdaOp(
+        (lambda _, columns: ids(columns)) if others else (lambda values: ids({first: values})),
+        dependency=others or None,
+    )
     facts = {"cardinality": int(column.num_buckets)}
-    return node >> ops.Rename(name=name) >> ops.AddMetadata([Tags.CATEGORICAL], facts)
+    return [first] >> of_rows >> ops.Rename(name=name) >> ops.AddMetadata([Tags.CATEGORICAL], facts)
 
 
-def _buckets(column: Any) -> Node:
-    """The ids of a bucketized column, which TensorFlow computes in float32."""
-    numbers = column.source_column
-    if tuple(numbers.shape) != (1,):
-        raise TrainingError(
-            f"Expected a bucketized column of single numbers, shape (1,). Received: {column.name!r} "
-            f"of shape {tuple(numbers.shape)}. Make a column of each number."
-        )
-    boundaries = [float(np.float32(boundary)) for boundary in column.boundaries]
-    if not all(low < high for low, high in pairwise(boundaries)):
-        raise TrainingError(
-            f"Expected boundaries of {column.name!r} that ascend, also as float32. "
-            f"Received: {list(column.boundaries)!r:.200}."
-        )
-    return (
-        _number(numbers)
-        >> ops.Bucketize(boundaries)
-        >> ops.LambdaOp(lambda bucket: bucket.fill_null(UNKNOWN).cast("int64"))
-    )
+def numbers_node(column: Any) -> Node:
+    """The node that computes a column of numbers.
 
-
-def _cross(column: Any) -> Node:
-    """The ids of a crossed column, of raw columns and of ids."""
-    if column.hash_key is not None:
-        raise TrainingError(
-            f"Expected a crossed column without hash_key. Received: {column.name!r} with "
-            f"hash_key={column.hash_key}. Leave it out: the hash is that of ops.HashedCross."
-        )
-    parts = [as_node(key) if isinstance(key, str) else ids_node(key) for key in column.keys]
-    crossed = sum(parts[1:], parts[0]) >> ops.HashedCross(column.hash_bucket_size)
-    return crossed >> ops.LambdaOp(lambda ids: ids.cast("int64"))
-
-
-def _number(column: Any) -> Node:
-    """Numbers as TensorFlow parses, normalises and casts them."""
-    dtype = column.dtype.name
-
-    def numbers(values: Expression) -> Expression:
-        if values.type.kind not in ("int", "uint", "float", "bool"):
-            raise ExpressionError(
-                f"Expected numbers in column {column.key!r}. Received: {values.type}."
-            )
-        values = values.cast(dtype)
-        if column.normalizer_fn is not None:
-            values = column.normalizer_fn(values)
-        return values.cast("float32")
-
-    _expect_traceable(column, dtype)
-    node = [column.key] >> ops.LambdaOp(numbers, tags=[Tags.CONTINUOUS])
-    if column.default_value is None:
+    Raises:
+        TrainingError: as `make_feature_column_workflow`.
+    """
+    node: Node = [column.key] >> ops.LambdaOp(numbers_of(column), tags=[Tags.CONTINUOUS])
+    if (width := width_of(column)) == 1:
         return node
-    return (
-        [column.key]
-        >> ops.FillMissing(_default(column))
-        >> ops.LambdaOp(numbers, tags=[Tags.CONTINUOUS])
-    )
-
-
-def _default(column: Any) -> float:
-    (value,) = np.ravel(column.default_value).tolist()
-    return float(value)
-
-
-def _expect_traceable(column: Any, dtype: str) -> None:
-    if column.normalizer_fn is None:
-        return
-    try:
-        trace(column.normalizer_fn, source(column.key, Type(dtype)))
-    except ExpressionError as error:
-        raise TrainingError(
-            f"Expected a normalizer_fn of {column.key!r} of arithmetic and numpy's functions, such "
-            "as lambda x: (x - 3.0) / 4.0 and numpy.log1p, which are traced to the workflow's "
-            f"verbs. Received: {error} Replace functions of TensorFlow by numpy's."
-        ) from error
+    return node >> ops.AddMetadata([Tags.LIST], {"value_count": {"min": width, "max": width}})

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
+from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import expect_known, require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
@@ -16,36 +17,44 @@ from workflow.schema.schema import Schema
 from ._numbers import numbered
 
 LARGEST = 2**31 - 1
+SPLITMIX64, FARMHASH = "splitmix64", "farmhash"
 
 
 @dataclass(frozen=True)
 class HashBucket(Operator):
     """Give each value one of `num_buckets` ids by its hash, int32, without learning.
 
-    The hash is that of `workflow.expressions.language.hashing`: a value has the same id in each
-    run, on each machine and in each runtime. Values whose hashes collide share an id. Null has id
-    0, which values can have too. Takes integers, booleans, strings, and lists of them, where each
-    element gets an id. The column's `cardinality` is `num_buckets`.
+    A value has the same id in each run, on each machine and in each runtime. Values whose hashes
+    collide share an id. Null has id 0, which values can have too. Takes integers, booleans,
+    strings, and lists of them, where each element gets an id. The column's `cardinality` is
+    `num_buckets`.
 
     A model with hashed strings cannot be served by the runtimes `onnx` and `fused_onnx`, since ONNX
-    has no operator for the bytes of a string.
+    has no operator for the bytes of a string; with "farmhash" no integers either.
 
     Args:
         num_buckets: the number of ids, from 1; one number, or a mapping from column to number.
+        hash: "splitmix64" is that of `workflow.expressions.language.hashing`. "farmhash" gives the
+            ids of TensorFlow's `to_hash_bucket_fast` and `categorical_column_with_hash_bucket`, and
+            of Keras' `Hashing` without a salt: FarmHash's Fingerprint64 of a string, or of an
+            integer's decimal digits. It takes no booleans.
 
     Raises:
-        WorkflowError: an invalid number, none for a column, or a column of floats.
+        WorkflowError: an invalid number, none for a column, an unknown hash, or a column of floats.
 
     Example:
         >>> ids = ["userId", "city"] >> HashBucket({"userId": 100_000, "city": 1_000})
+        >>> as_in_tensorflow = ["city"] >> HashBucket(1_000, hash="farmhash")
     """
 
     num_buckets: int | Mapping[str, int]
+    hash: str = SPLITMIX64
 
     takes_ids: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
         expect_buckets(self, self.num_buckets)
+        expect_hash(self, self.hash)
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -58,6 +67,7 @@ class HashBucket(Operator):
             Example(cls({"user": LARGEST, "flag": 1}), ids),
             Example(cls(100), texts),
             Example(cls(100), lists),
+            Example(cls(100, hash=FARMHASH), {**texts, **lists, "user": ids["user"]}),
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
@@ -68,9 +78,32 @@ class HashBucket(Operator):
         for name, feature in columns.items():
             expect_hashable("HashBucket", feature)
             buckets = buckets_of(self.num_buckets, name)
-            bucket = feature.expression.hash_bucket(buckets).fill_null(0)
+            bucket = self._bucket(feature, buckets).fill_null(0)
             made[name] = numbered(name, bucket, feature.schema, buckets)
         return made
+
+    def _bucket(self, feature: Feature, buckets: int) -> Expression:
+        if self.hash == SPLITMIX64:
+            return feature.expression.hash_bucket(buckets)
+        require(
+            feature.schema.info.kind != "bool",
+            f'HashBucket(hash="{FARMHASH}") needs integers or strings. Received: column '
+            f"{feature.schema.name!r}, {feature.schema}. TensorFlow hashes no booleans; cast them "
+            "with LambdaOp(lambda c: c.cast('int8')).",
+        )
+        return feature.expression.fingerprint64() % buckets
+
+
+def expect_hash(operator: Operator, name: str) -> None:
+    """Refuse an unknown name of a hash.
+
+    Raises:
+        WorkflowError: names the known ones.
+    """
+    require(
+        name in (SPLITMIX64, FARMHASH),
+        f'{operator.label} needs hash as "{SPLITMIX64}" or "{FARMHASH}". Received: {name!r:.200}.',
+    )
 
 
 def expect_buckets(operator: Operator, num_buckets: int | Mapping[str, int]) -> None:

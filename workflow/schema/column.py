@@ -52,6 +52,23 @@ class Strings:
         return texts
 
 
+def byte_words(data: Array) -> Array:
+    """The eight bytes from each position on, as a little-endian number, with zeros beyond the end.
+
+    Args:
+        data: uint8, shape (N,).
+
+    Returns:
+        uint64, shape (N + 1,), each word from one byte later than the one before.
+
+    Example:
+        >>> byte_words(np.array([1, 2], np.uint8)).tolist()
+        [513, 2, 0]
+    """
+    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    return np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))
+
+
 @dataclass(frozen=True)
 class Column(Derives):
     """Values of one column, with nulls and list lengths in separate arrays.

@@ -17,6 +17,8 @@ identity = columns_of.categorical_column_with_identity
 listed = columns_of.categorical_column_with_vocabulary_list
 in_file = columns_of.categorical_column_with_vocabulary_file
 hashed = columns_of.categorical_column_with_hash_bucket
+cross = columns_of.crossed_column
+bucketized = columns_of.bucketized_column
 embedding = columns_of.embedding_column
 indicator = columns_of.indicator_column
 
@@ -27,14 +29,21 @@ COUNTS = [3, 0, -1, 7, 8, 2**40, -5]
 ROWS = {"city": CITIES, "price": PRICES, "count": COUNTS}
 
 
-def of_tensorflow(columns, rows=ROWS):
+def tensor_of(name, values, *, sparse):
+    """A column of rows, or lists of one length, as TensorFlow takes it: null only in sparse tensors."""
+    if sparse and name != "price":
+        present = [[row, 0] for row, value in enumerate(values) if value is not None]
+        shape = [len(values), 1]
+        return tf.SparseTensor(present, [v for v in values if v is not None], shape)
+    dense = tf.constant(np.array(values, np.float32) if name == "price" else values)
+    return dense if len(dense.shape) == 2 else dense[:, None]
+
+
+def of_tensorflow(columns, rows=ROWS, *, sparse=False):
     """Each column as TensorFlow's layer of old computes it, and all of its variables."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         made = columns() if callable(columns) else columns
-        tensors = {
-            name: tf.constant(np.array(v, np.float32) if name == "price" else v)[:, None]
-            for name, v in rows.items()
-        }
+        tensors = {name: tensor_of(name, v, sparse=sparse) for name, v in rows.items()}
         layer = tf.compat.v1.feature_column.input_layer
         values = [layer(tensors, [column]) for column in made]
         variables = tf.compat.v1.global_variables()
@@ -44,14 +53,14 @@ def of_tensorflow(columns, rows=ROWS):
         return session.run([values, variables])
 
 
-def ids_of_tensorflow(column):
+def ids_of_tensorflow(column, rows=ROWS, *, sparse=False):
     """Its ids; -1 where it gives none."""
-    (counts,), _ = of_tensorflow([indicator(column)])
+    (counts,), _ = of_tensorflow([indicator(column)], rows, sparse=sparse)
     return np.where(counts.any(axis=1), counts.argmax(axis=1), -1).tolist()
 
 
-def ours(column, rows=ROWS):
-    workflow, _ = make_feature_column_workflow([column])
+def ours(column, rows=ROWS, *, sparse=False):
+    workflow, _ = make_feature_column_workflow([column], sparse=sparse)
     return workflow.fit(rows).transform(rows).collect().to_series().to_list()
 
 
@@ -127,20 +136,140 @@ def test_numbers_are_those_of_tensorflow(column):
     np.testing.assert_array_max_ulp(result.to_numpy(), expected[:, 0], maxulp=1)
 
 
-def test_hashes_have_the_range_but_not_the_numbers_of_tensorflow():
-    rows = {"city": [f"city {n}" for n in range(4000)], "count": list(range(4000))}
-    columns = [
-        hashed("city", 10),
-        hashed("count", 10, tf.int64),
-        listed("city", ["x"], num_oov_buckets=9),
-    ]
-    for column in columns:
-        ids = np.array(ours(column, rows))
-        first = int(column.num_buckets == 10 and hasattr(column, "vocabulary_list"))
-        assert (ids.min(), ids.max()) == (first, 9)
-        assert np.bincount(ids)[first:].min() > 300
-    crossed = columns_of.crossed_column(["city", "count"], 7)
-    assert sorted(set(ours(crossed, rows))) == [*range(7)]
+def random_rows(count):
+    """Texts of all lengths to 200 bytes and more, and integers of all sizes; each may be missing."""
+    rng = np.random.default_rng(39)
+    letters = ["a", "Z", "7", " ", "é", "日", "\U0001f600"]
+    texts = ["".join(rng.choice(letters, n % 101)) for n in range(count)]
+    whole = [int(bits) >> n % 64 for n, bits in enumerate(rng.integers(-(2**63), 2**63, count))]
+    limits = [-(2**63), 2**63 - 1, 0, -1, 9, 10]
+    return {
+        "city": texts,
+        "town": rng.choice([*texts[:50], ""], count).tolist(),
+        "count": limits + whole[len(limits) :],
+        "price": rng.uniform(-5, 40, count).tolist(),
+    }
+
+
+CITY = listed("city", CITIES[3:6])
+AGE = bucketized(numeric("price"), [1.0, 18.0])
+# Columns whose ids are hashes, in few buckets, since TensorFlow counts each bucket.
+HASHES = {
+    "strings": lambda: hashed("city", 1009),
+    "integers": lambda: hashed("count", 997, tf.int64),
+    "unknown strings": lambda: listed("city", ["b", "Ulm"], num_oov_buckets=101),
+    "unknown integers": lambda: listed("count", [0, 9], dtype=tf.int64, num_oov_buckets=101),
+    "two strings": lambda: cross(["town", "city"], 1013),
+    "two keys in turn": lambda: cross(["city", "town"], 1013),
+    "string and integer": lambda: cross(["count", "city"], 1013),
+    "three": lambda: cross(["city", "count", "town"], 1013),
+    "own key": lambda: cross(["city", "count"], 1013, hash_key=77),
+    "negative key": lambda: cross(["city", "count"], 1013, hash_key=-(2**62)),
+    "key zero": lambda: cross(["city", "count"], 1013, hash_key=0),
+    "buckets": lambda: cross([AGE, "city"], 1013),
+    "a string before buckets": lambda: cross(["city", AGE, "count"], 1013),
+    "a vocabulary": lambda: cross(["town", CITY], 1013),
+    "a vocabulary of unknown ones": lambda: cross([CITY, AGE], 1013),
+    "identity": lambda: cross([identity("count", 20, default_value=19), "town"], 1013),
+    "a cross in a cross": lambda: cross([cross(["town", "count"], 5), "city"], 1013),
+    "one column twice": lambda: cross(["city", CITY], 1013),
+}
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("case", HASHES)
+def test_hashes_and_crosses_are_those_of_tensorflow(case, sparse):
+    rows = random_rows(1500)
+    if sparse:
+        for name, every in (("city", 7), ("town", 11), ("count", 13)):
+            rows[name][::every] = [None] * len(rows[name][::every])
+    expected = ids_of_tensorflow(HASHES[case](), rows, sparse=sparse)
+    assert len(set(expected)) > 2
+    assert ours(HASHES[case](), rows, sparse=sparse) == expected
+
+
+def test_a_cross_of_numbers_is_that_of_tensorflow_which_truncates_them():
+    rows = random_rows(500)
+    column = cross(["price", "town"], 1013)
+    assert ours(column, rows) == ids_of_tensorflow(column, rows)
+
+
+def test_crosses_of_unlike_columns_differ_between_dense_and_sparse_tensors():
+    """So that the cases above hold what they are named for."""
+    rows = random_rows(300)
+    column = HASHES["a string before buckets"]()
+    dense, sparse = (ours(column, rows, sparse=way) for way in (False, True))
+    assert sum(a == b for a, b in zip(dense, sparse, strict=True)) < 10
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_hashes_of_integers_of_every_width_are_those_of_tensorflow(dtype):
+    limits = np.iinfo(dtype)
+    rows = {"count": np.array([limits.min, limits.max, 0, -1, 7, -10], dtype)}
+    column = hashed("count", 1009, tf.as_dtype(dtype))
+    assert ours(column, rows) == ids_of_tensorflow(column, rows)
+
+
+def test_hashes_in_lists_are_those_of_tensorflow():
+    rows = {"city": [["b", "Ulm", "x"], ["日本", "", "y" * 70]]}
+    (counts,), _ = of_tensorflow([indicator(hashed("city", 997))], rows)
+    ids = ours(hashed("city", 997), rows)
+    assert [sorted(set(row) - {-1}) for row in ids] == [np.flatnonzero(c).tolist() for c in counts]
+    assert ids[1][1] == -1
+
+
+def test_a_cross_of_a_missing_value_has_no_id():
+    rows = {"city": ["b", None, "", "b"], "count": [1, 1, None, -1], "price": [2.0] * 3 + [None]}
+    assert ours(cross(["city", "count"], 50), rows)[1:3] == [-1, -1]
+    assert ours(cross(["city", AGE], 50), rows)[1] == -1
+    assert ours(cross(["city", AGE], 50), rows)[3] == -1
+    assert -1 not in [ours(cross(["city", "count"], 50), rows)[n] for n in (0, 3)]
+
+
+def test_lists_are_not_crossed():
+    workflow, _ = make_feature_column_workflow([cross(["city", "count"], 9)])
+    with pytest.raises(WorkflowError, match="single values in each column of the cross 'city_X_co"):
+        workflow.fit({"city": [["a", "b"]], "count": [1]})
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        numeric("v", 2),
+        numeric("v", (2,), normalizer_fn=lambda x: (x - 3.1) / 7.3),
+        numeric("v", (2,), default_value=(0.5, 0.5)),
+    ],
+    ids=range(3),
+)
+def test_vectors_of_numbers_are_those_of_tensorflow(column):
+    rows = {"v": [[1.5, 2.5], [-3.0, 1e30]]}
+    (expected,), _ = of_tensorflow([column], rows)
+    workflow, own = make_feature_column_workflow([column])
+    table = workflow.fit(rows).transform(rows).collect()
+    np.testing.assert_array_max_ulp(
+        np.array(table["v"].to_list(), np.float32), expected.astype(np.float32), maxulp=1
+    )
+    values = table["v"].explode(empty_as_null=False).to_numpy()[:, None]
+    given = {"v": (values, np.array([[2], [2]], np.int64))}
+    np.testing.assert_allclose(DenseFeatures(own)(given), expected, rtol=1e-6)
+
+
+def test_vectors_of_another_length_are_cut_or_filled():
+    rows = {"v": [[1.0], None, [1.0, 2.0, 3.0], [None, 2.0]]}
+    assert ours(numeric("v", 2, default_value=7.0), rows) == [[1, 7], [7, 7], [1, 2], [7, 2]]
+    without = ours(numeric("v", 2), rows)
+    assert without[2] == [1, 2]
+    assert np.isnan(without[0][1])
+
+
+def test_numbers_of_another_form_than_the_columns_shape_are_refused():
+    for column, rows, wanted in (
+        (numeric("v", 2), {"v": [1.0]}, "lists of numbers"),
+        (numeric("v"), {"v": [[1.0]]}, "single numbers"),
+    ):
+        workflow, _ = make_feature_column_workflow([column])
+        with pytest.raises(WorkflowError, match=f"Expected {wanted} in column 'v'"):
+            workflow.fit(rows)
 
 
 def test_a_missing_value_has_no_id_and_a_missing_number_its_default():
@@ -265,14 +394,19 @@ def test_lists_are_looked_up_element_by_element():
     [
         ([], r"object or more. Received: \[\]"),
         ("city", "Received: str 'city'"),
-        (columns_of.sequence_numeric_column("h"), "Received: SequenceNumericColumn 'h'"),
+        (columns_of.sequence_numeric_column("h"), "Received: SequenceNumericColumn 'h'.*sparse_as"),
+        (
+            indicator(columns_of.sequence_categorical_column_with_identity("h", 3)),
+            "Received: SequenceCategoricalColumn 'h'.*keras.layers.Embedding",
+        ),
         (
             embedding(columns_of.weighted_categorical_column(identity("a", 3), "w"), 2),
-            "Received: WeightedCategoricalColumn 'a_weighted_by_w'",
+            "Received: WeightedCategoricalColumn 'a_weighted_by_w'.*no weights of ids",
         ),
         ([listed("city", ["b"]), hashed("city", 3)], "one feature column of the name 'city'"),
         (numeric("price", normalizer_fn=tf.math.log), "normalizer_fn of 'price'.*numpy's"),
-        (numeric("v", 2), r"single numbers, shape \(1,\). Received: 'v' of shape \(2,\)"),
+        (numeric("v", (2, 3)), r"'v' of shape \(2, 3\). Give the column the shape \(6,\)"),
+        (numeric("v", 2, default_value=(1.0, 2.0)), "one default_value of 'v'.*1.0, 2.0"),
         (columns_of.bucketized_column(numeric("v", 2), [1]), r"single numbers.*shape \(2,\)"),
         (
             columns_of.bucketized_column(numeric("v"), [1, 2])._replace(boundaries=(2, 1)),
@@ -284,7 +418,6 @@ def test_lists_are_looked_up_element_by_element():
             "num_oov_buckets or default_value for 'city'.*num_oov_buckets=2 and default_value=0",
         ),
         (listed("city", ["b"], default_value=7), "default_value from -1 to 0 for 'city'"),
-        (columns_of.crossed_column(["a", "b"], 9, hash_key=3), "hash_key=3"),
     ],
 )
 def test_columns_that_no_workflow_computes_are_refused(columns, message):

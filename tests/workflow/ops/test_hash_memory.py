@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from workflow.expressions.language.fingerprints import fingerprint_strings
 from workflow.expressions.language.hashing import hash_strings, hash_values
 from workflow.schema.column import Strings
 
@@ -36,7 +37,8 @@ def test_in_blocks_a_hash_is_that_of_the_string_alone():
         assert hash_strings(Strings.of([given[row]]), seed=3).item() == together[row]
 
 
+@pytest.mark.parametrize("hashes", [lambda texts: hash_strings(texts, 0), fingerprint_strings])
 @pytest.mark.parametrize("count", [200_000, 800_000])
-def test_memory_is_that_of_the_hashes_and_of_a_block(count: int):
+def test_memory_is_that_of_the_hashes_and_of_a_block(count: int, hashes):
     given = Strings.of([f"value {n:08d}" for n in range(count)])
-    assert peak_of(lambda: hash_strings(given, seed=0)) < 5 * 8 * count + 16_000_000
+    assert peak_of(lambda: hashes(given)) < 5 * 8 * count + 16_000_000

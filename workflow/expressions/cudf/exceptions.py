@@ -42,13 +42,14 @@ def is_one_query(program: Program) -> bool:
     return not any(_leaves_gpu(program, step) for step in program.steps)
 
 
-def hashes_strings(program: Program, step: Step) -> bool:
-    """Whether a step hashes strings."""
-    return step.verb == "hash" and program.steps[step.operands[0]].type.kind == "string"
+def hashes_on_host(program: Program, step: Step) -> bool:
+    """Whether a step hashes the bytes of strings, or the digits of integers."""
+    is_text = step.verb == "hash" and program.steps[step.operands[0]].type.kind == "string"
+    return is_text or step.verb == "fingerprint64"
 
 
 def _leaves_gpu(program: Program, step: Step) -> bool:
-    if hashes_strings(program, step):
+    if hashes_on_host(program, step):
         return True
     takes_list = any(program.steps[operand].type.is_list for operand in step.operands)
     return takes_list or (step.type.is_list and step.verb != "gather")

@@ -3,8 +3,8 @@
 The stages are those of `polars/stages.py`: verbs over the elements of lists become a program over
 rows of elements, which runs on the engine; the lists stay on the GPU. A step that makes other
 lists, or numbers of lists, runs as its ordinary expression in the host's memory, between two
-queries; so do the hashes of strings, for the distinct ones. The rows of these verbs say that they
-leave the GPU.
+queries; so do the hashes of strings and the fingerprints, for the distinct ones. The rows of these
+verbs say that they leave the GPU.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import polars as pl
 
-from workflow.expressions.language.hashing import hash_strings
 from workflow.expressions.polars.interpreter import VERBS, expressions, source_expression
-from workflow.expressions.polars.series import polars_dtype, to_strings
+from workflow.expressions.polars.series import polars_dtype
 from workflow.expressions.polars.stages import (
     ELEMENT,
     compile_stages,
@@ -28,7 +27,7 @@ from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program
 from workflow.schema.schema import ColumnSchema
 
-from .exceptions import VERBS_ON_GPU, hashes_strings, is_one_query
+from .exceptions import VERBS_ON_GPU, hashes_on_host, is_one_query
 from .rows_on_gpu import Gpu, RowsOnGpu
 from .verbs import find
 
@@ -85,7 +84,7 @@ def _around_the_host(program: Program) -> set[int]:
 def _on_host(program: Program, number: int) -> bool:
     step = program.steps[number]
     lists = step.type.is_list or any(program.steps[o].type.is_list for o in step.operands)
-    return lists or hashes_strings(program, step)
+    return lists or hashes_on_host(program, step)
 
 
 class _Columns:
@@ -132,9 +131,10 @@ def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns
         if step.verb == "source":
             actions.append(_read(column.name, program.inputs[step.parameters["name"]]))
             continue
-        if hashes_strings(program, step):
-            texts = program.steps[step.operands[0]].parameters["name"]
-            actions.append(_hash(texts, column.name, step.parameters["seed"]))
+        if hashes_on_host(program, step):
+            values = program.steps[step.operands[0]]
+            hashed = VERBS[step.verb](step, [values.type], [pl.col(ELEMENT)])
+            actions.append(_hash(values.parameters["name"], hashed, column.name))
         else:
             own = part(program, [(column, number)], {})
             actions.append(_on_the_host(own, expressions(own, VERBS, made)))
@@ -180,14 +180,20 @@ def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
     return action
 
 
-def _hash(texts: str, name: str, seed: int) -> Callable[[_Columns], None]:
-    """Hash the distinct strings of a column, and look up the hash of each row."""
+def _hash(values: str, hashed: pl.Expr, name: str) -> Callable[[_Columns], None]:
+    """Hash the distinct values of a column, and look up the hash of each row.
+
+    Args:
+        values: the column.
+        hashed: the hash of the column `ELEMENT`.
+        name: the new column.
+    """
 
     def action(columns: _Columns) -> None:
-        value = pl.col(texts)
+        value = pl.col(values)
         held = columns.gpu.hold(columns.rows.select(value).unique())
-        distinct = held.to_host()[texts].drop_nulls()
-        hashes = pl.Series(hash_strings(to_strings(distinct), seed))
+        distinct = held.to_host()[values].drop_nulls()
+        hashes = distinct.alias(ELEMENT).to_frame().select(hashed).to_series()
         found = pl.when(value.is_not_null()).then(find(value, distinct, hashes, 0))
         _add_lazily(columns, [found.alias(name)])
 

@@ -1,10 +1,10 @@
-"""Methods of a column that combine several verbs: powers, rounding to digits, and membership."""
+"""Combinations of several verbs: powers, rounding to digits, membership and crosses."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from workflow.schema.dtypes import DTYPES
 
 from ...schema.column import Column, Strings
+from .fingerprints import CROSS_KEY
 from .types import ExpressionError
 
 if TYPE_CHECKING:
@@ -70,6 +71,26 @@ def rounded(column: Expression, decimals: int) -> Expression:
     scaled = column * scale
     fraction = abs(scaled) < _WHOLE[scaled.type.dtype]
     return column._call("where", fraction, scaled.round() / scale, column)  # noqa: SLF001
+
+
+def crossed(columns: Sequence[Expression], num_buckets: int, key: int | None = None) -> Expression:
+    """TensorFlow's hashed cross of the values of several columns, uint64 below `num_buckets`.
+
+    As `tf.sparse.cross_hashed`: the fingerprints of strings, and integers and booleans as they are,
+    joined to the key in the order of the columns. Null if one of the values is.
+
+    Args:
+        columns: integers, booleans or strings.
+        num_buckets: the number of ids.
+        key: 64 bits; None or 0 for TensorFlow's own key.
+    """
+    made: Any = key or CROSS_KEY
+    for column in columns:
+        value = column.cast("int64") if column.type.kind == "bool" else column
+        value = column.fingerprint64() if column.type.kind == "string" else value
+        made = column._call("fingerprint_cat64", made, value)  # noqa: SLF001
+    whole: Expression = made % num_buckets
+    return whole
 
 
 def is_in(column: Expression, values: Iterable[Any]) -> Expression:

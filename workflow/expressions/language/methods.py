@@ -214,6 +214,14 @@ class Methods(ABC):
             raise ExpressionError(f"Expected at least one bucket. Received: {num_buckets}.")
         return self.hash(seed) % num_buckets
 
+    def fingerprint64(self) -> Expression:
+        """TensorFlow's fingerprint of a text or of an integer's digits, uint64; see `fingerprints`."""
+        return self._call("fingerprint64", self)
+
+    def fingerprint_cat64(self, other: Operand) -> Expression:
+        """TensorFlow's fingerprint of two fingerprints in their order, uint64."""
+        return self._call("fingerprint_cat64", self, other)
+
     def list_length(self) -> Expression:
         """The number of elements in each row of a list column, int64."""
         return self._call("list_length", self)
@@ -268,7 +276,8 @@ def vocabulary() -> str:
     """The operators and methods of a column, for error messages."""
     methods = (
         "cast, clip, fill_null, is_null, isin, abs, log, log1p, exp, sin, cos, tanh, sqrt, floor, "
-        "ceil, round, hash, hash_bucket, list_length, list_slice, list_pad"
+        "ceil, round, hash, hash_bucket, fingerprint64, fingerprint_cat64, list_length, list_slice, "
+        "list_pad"
     )
     return (
         "A column supports + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "

@@ -240,6 +240,24 @@ def _hash(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     return replace(types[0], dtype="int64")
 
 
+def _fingerprint(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    if types[0].kind not in ("int", "uint", "string"):
+        raise ExpressionError(
+            f"fingerprint64 is defined for integers and strings. Received: {types[0]}. "
+            "Cast it to integers first."
+        )
+    return replace(types[0], dtype="uint64")
+
+
+def _fingerprint_cat(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    if any(t.kind not in ("int", "uint") for t in types):
+        raise ExpressionError(
+            "fingerprint_cat64 is defined for integers, such as fingerprints. "
+            f"Received: {', '.join(map(str, types))}."
+        )
+    return _joint(types, "uint64")
+
+
 def _bucketize(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     _numbers("bucketize", types)
     boundaries: Column = parameters["boundaries"]
@@ -397,6 +415,10 @@ def _table() -> dict[str, Verb]:
             leaves_gpu=True,
             examples=tuple({"seed": n} for n in (0, 7, 2**63 - 1)),
         ),
+        # TensorFlow's fingerprint of a text, or of an integer's decimal digits; see fingerprints.py.
+        Verb("fingerprint64", 1, {}, _fingerprint, **strict, leaves_gpu=True),
+        # TensorFlow's fingerprint of two fingerprints, taken as their 64 bits, in their order.
+        Verb("fingerprint_cat64", 2, {}, _fingerprint_cat, **strict),
         # `first` + the position among the keys, or `missing` for a value that is not a key.
         Verb(
             "lookup",

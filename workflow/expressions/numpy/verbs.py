@@ -13,6 +13,7 @@ import numpy as np
 
 from ...schema.column import Array, Column
 from ...schema.dtypes import DTYPES
+from ..language.fingerprints import concatenate, fingerprint_values
 from ..language.hashing import hash_values
 from ..language.types import Type, promote
 from ..language.verbs import of_every_verb
@@ -45,6 +46,12 @@ def _whole_division(function: Callable[..., Array]) -> Callable[[Step, Sequence[
 
 def _hash(step: Step, _: Sequence[Type]) -> Function:
     return elementwise(lambda values: hash_values(values, step.parameters["seed"]), None)
+
+
+def _concatenate(first: Array, second: Array) -> Array:
+    """Fingerprints of arrays: numpy would compute with a constant of no dimension in floats."""
+    made: Array = concatenate(np.atleast_1d(first), np.atleast_1d(second))
+    return made.reshape(np.broadcast_shapes(first.shape, second.shape))
 
 
 def _real(function: Callable[..., Array]) -> Callable[[Step, Sequence[Type]], Function]:
@@ -229,6 +236,8 @@ PREPARE: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = of_every_ver
         "cast": _cast,
         "clip": _clip,
         "hash": _hash,
+        "fingerprint64": lambda *_: elementwise(fingerprint_values, None),
+        "fingerprint_cat64": lambda *_: elementwise(_concatenate, "uint64"),
         "lookup": lookup,
         "gather": gather,
         "bucketize": bucketize,

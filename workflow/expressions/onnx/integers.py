@@ -1,12 +1,14 @@
-"""Arithmetic of integers in ONNX: division and the hash."""
+"""Arithmetic of integers in ONNX: division, the hash and fingerprints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 
+from workflow.expressions.language.fingerprints import CAT_MULTIPLIER, SHIFT
 from workflow.expressions.language.hashing import MULTIPLIERS, SHIFTS, seed_offset
 from workflow.expressions.language.types import ExpressionError, Type
 from workflow.expressions.program.program import Step
@@ -104,6 +106,38 @@ def hash_value(
         if multiplier is not None:
             bits = graph.add("Mul", bits, _constant(graph, multiplier))
     return joint(graph, operands, _shifted(graph, bits, 1))
+
+
+def fingerprint(_: Graph, __: Step, types: Sequence[Type], ___: Sequence[Tensor]) -> NoReturn:
+    """`fingerprint64`.
+
+    Raises:
+        ExpressionError: always.
+    """
+    raise ExpressionError(
+        "ONNX has no operator for the bytes of a string or the digits of an integer, so it cannot "
+        f"make TensorFlow's fingerprint of {types[0]}, as HashBucket and HashedCross with "
+        'hash="farmhash", make_feature_column_workflow and LambdaOp\'s fingerprint64 do. Use '
+        "Categorify without num_buckets in its place."
+    )
+
+
+def concatenate(graph: Graph, _: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """`fingerprint_cat64`, the formula of `fingerprints.concatenate` in int64."""
+    first, second = (
+        convert(graph, o.values, t.dtype, "int64") for o, t in zip(operands, types, strict=True)
+    )
+    factor = _constant(graph, CAT_MULTIPLIER)
+
+    def mixed(bits: str) -> str:
+        return graph.add("BitwiseXor", bits, _shifted(graph, bits, SHIFT))
+
+    def times(bits: str) -> str:
+        return graph.add("Mul", bits, factor)
+
+    both = graph.add("BitwiseXor", first, factor)
+    both = graph.add("BitwiseXor", both, times(mixed(times(second))))
+    return joint(graph, operands, mixed(times(mixed(times(both)))))
 
 
 def _constant(graph: Graph, bits: int) -> str:

@@ -20,7 +20,7 @@ from workflow.schema.dtypes import DTYPES
 
 from .casts import SIGN_BIT, cast, choose, convert, flip, joint, wrap
 from .graph import Graph, Tensor, carrier
-from .integers import hash_value, whole_division
+from .integers import concatenate, fingerprint, hash_value, whole_division
 from .lists import list_length, list_pad, list_slice
 from .tables import gather, look_up
 
@@ -299,6 +299,8 @@ EMIT: Mapping[str, Emit] = of_every_verb(
         "cast": cast,
         "clip": _clip,
         "hash": hash_value,
+        "fingerprint64": fingerprint,
+        "fingerprint_cat64": concatenate,
         "lookup": look_up,
         "gather": gather,
         "bucketize": _bucketize,

@@ -1,18 +1,25 @@
-"""Polars expressions of the verbs that number values: `hash` and `bucketize`."""
+"""Polars expressions of the verbs that number values: hashes, fingerprints and `bucketize`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
 
+from workflow.expressions.language.fingerprints import (
+    CAT_MULTIPLIER,
+    SHIFT,
+    fingerprint_strings,
+    fingerprint_values,
+)
 from workflow.expressions.language.hashing import MULTIPLIERS, SHIFTS, hash_strings, seed_offset
 from workflow.expressions.language.types import Type, promote, table_dtype
 from workflow.expressions.program.program import Step
-from workflow.schema.column import Column
+from workflow.schema.column import Array, Column, Strings
 
-from .series import polars_dtype, to_series, to_strings
+from .series import in_numpy, polars_dtype, to_series, to_strings
 
 # From here on a binary search is faster than a comparison with each boundary.
 MANY_BOUNDARIES = 32
@@ -22,23 +29,53 @@ def hash_value(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl
     """`hash`: integers by Polars' own arithmetic, which wraps around as required."""
     (value,), seed = operands, step.parameters["seed"]
     if types[0].kind == "string":
-        # By numpy on whole chunks: Polars exposes the bytes of a string only as a list for each
-        # row, which takes six times as long.
-        return value.map_batches(
-            lambda series: _hash_series(series, seed), return_dtype=pl.Int64, is_elementwise=True
-        )
-    if types[0].dtype != "uint64":
-        value = value.cast(pl.Int64).reinterpret(signed=False)
-    bits = value + pl.lit(seed_offset(seed), pl.UInt64)
+        return _of_strings(value, lambda texts: hash_strings(texts, seed), pl.Int64)
+    bits = _bits(value, types[0]) + pl.lit(seed_offset(seed), pl.UInt64)
     for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
         bits = bits ^ (bits // pl.lit(1 << shift, pl.UInt64))
         bits = bits if multiplier is None else bits * pl.lit(multiplier, pl.UInt64)
     return (bits // pl.lit(2, pl.UInt64)).cast(pl.Int64)
 
 
-def _hash_series(series: pl.Series, seed: int) -> pl.Series:
-    hashes = pl.Series(series.name, hash_strings(to_strings(series.fill_null("")), seed))
-    return pl.select(pl.when(series.is_not_null()).then(hashes)).to_series()
+def fingerprint(_: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`fingerprint64`."""
+    (value,) = operands
+    if types[0].kind == "string":
+        return _of_strings(value, fingerprint_strings, pl.UInt64)
+    return value.map_batches(
+        partial(in_numpy, fingerprint_values), return_dtype=pl.UInt64, is_elementwise=True
+    )
+
+
+def concatenate(_: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`fingerprint_cat64`, the formula of `fingerprints.concatenate`."""
+    factor, divisor = (pl.lit(n, pl.UInt64) for n in (CAT_MULTIPLIER, 1 << SHIFT))
+    first, second = (_bits(o, t) for o, t in zip(operands, types, strict=True))
+
+    def mixed(bits: pl.Expr) -> pl.Expr:
+        return bits ^ (bits // divisor)
+
+    both = first ^ factor ^ (mixed(second * factor) * factor)
+    return mixed(mixed(both * factor) * factor)
+
+
+def _bits(value: pl.Expr, type_: Type) -> pl.Expr:
+    return value if type_.dtype == "uint64" else value.cast(pl.Int64).reinterpret(signed=False)
+
+
+def _of_strings(
+    value: pl.Expr, function: Callable[[Strings], Array], dtype: type[pl.DataType]
+) -> pl.Expr:
+    """A number of each string, by numpy on whole chunks.
+
+    Polars exposes the bytes of a string only as a list for each row, which takes six times as long.
+    """
+
+    def of_series(series: pl.Series) -> pl.Series:
+        numbers = pl.Series(series.name, function(to_strings(series.fill_null(""))))
+        return pl.select(pl.when(series.is_not_null()).then(numbers)).to_series()
+
+    return value.map_batches(of_series, return_dtype=dtype, is_elementwise=True)
 
 
 def bucketize(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:

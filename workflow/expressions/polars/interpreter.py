@@ -20,7 +20,7 @@ from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema
 
-from .buckets import bucketize, hash_value
+from .buckets import bucketize, concatenate, fingerprint, hash_value
 from .lists import list_length, list_pad, list_slice
 from .series import in_numpy, microseconds, polars_dtype
 from .tables import gather, lookup
@@ -249,6 +249,8 @@ VERBS: Mapping[str, Compile] = of_every_verb(
         "cast": _cast,
         "clip": _clip,
         "hash": hash_value,
+        "fingerprint64": fingerprint,
+        "fingerprint_cat64": concatenate,
         "lookup": lookup,
         "gather": gather,
         "bucketize": bucketize,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...schema.column import Array, Strings
+from ...schema.column import Array, Strings, byte_words
 from .cuckoo import CuckooTable, cuckoo_table
 
 # Odd numbers without a pattern, from SplitMix64; each word of eight bytes is multiplied.
@@ -51,7 +51,7 @@ class TextTable:
     def __init__(self, texts: Strings) -> None:
         self._data = texts.data
         self._offsets = texts.offsets
-        self._words = _words(texts.data)
+        self._words = byte_words(texts.data)
         self._seed, self._table = self._build()
 
     def find(self, values: Array) -> Array:
@@ -63,7 +63,7 @@ class TextTable:
 
     def find_strings(self, texts: Strings) -> Array:
         """The row of each of some strings, int64, shape (N,); -1 if it is not in the table."""
-        return self._find(_words(texts.data), texts.offsets[:-1], np.diff(texts.offsets))
+        return self._find(byte_words(texts.data), texts.offsets[:-1], np.diff(texts.offsets))
 
     def _find(self, words: Array, starts: Array, lengths: Array) -> Array:
         pieces = list(_pieces(words, starts, lengths))
@@ -112,12 +112,6 @@ def _finds_itself(table: CuckooTable, start: int) -> bool:
     return bool(np.all(rows == np.arange(start, start + len(keys))))
 
 
-def _words(data: Array) -> Array:
-    """The eight bytes from each position on, as a number, with zeros beyond the end."""
-    padded = np.concatenate([data, np.zeros(8, np.uint8)])
-    return np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))
-
-
 def _bytes(text: str) -> bytes:
     # Half a surrogate pair is not a character; it matches nothing, and is not an error here.
     return text.encode("utf-8", "surrogatepass")
@@ -130,11 +124,11 @@ def _encode(texts: Sequence[str]) -> tuple[Array, Array, Array]:
     if len(ends) == len(texts) - 1:
         ends = np.append(ends, len(data))
         starts = np.append(0, ends[:-1] + 1)
-        return _words(data), starts, ends - starts
+        return byte_words(data), starts, ends - starts
     # A string contains the zero that was to separate the strings.
     raw = [_bytes(text) for text in texts]
     lengths = np.array([len(each) for each in raw], np.int64)
-    return _words(np.frombuffer(b"".join(raw), np.uint8)), np.cumsum(lengths) - lengths, lengths
+    return byte_words(np.frombuffer(b"".join(raw), np.uint8)), np.cumsum(lengths) - lengths, lengths
 
 
 def _pieces(words: Array, starts: Array, lengths: Array) -> Iterator[Piece]:

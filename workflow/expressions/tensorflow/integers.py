@@ -1,4 +1,4 @@
-"""Arithmetic of integers in TensorFlow: division and the hash."""
+"""Arithmetic of integers in TensorFlow: division, the hash and fingerprints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from workflow.expressions.language.fingerprints import CAT_MULTIPLIER, SHIFT
 from workflow.expressions.language.hashing import MULTIPLIERS, SHIFTS, seed_offset
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Step
@@ -73,6 +74,36 @@ def hash_value(step: Step, types: Sequence[Type]) -> Function:
         return TensorColumn(tf.cast(_shifted(bits, 1), tf.int64), column.valid, column.lengths)
 
     return apply
+
+
+def fingerprint(_: Step, types: Sequence[Type]) -> Function:
+    """The function for a `fingerprint64` step."""
+    is_text = types[0].kind == "string"
+
+    def apply(column: TensorColumn) -> TensorColumn:
+        # Of the rows of a matrix TensorFlow makes one fingerprint each.
+        flat = tf.reshape(column.values, [-1])
+        texts = flat if is_text else tf.strings.as_string(flat)
+        bits = tf.bitcast(tf.fingerprint(texts), tf.uint64)
+        values = tf.reshape(bits, tf.shape(column.values))
+        return TensorColumn(values, column.valid, column.lengths)
+
+    return apply
+
+
+def concatenated(a: Any, b: Any) -> Any:
+    """The formula of `fingerprints.concatenate` for two tensors of integers."""
+    first, second = _integer_bits(a), _integer_bits(b)
+    # Grappler cannot merge two constants if one is guarded.
+    factor = guarded(tf.constant(CAT_MULTIPLIER, tf.uint64))
+
+    def mixed(bits: Any) -> Any:
+        return tf.bitwise.bitwise_xor(bits, _shifted(bits, SHIFT))
+
+    both = tf.bitwise.bitwise_xor(
+        tf.bitwise.bitwise_xor(first, factor), mixed(second * factor) * factor
+    )
+    return mixed(mixed(both * factor) * factor)
 
 
 def _shifted(bits: Any, places: int) -> Any:

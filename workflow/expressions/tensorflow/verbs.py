@@ -19,7 +19,7 @@ from workflow.schema.dtypes import DTYPES
 from .column import Function, TensorColumn
 from .gathers import gather
 from .guard import guarded, guarded_arithmetic
-from .integers import hash_value, whole_division
+from .integers import concatenated, fingerprint, hash_value, whole_division
 from .lists import list_length, list_pad, list_slice
 from .lookups import lookup
 from .strings import order
@@ -257,6 +257,8 @@ PREPARE: Mapping[str, Prepare] = of_every_verb(
         "cast": _cast,
         "clip": _clip,
         "hash": hash_value,
+        "fingerprint64": fingerprint,
+        "fingerprint_cat64": lambda *_: _elementwise(concatenated, None),
         "lookup": lookup,
         "gather": gather,
         "bucketize": _bucketize,

@@ -10,7 +10,7 @@ from small_export import rows
 from exporter import ExportError, ServingOptions, verify
 from exporter.write.onnx import model as onnx_model
 from exporter.write.onnx.network import network_to_onnx
-from training import layers, models
+from training import layers, make_feature_column_workflow, models
 from training.network.keras_network import KerasNetwork
 from workflow import Workflow, ops
 
@@ -66,6 +66,43 @@ def test_a_hash_of_strings_is_refused_before_anything_is_written(runtime, export
         export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
     assert str(error.value).count("fused_tensorflow") == 1
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ONNX)
+def test_feature_columns_whose_values_are_hashed_are_refused(runtime, export, tmp_path):
+    columns_of = tf.feature_column
+    hashed = columns_of.categorical_column_with_hash_bucket("user", 10, tf.int64)
+    made = make_feature_column_workflow([columns_of.indicator_column(hashed)])
+    pipeline = made.workflow.fit({"user": [7, 8]})
+    ids = {"user": keras.Input((1,), name="user", dtype="int64")}
+    network = keras.Model(ids, layers.DenseFeatures(made.feature_columns)(ids))
+    with pytest.raises(ExportError, match=r"user.*TensorFlow's fingerprint of int64.*fused_tens"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+def test_crosses_of_integers_and_values_without_an_id_are_served(export):
+    """ONNX's OneHot counts -1 as the last id, which an indicator must not count."""
+    columns_of = tf.feature_column
+    columns = [
+        columns_of.crossed_column(["user", "hour"], 9, hash_key=5),
+        columns_of.categorical_column_with_vocabulary_list("user", [7, 8], dtype=tf.int64),
+    ]
+    made = make_feature_column_workflow([columns_of.indicator_column(each) for each in columns])
+    data = {"user": [7, 8, 9, None], "hour": [0, 2**62, -1, 3]}
+    pipeline = made.workflow.fit(data)
+    ids = {n: keras.Input((1,), name=n, dtype="int64") for n in ("hour_X_user", "user")}
+    network = keras.Model(ids, layers.DenseFeatures(made.feature_columns)(ids))
+    options = ServingOptions(runtime="fused_onnx")
+    report = export(network, pipeline, labels=[], serving=options)
+    feed = {"user": np.array([[7], [8], [9], [-1]]), "hour": np.array([[0], [2**62], [-1], [3]])}
+    tensors = {name: tf.constant(values[:3]) for name, values in feed.items()}
+    crossed = tf.sparse.cross_hashed([tensors["user"], tensors["hour"]], 9, 5).values.numpy()
+    expected = np.zeros((4, 9 + 2), np.float32)
+    expected[[0, 1, 2], crossed] = 1
+    expected[[0, 1], [9, 10]] = 1
+    feed["user"][3] = np.iinfo(np.int64).min  # the null of the wire
+    np.testing.assert_array_equal(ask_fused(report, feed), expected)
 
 
 @pytest.mark.parametrize("runtime", ONNX)
