@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any
 
 from exporter.columns.embeddings import expect_room, spare_tables
+from exporter.columns.hashed_strings import expect_no_hashed_strings
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
 from exporter.network.load import as_network
@@ -21,7 +22,7 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, make_plan
-from exporter.plan.runtime import AUTO, Runtime, Writer, runtimes_for
+from exporter.plan.runtime import AUTO, RUNTIMES, Runtime, Writer, runtimes_for
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served
@@ -253,6 +254,8 @@ def _plan(
     pipeline = Pipeline(
         name, number, features, network.signature, options, _possible(network), vector
     )
+    if not RUNTIMES[options.runtime].in_tensorflow:
+        expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)
     return make_plan(pipeline, _runtime_of(pipeline))
 
 
