@@ -175,7 +175,6 @@ def _export(
                 return ExportReport(
                     repository, kept, generation, proof, published=False, spare=spare
                 )
-            at_work("answer golden rows in a server")
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:

@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 
 import polars as pl
 import pytest
@@ -217,6 +220,13 @@ def test_a_mistake_is_one_line(arguments, text):
     assert result.stderr.startswith("error: ")
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("module", ["exporter", "exporter.command_line"])
+def test_it_runs_as_a_module(module):
+    command = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"parquet-to-triton {version('parquet-to-triton')}\n"
 
 
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000
