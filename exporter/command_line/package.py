@@ -1,4 +1,4 @@
-"""Where a new project gets this package from: the line of its requirements.txt."""
+"""The line of a project's requirements.txt that names this package, and where to get it."""
 
 from __future__ import annotations
 
