@@ -12,13 +12,14 @@ from types import NoneType
 from typing import Any
 
 from exporter.columns.embeddings import expect_room, spare_tables
+from exporter.columns.hashed_strings import expect_no_hashed_strings
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Plan, Runtime, Writer, make_plan
-from exporter.plan.runtime import AUTO, runtimes_for
+from exporter.plan.runtime import AUTO, RUNTIMES, runtimes_for
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served
@@ -241,7 +242,6 @@ def _export(
                 return ExportReport(
                     repository, kept, generation, proof, published=False, spare=spare
                 )
-            at_work("answer golden rows in a server")
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:
@@ -313,6 +313,8 @@ def _plan(
     pipeline = Pipeline(
         name, number, features, network.signature, options, _possible(network), vector
     )
+    if not RUNTIMES[options.runtime].in_tensorflow:
+        expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)
     return make_plan(pipeline, _runtime_of(pipeline))
 
 

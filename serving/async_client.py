@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from serving.client import expect_retries, expect_seconds
+from serving.client import expect_headers, expect_retries, expect_seconds
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
@@ -70,6 +70,7 @@ class AsyncEnsembleClient:
         shared_memory: bool = False,
     ) -> None:
         expect_retries(retries)
+        expect_headers(headers or {})
         self.url = url
         self.model_name = model_name
         self.model_version = model_version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,9 @@ from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import to_requests, to_table
 from workflow.schema.column import Array
+
+# What HTTP and gRPC both send unchanged.
+_HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9_.-]+"), re.compile(r"[ -~]*")
 
 
 class EnsembleClient:
@@ -67,6 +71,7 @@ class EnsembleClient:
         self.model_version = model_version
         self.timeout = expect_seconds(timeout)
         expect_retries(retries)
+        expect_headers(headers or {})
         address = parse_address(url, tls)
         connect = HttpConnection if address.scheme.startswith("http") else GrpcConnection
         self._connection = connect(address, headers or {}, retries)
@@ -236,3 +241,24 @@ def expect_retries(retries: int) -> None:
             "INVALID_INPUT",
             f"Expected retries from 0 to {MOST_RETRIES}. Received: {retries!r}.",
         )
+
+
+def expect_headers(headers: Mapping[str, str]) -> None:
+    """Check names and values of headers.
+
+    Raises:
+        ClientError: one that cannot be sent; the value, which may be secret, is not in the text.
+    """
+    for name, value in headers.items():
+        if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
+            raise ClientError(
+                "INVALID_INPUT",
+                f"Expected names of headers of letters, digits, -, _ and '.'. Received: {name!r:.100}.",
+            )
+        if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
+            received = "other characters" if isinstance(value, str) else type(value).__name__
+            raise ClientError(
+                "INVALID_INPUT",
+                f"Expected the header {name!r} as text of printable ASCII. Received: {received}. "
+                "Encode it, as in base64.",
+            )

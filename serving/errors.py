@@ -69,7 +69,10 @@ _ADVICE = {
         "HTTP, whose address begins with http://, on port 8000."
     ),
     "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy.",
-    "UNAUTHENTICATED": "Pass the credentials that the server requires in `headers`.",
+    "UNAUTHENTICATED": (
+        "Pass the credentials that the server requires in `headers`, in the shell with --header, or "
+        "in TRITON_ADMIN_KEY for --shared-memory."
+    ),
 }
 # Messages of a server that runs, but is overloaded.
 _BUSY = {

@@ -12,6 +12,8 @@ import pytest
 from goals import goals
 from object_server import Link, object_server
 
+from workflow.progress import stage
+
 TESTS = Path(__file__).parent
 GPU_TESTS = TESTS / "gpu"
 
@@ -75,6 +77,26 @@ def link(object_port):
     link = Link(object_port)
     yield link
     link.close()
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """All stages of progress that begin during the test, each with the names of its parts in `works`."""
+    seen = []
+
+    class Seen(stage.Stage):
+        def __init__(self, *arguments):
+            self.works = []
+            super().__init__(*arguments)
+            seen.append(self)
+
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if name == "work" and value:
+                self.works.append(value)
+
+    monkeypatch.setattr(stage, "Stage", Seen)
+    return seen
 
 
 def pytest_addoption(parser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
     from workflow.schema.schema import Schema
 
 
-def first_rows(data: Any, columns: Schema, rows: int) -> pl.LazyFrame:
+def first_rows(
+    data: Any, columns: Schema, rows: int, storage_options: Mapping[str, str] | None = None
+) -> pl.LazyFrame:
     """The first rows of the columns that the data has.
 
     Args:
@@ -18,13 +21,14 @@ def first_rows(data: Any, columns: Schema, rows: int) -> pl.LazyFrame:
         columns: the columns; CSV and TSV are read in their types. One that the data lacks is left out,
             which the user of the rows reports.
         rows: the number of rows.
+        storage_options: as `Workflow.fit` takes them.
 
     Raises:
         WorkflowError: the data cannot be read.
     """
     from workflow.data.sources import Source  # noqa: PLC0415 - so that help is shown at once
 
-    source = Source.of(data, known=columns)
+    source = Source.of(data, storage_options=storage_options, known=columns)
     have = frozenset(source.names)
     # Without any known column a later error names all of them.
     names = [name for name in columns.names if name in have] or None

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from exporter.command_line.groups import grouped, parameters_of
 from workflow.errors import in_a_line
 from workflow.first_use import what_is_missing
 
@@ -30,7 +31,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(context: typer.Context, **arguments: Any) -> None:
         try:
-            command(**arguments)
+            command(**grouped(command, arguments))
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         except BrokenPipeError:
@@ -51,9 +52,13 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             )
             raise typer.Exit(1) from None
 
-    # Typer reads the parameters from the annotations.
-    run.__annotations__ = {"context": typer.Context, **command.__annotations__}
-    run.__signature__ = _with_context(command)  # type: ignore[attr-defined]
+    # Typer reads the parameters from both.
+    first = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    parameters = [first, *parameters_of(command)]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
@@ -62,13 +67,6 @@ def _is_output_closed() -> bool:
     look = select.poll()
     look.register(1, 0)
     return any(event & select.POLLERR for _, event in look.poll(0))
-
-
-def _with_context(command: Callable[..., None]) -> Any:
-    signature = inspect.signature(command, eval_str=True)
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    first = inspect.Parameter("context", kind, annotation=typer.Context)
-    return signature.replace(parameters=[first, *signature.parameters.values()])
 
 
 def _line(error: Exception) -> str:

@@ -12,6 +12,7 @@ from serving.embedded.golden import expect_golden
 from serving.embedded.installation import expect_server
 from serving.embedded.server import TritonServer
 from serving.errors import ServerError
+from workflow.progress.stage import at_work
 
 # In a staging folder, beside the models, whose names do not begin with a dot.
 LOG = ".server.log"
@@ -43,6 +44,7 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         if prove == "auto":
             return proof
         raise _unproven(error) from error
+    at_work("answer golden rows in a server")
     try:
         name = plan.published.name
         with TritonServer(stage, [name], log_file=stage / LOG) as server:

@@ -12,6 +12,11 @@ ADMIN_HEADER = "admin-key"
 GRPC_ADMIN_HEADER = f"triton-grpc-protocol-{ADMIN_HEADER}"
 
 
+def admin_headers(key: str) -> dict[str, str]:
+    """Headers of a client that has a server's admin key, over HTTP or gRPC."""
+    return dict.fromkeys((ADMIN_HEADER, GRPC_ADMIN_HEADER), key)
+
+
 @dataclass(frozen=True)
 class ServerFlags:
     """The models that a server serves, and the addresses on which it listens.

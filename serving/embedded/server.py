@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from serving.embedded.administration import Administration
-from serving.embedded.flags import ADMIN_HEADER, GRPC_ADMIN_HEADER
+from serving.embedded.flags import admin_headers
 from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
@@ -127,7 +127,7 @@ class TritonServer:
     @property
     def admin_headers(self) -> dict[str, str]:
         """Headers with which a client may use shared memory, load models and change the log. Secret."""
-        return dict.fromkeys((ADMIN_HEADER, GRPC_ADMIN_HEADER), self._started().flags.admin_key)
+        return admin_headers(self._started().flags.admin_key)
 
     @property
     def log_path(self) -> Path:

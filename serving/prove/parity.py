@@ -101,16 +101,13 @@ def _compare(
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
     restart("the served predictions")
-    answered = [
-        client.predict(frame[part].to_dict(as_series=False))
-        for part in counted(batches, batches[0].stop)
-    ]
+    answered = [client.predict(frame[part].to_dict(as_series=False)) for part in counted(batches)]
     names = [column.name for column in contract.outputs]
     asked = [*names, *getattr(model, "further", ())]
     restart("the network in this process")
     expected = [
         call_network(model, {n: to_column(offline[n][part]) for n in features}, asked, names_served)
-        for part in counted(batches, batches[0].stop)
+        for part in counted(batches)
     ]
     if hasattr(model, "as_served"):
         pairs = zip(expected, answered, strict=True)
@@ -173,7 +170,7 @@ def _compare_features(
     name = client.contract.preprocessing
     step = client.for_model(name)
     restart("the served features")
-    served = pl.concat([step.predict(frame[part]) for part in counted(batches, batches[0].stop)])
+    served = pl.concat([step.predict(frame[part]) for part in counted(batches)])
     columns = step.contract.outputs
     return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 
@@ -200,7 +197,7 @@ def raw_rows(rows: Any, columns: Schema) -> pl.DataFrame:
 
 
 def _slices(rows: int, size: int) -> Iterator[slice]:
-    return (slice(start, start + size) for start in range(0, rows, size))
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:

@@ -2,9 +2,13 @@
 
 import contextlib
 import select
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
+
+import pytest
 
 
 class Forwarder:
@@ -64,6 +68,27 @@ class Forwarder:
                 self.sent += data
             (server if source is client else client).sendall(data)
         return True
+
+
+def certify(folder):
+    """Key and certificate of 127.0.0.1, which vouches for itself, and a context that asks for it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate, and is not installed")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out"),
+            *(certificate, "-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate)
+    context.load_cert_chain(certificate, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return key, certificate, context
 
 
 def port_of(url):

@@ -43,6 +43,13 @@ def test_a_frame_is_answered(client, tmp_path):
     assert pl.read_parquet(file)["same_user"].to_list() == FRAME["userId"].to_list()
 
 
+def test_progress_counts_each_row(client, data, tmp_path, stages):
+    predict_to_parquet(client, data, tmp_path / "out", rows_per_file=40_000)
+    assert [(s.title, s.total, s.done, s.unit) for s in stages] == [
+        ("predict", 90_000, 90_000, "rows")
+    ]
+
+
 def test_no_rows_give_an_empty_file(client, tmp_path):
     (file,) = predict_to_parquet(client, FRAME[:0], tmp_path / "out", keep="userId")
     assert pl.read_parquet(file).shape == (0, 5)

@@ -22,6 +22,20 @@ def test_a_timeout_that_is_no_time(client, timeout):
         client("127.0.0.1:1", "model", timeout=timeout)
 
 
+@pytest.mark.parametrize("client", [EnsembleClient, AsyncEnsembleClient])
+def test_headers_that_cannot_be_sent(client):
+    for headers, received in (
+        ({"a b": "c"}, "names of headers of letters.*Received: 'a b'"),
+        ({3: "c"}, "names of headers of letters.*Received: 3"),
+        ({"token": "☃"}, "header 'token' as text of printable ASCII. Received: other characters"),
+        ({"token": "a\r\nb: c"}, "Received: other characters"),
+        ({"token": b"c"}, "Received: bytes"),
+    ):
+        with pytest.raises(ClientError, match=received) as error:
+            client("127.0.0.1:1", "model", headers=headers)
+        assert "☃" not in str(error.value)
+
+
 def test_models_as_one_name(tmp_path):
     with pytest.raises(ServerError, match=r"such as \['shop'\]. Received: 'shop'"):
         TritonServer(tmp_path, "shop").start()

@@ -163,7 +163,7 @@ def _resolve_ready(
             _expect_integers(bound)
             learning[number] = node, bound
         else:
-            if isinstance(node, OperatorNode) and node.operator.takes_ids:
+            if isinstance(node, OperatorNode):
                 _expect_integers(node.bind(resolution.inputs(node)))
             resolution.resolve(node, states.get(number, {}))
     return learning
@@ -171,9 +171,9 @@ def _resolve_ready(
 
 def _expect_integers(bound: Bound) -> None:
     """Refuse float columns of the data for an operator that requires integers."""
-    if bound.rows.origin is not None or not bound.operator.takes_ids:
+    if bound.rows.origin is not None:
         return
-    own = (bound.columns[name] for name in bound.operator.own_columns(bound.columns))
+    own = (bound.columns[name] for name in bound.operator.id_columns(bound.columns))
     columns = [feature for feature in own if feature.schema.info.kind == "float"]
     sources = [f.expression.parameters["name"] for f in columns if f.expression.verb == "source"]
     if sources:

@@ -75,8 +75,9 @@ class Operator(ABC, metaclass=OperatorMeta):
     - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`, which its methods
     get by `self.groups(columns)`. Groups pass through earlier operators that do not take them, as
     long as the columns keep their names.
-    - `takes_ids`: its own columns must not contain fractions. Pandas converts integers beside a
-    missing one to floats; `fit` converts such a column of the data back to integers.
+    - `takes_ids`: its own columns must not contain fractions, or those that `id_columns` names.
+    Pandas converts integers beside a missing one to floats; `fit` converts such a column of the
+    data back to integers.
     - `depends_on`: the name of the field with further columns that it reads: names, or nodes of the
     graph. These are among the `columns` of every method, and `self.dependency_names()` has their
     names. If the operator learns, `lower` may not get them: `remove_inputs` removes a target that
@@ -140,6 +141,10 @@ class Operator(ABC, metaclass=OperatorMeta):
     def own_columns(self, columns: Iterable[str]) -> list[str]:
         """The columns on the left of `>>`, without those that are only dependencies."""
         return list(dict.fromkeys(name for group in self.groups(columns) for name in group))
+
+    def id_columns(self, columns: Iterable[str]) -> list[str]:
+        """The columns that must not contain fractions."""
+        return self.own_columns(columns) if self.takes_ids else []
 
     def dependency_names(self) -> tuple[str, ...]:
         """The names of the columns that `depends_on` stands for."""

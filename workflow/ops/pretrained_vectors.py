@@ -63,6 +63,7 @@ class PretrainedVectors(Operator):
     vector: str | None = dataclasses.field(default=None, compare=False, metadata=NOT_SAVED)
 
     learns: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -45,10 +45,11 @@ class Count:
         """
         done = int(self.done if self.total is None else min(self.done, self.total))
         passed = now - self.started
+        unit = self.unit.removesuffix("s") if self.total == 1 else self.unit
         if not done or passed <= 0:
-            return [f"{short(self.total)} {self.unit}"] if self.total else []
+            return [f"0 of {short(self.total)} {unit}"] if self.total else []
         of = "" if self.total is None else f" of {short(self.total)}"
-        texts = [f"{short(done)}{of} {self.unit}"]
+        texts = [f"{short(done)}{of} {unit}"]
         if self.unit == "rows":
             texts.append(f"{short(done / passed)} {self.unit}/s")
         if self.total is not None and done < self.total:

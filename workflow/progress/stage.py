@@ -144,12 +144,10 @@ def queried(count: int) -> None:
         own.done += count * own.rows_of_a_query
 
 
-def counted(items: Iterable[Item], unit: int = 1) -> Iterator[Item]:
+def counted(items: Iterable[Item]) -> Iterator[Item]:
     """The items, each of which advances the current stage when the next one is taken.
 
-    Args:
-        items: the items.
-        unit: by how much each advances it.
+    A slice advances it by its rows, any other item by one.
 
     Example:
         >>> list(counted("ab"))
@@ -157,4 +155,4 @@ def counted(items: Iterable[Item], unit: int = 1) -> Iterator[Item]:
     """
     for item in items:
         yield item
-        advance(unit)
+        advance(item.stop - item.start if isinstance(item, slice) else 1)

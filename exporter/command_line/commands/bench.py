@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.connect import Connection, connected
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
-from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
+from exporter.command_line.words import (
+    Data,
+    Json,
+    NullValue,
+    StorageOption,
+    answer,
+    pairs,
+    with_nulls,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,8 +31,7 @@ if TYPE_CHECKING:
 def bench(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     data: Data,
-    url: Url = None,
-    repository: Repository = None,
+    connection: Connection,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each line of the table.")] = 3.0,
     clients: Annotated[int, typer.Option(min=1, help="Clients at once, one row each.")] = 16,
     write_input: Annotated[
@@ -37,6 +44,7 @@ def bench(
             help="With --write-input: also write the answers, which hold at --concurrency-range 1."
         ),
     ] = True,
+    storage_option: StorageOption = None,
     null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
@@ -52,9 +60,9 @@ def bench(
     from exporter.report.latency import SIZES  # noqa: PLC0415
 
     expect_place(write_input)
-    rows = with_nulls(data, null_value)
-    with connected(name, url, repository) as client:
-        frame = first_rows(rows, client.contract.input_schema, max(SIZES)).collect()
+    rows, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
+    with connected(name, connection) as client:
+        frame = first_rows(rows, client.contract.input_schema, max(SIZES), options).collect()
         if not frame.height:
             raise CommandError("Expected rows to send. Received: none.")
         if write_input is not None:

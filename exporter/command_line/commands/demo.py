@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.quiet import import_tensorflow
+from exporter.command_line.words import Json, answer
 from exporter.plan.runtime import RUNTIMES
 
 NAME = "movielens"
@@ -21,6 +23,7 @@ def demo(
     ),
     rows: Annotated[int, typer.Option(min=1_000, help="How many ratings to make up.")] = 200_000,
     runtime: Annotated[str, typer.Option(help=f"One of {', '.join(RUNTIMES)}.")] = "tensorflow",
+    as_json: Json = False,
 ) -> None:
     """Run everything on synthetic ratings, and prove the answers.
 
@@ -41,34 +44,47 @@ def demo(
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
     from workflow.files.durable import replacing  # noqa: PLC0415
 
+    def tell(text: str) -> None:
+        if not as_json:
+            typer.echo(text)
+
     options = ServingOptions(runtime=runtime)
     raw, movie_table = _make_up(output, rows)
     movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
     workflow = Workflow(((["userId"] + movies) >> ops.Categorify()) + label)
-    typer.echo("fit       the workflow")
+    tell("fit       the workflow")
     workflow.fit(raw).transform_to_parquet(raw, output / "train")
     workflow.save(output / "workflow")
     model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
     report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
     with replacing(output / "model.keras", ".keras") as draft:
         model.save(draft)
-    typer.echo(f"train     {str(report).splitlines()[0]}")
+    tell(f"train     {str(report).splitlines()[0]}")
     exported = export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
-    typer.echo(f"export    {output / 'models'}, runtime {runtime}")
+    tell(f"export    {output / 'models'}, runtime {runtime}")
     with (
         TritonServer(output / "models") as server,
         EnsembleClient(server.grpc_url, NAME) as client,
     ):
-        typer.echo("serve     a Triton server on this machine\n")
+        tell("serve     a Triton server on this machine\n")
         sample = as_lazy_frame(raw).head(10_000).collect()
         proof = check_parity(client, workflow, model, sample)
         latency = [measure_latency(client, sample, 1, size, seconds=0.5) for size in SIZES]
     page = output / "report.html"
     page.write_text(exported.to_html(proof, latency), encoding="utf-8")
-    typer.echo(f"{proof}\n\n{page}: the report as a page\n\nTry as well:")
-    typer.echo(f"  ensemble show {NAME} --repository {output / 'models'}")
-    typer.echo(f"  ensemble bench {NAME} {raw} --repository {output / 'models'}")
+    answer(
+        as_json,
+        f"{proof}\n\n{page}: the report as a page\n\nTry as well:\n"
+        f"  ensemble show {NAME} --repository {output / 'models'}\n"
+        f"  ensemble bench {NAME} {raw} --repository {output / 'models'}",
+        **asdict(proof),
+        passed=proof.passed,
+        latency=[asdict(one) for one in latency],
+        repository=output / "models",
+        data=raw,
+        page=page,
+    )
     if not proof.passed:
         raise typer.Exit(1)
 

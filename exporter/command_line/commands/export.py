@@ -10,11 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Json, NullValue, answer, pairs, with_nulls
+from exporter.command_line.words import (
+    Json,
+    NullValue,
+    StorageOption,
+    answer,
+    pairs,
+    with_nulls,
+)
 from exporter.plan.runtime import AUTO, RUNTIMES
 
 
@@ -56,6 +64,7 @@ def export(
         list[str] | None,
         typer.Option(help="Raw data: its first rows warm the server up before it is ready."),
     ] = None,
+    storage_option: StorageOption = None,
     null_value: NullValue = None,
     prove: Annotated[
         str,
@@ -83,14 +92,20 @@ def export(
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
     page = page_place(html, no_html, f"{name}.export.html")
-    if null_value and not golden_rows:
-        raise CommandError("Expected --null-value with --golden-rows FILE. Received: it alone.")
-    golden = with_nulls(golden_rows, null_value) if golden_rows else None
+    for name_of, words in (("--null-value", null_value), ("--storage-option", storage_option)):
+        if words and not golden_rows:
+            raise CommandError(f"Expected {name_of} with --golden-rows FILE. Received: it alone.")
+    golden: Any = with_nulls(golden_rows, null_value) if golden_rows else None
+    connection = pairs(storage_option, "--storage-option")
     import_tensorflow()
     # So that help is shown at once.
     from exporter import ServingOptions, export_ensemble  # noqa: PLC0415
+    from exporter.plan.golden_rows import MOST_GIVEN  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
+    fitted = Workflow.load(workflow)
+    if connection:
+        golden = first_rows(golden, fitted.input_schema, MOST_GIVEN, connection).collect()
     named: dict[str, Any] = {
         "runtime": runtime,
         "max_batch_size": max_batch_size,
@@ -100,7 +115,7 @@ def export(
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
     report = export_ensemble(
         with_items(model, items, k),
-        Workflow.load(workflow),
+        fitted,
         name,
         repository,
         label,

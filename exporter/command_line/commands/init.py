@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
+import shutil
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.package import NAME, installed_package, package_at
 from exporter.command_line.words import Json, answer
 
 # The files of `exporter/command_line/project`, and their places in the new folder.
@@ -19,7 +21,6 @@ FILES = {
     "sample_data.py": "sample_data.py",
     "Makefile": "Makefile",
     "docker-compose.yml": "docker-compose.yml",
-    "requirements.txt": "requirements.txt",
     "gitignore": ".gitignore",
     "ci.yml": ".github/workflows/proof.yml",
 }
@@ -30,12 +31,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder, or an empty one.")],
     name: Annotated[str, typer.Option(help="The ensemble's name.")] = "clicks",
+    package: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the project's requirements get this package from: a wheel, which is copied "
+            "into the project, a folder with the source, or a URL; by default where it was "
+            "installed from here."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a project folder that works at once.
 
     It has the preprocessing (features.py), made-up clicks, a Makefile from raw data to the proof, a
-    compose file and a workflow for GitHub.
+    compose file and a workflow for GitHub, which installs requirements.txt.
 
     Example: `ensemble init shop && make -C shop`
     """
@@ -43,16 +52,28 @@ def init(
         raise CommandError(f"Expected a name of letters, digits, _ and -. Received: {name!r}.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
+    needed = installed_package(distribution(NAME)) if package is None else package_at(package)
     source = files("exporter.command_line") / "project"
     made = []
     for own, place in FILES.items():
         text = (source / own).read_text(encoding="utf-8")
         text = text.replace("NAME := clicks", f"NAME := {name}")
         text = text.replace("--load-model=clicks", f"--load-model={name}")
-        text = text.replace("==0.1.0", f"=={version('parquet-to-triton')}")
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         made.append(path)
-    text = "\n".join(["made      " + ", ".join(FILES.values()), f"try       make -C {folder}"])
-    answer(as_json, text, folder=folder, files=made)
+    made.append(folder / "requirements.txt")
+    made[-1].write_text(needed.text, encoding="utf-8")
+    if needed.wheel is not None:
+        made.append(folder / "wheels" / needed.wheel.name)
+        made[-1].parent.mkdir()
+        shutil.copyfile(needed.wheel, made[-1])
+    lines = [
+        f"made      {', '.join(str(path.relative_to(folder)) for path in made)}",
+        f"installs  {needed.requirement}",
+    ]
+    if needed.only_here:
+        lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
+    lines.append(f"try       make -C {folder}")
+    answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)

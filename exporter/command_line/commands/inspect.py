@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,15 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
-from exporter.command_line.words import Data, NullValue, with_nulls
+from exporter.command_line.words import (
+    Data,
+    Json,
+    NullValue,
+    StorageOption,
+    answer,
+    pairs,
+    with_nulls,
+)
 
 
 def inspect(
@@ -18,9 +27,18 @@ def inspect(
         list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
     ] = None,
     top: Annotated[
-        int, typer.Option(min=0, help="How many of the commonest values --json keeps.")
+        int, typer.Option(min=0, help="How many of the commonest values of a column to keep.")
     ] = 20,
-    json: Annotated[Path | None, typer.Option(help="Also save the facts as JSON.")] = None,
+    most_values: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Count so many different values of a column one by one; estimate beyond them.",
+        ),
+    ] = 10_000_000,
+    save: Annotated[
+        Path | None, typer.Option(help="Also save the facts, for `Inspection.load`.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write them as an HTML page.")] = None,
     generate: Annotated[
         Path | None, typer.Option(help="Also write random rows like them to a parquet file.")
@@ -29,7 +47,12 @@ def inspect(
         int | None, typer.Option(min=0, help="Rows for --generate; as many as the data by default.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="For --generate.")] = 0,
+    row_group_size: Annotated[
+        int, typer.Option(min=1, help="For --generate: rows of a row group, which are in memory.")
+    ] = 131_072,
+    storage_option: StorageOption = None,
     null_value: NullValue = None,
+    as_json: Json = False,
 ) -> None:
     """Show types, distinct values, skew and nulls of raw data, and operators that may suit it.
 
@@ -37,21 +60,36 @@ def inspect(
     """
     from workflow import generate_dataset, inspect_dataset  # noqa: PLC0415 - so that help is shown at once
 
-    for path in (json, html, generate):
+    for path in (save, html, generate):
         expect_place(path)
     if rows is not None and generate is None:
         raise CommandError(f"Expected --rows with --generate FILE. Received: --rows {rows} alone.")
-    inspection = inspect_dataset(with_nulls(data, null_value), columns or None, top=top)
+    inspection = inspect_dataset(
+        with_nulls(data, null_value),
+        columns or None,
+        top=top,
+        most_values=most_values,
+        storage_options=pairs(storage_option, "--storage-option"),
+    )
     made = []
-    if json is not None:
-        inspection.save(json)
-        made.append(f"{json}: the facts")
+    if save is not None:
+        inspection.save(save)
+        made.append(f"{save}: the facts")
     if html is not None:
         html.write_text(inspection.to_page(), encoding="utf-8")
         made.append(f"{html}: the page")
     if generate is not None:
         count = inspection.rows if rows is None else rows
-        generate_dataset(inspection, count, generate, seed)
+        generate_dataset(inspection, count, generate, seed, row_group_size=row_group_size)
         made.append(f"{generate}: {count:,} random rows")
     # Files first: who reads the table may stop after its first lines.
-    typer.echo("\n".join([str(inspection), *made]))
+    answer(
+        as_json,
+        "\n".join([str(inspection), *made]),
+        rows=inspection.rows,
+        columns=[asdict(column) for column in inspection.columns],
+        unreadable=inspection.unreadable,
+        saved=save,
+        page=html,
+        generated=generate,
+    )

@@ -8,18 +8,16 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.connect import RunningServer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
 
 
 def openapi(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
+    connection: RunningServer,
     repository: Annotated[
-        Path | None, typer.Option(help="The model repository; by default models.")
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Or a running server: host:port for gRPC, http://host:port for HTTP."),
+        Path | None, typer.Option(help="Or a model repository; by default models.")
     ] = None,
     server: Annotated[
         str, typer.Option(help="The HTTP address to write into the document.")
@@ -36,15 +34,15 @@ def openapi(
     """
     # So that help is shown at once.
     from exporter.report.ensemble_drawing import EnsembleDrawing  # noqa: PLC0415
-    from serving import EnsembleClient  # noqa: PLC0415
     from serving.contract import read_contract  # noqa: PLC0415
     from serving.openapi import openapi_document  # noqa: PLC0415
 
     expect_place(output)
-    if repository is not None and url is not None:
+    if repository is not None and connection.url is not None:
         raise CommandError("Expected --repository or --url. Received: both.")
-    if url is not None:
-        with EnsembleClient(url, name) as client:
+    connection.expect_url()
+    if connection.url is not None:
+        with connection.client(name, connection.url) as client:
             contract = client.contract
     else:
         contract = read_contract(EnsembleDrawing.read(repository or Path("models"), name).config)

@@ -8,19 +8,26 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.connect import Connection, connected
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
+from exporter.command_line.words import (
+    Data,
+    Json,
+    NullValue,
+    StorageOption,
+    answer,
+    pairs,
+    with_nulls,
+)
 
 
 def parity(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     data: Data,
-    url: Url = None,
-    repository: Repository = None,
+    connection: Connection,
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     model: Annotated[
         Path,
@@ -39,6 +46,7 @@ def parity(
         ),
     ] = 1e-5,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 1024,
+    storage_option: StorageOption = None,
     null_value: NullValue = None,
     html: Html = None,
     no_html: NoHtml = False,
@@ -52,7 +60,7 @@ def parity(
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
     page = page_place(html, no_html, f"{name}.parity.html")
-    given = with_nulls(data, null_value)
+    given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     import_tensorflow()
     # So that help is shown at once.
     from exporter.report.proof_page import proof_page  # noqa: PLC0415
@@ -61,14 +69,14 @@ def parity(
     from workflow import Workflow  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
-    frame = first_rows(given, fitted.input_schema, rows)
-    with connected(name, url, repository) as client:
+    frame = first_rows(given, fitted.input_schema, rows, options)
+    with connected(name, connection) as client:
         report = check_parity(
             client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size
         )
         if page is not None:
             asked = frame.select(column.name for column in client.contract.inputs).collect()
-            made = proof_page(client, report, fitted, asked, repository)
+            made = proof_page(client, report, fitted, asked, connection.repository)
             page.write_text(made, encoding="utf-8")
     answer(as_json, str(report), **asdict(report), passed=report.passed)
     if page is not None and not as_json:

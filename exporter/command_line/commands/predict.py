@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.connect import Repository, Url, connected
+from exporter.command_line.connect import Connection, connected
 from exporter.command_line.words import (
     Data,
     Json,
@@ -24,8 +24,7 @@ def predict(
     name: Annotated[str, typer.Argument(help="The model's name.")],
     data: Data,
     output: Annotated[Path, typer.Option(help="A folder for the predictions.")],
-    url: Url = None,
-    repository: Repository = None,
+    connection: Connection,
     keep: Annotated[
         list[str] | None,
         typer.Option(help="A column of the data to write beside them; may be repeated."),
@@ -48,7 +47,7 @@ def predict(
     from serving.scoring import predict_to_parquet  # noqa: PLC0415
 
     rows_of = with_nulls(data, null_value)
-    with connected(name, url, repository) as client:
+    with connected(name, connection) as client:
         files = predict_to_parquet(
             client,
             rows_of,

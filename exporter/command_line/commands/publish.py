@@ -8,11 +8,9 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.connect import ADMIN_KEY
 from exporter.command_line.guard import CommandError
 from exporter.command_line.words import Json, answer
-
-# A command line is visible to every user of a machine.
-ADMIN_KEY = "TRITON_ADMIN_KEY"
 
 
 def publish(

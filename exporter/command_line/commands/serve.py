@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.commands.publish import ADMIN_KEY
+from exporter.command_line.connect import ADMIN_KEY
 
 
 def serve(

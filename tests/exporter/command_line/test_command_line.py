@@ -13,6 +13,7 @@ import keras
 import polars as pl
 import pytest
 from ensemble_command import PROGRAM, ensemble
+from forwarder import Forwarder, certify, port_of
 
 from exporter.command_line.app import COMMANDS
 from serving import EnsembleClient
@@ -79,8 +80,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def served(folder):
-    """The address at which `serve` serves it, until Ctrl-C."""
+def addresses(folder):
+    """The addresses of gRPC and HTTP at which `serve` serves it, until Ctrl-C."""
     ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
@@ -92,10 +93,15 @@ def served(folder):
     ) as process:
         lines = [process.stdout.readline() for _ in range(5)]
         assert lines[-1] == "ready: shop. Ctrl-C stops the server.\n", process.stderr.read()
-        yield lines[0].split()[1]
+        yield lines[0].split()[1], lines[1].split()[1]
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.fixture(scope="module")
+def served(addresses):
+    return addresses[0]
 
 
 def test_predictions_are_written(folder, served):
@@ -146,6 +152,77 @@ def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served):
     assert json.loads((folder / "shop.json").read_text()) == document
     assert "Received: both." in failed("openapi", "shop", "--url", served, "--repository", "models")
     assert "Expected a model among" in failed("openapi", "none")
+
+
+@pytest.mark.parametrize("scheme", ["grpcs", "https"])
+def test_a_server_behind_tls_and_a_login(folder, addresses, tmp_path, scheme):
+    key, certificate, context = certify(tmp_path)
+    (tmp_path / "token").write_text("Bearer of a file\n")
+    client = [
+        *("--root-certificates", certificate, "--private-key", key),
+        *("--certificate-chain", certificate, "--timeout", 30, "--retries", 1),
+        *("--header", f"authorization=@{tmp_path / 'token'}", "--header", "x-caller=a=b"),
+    ]
+    data = "rows.parquet"
+    port = port_of(addresses[scheme == "https"])
+    with Forwarder(port, tls=context) as network:
+        server = ("--url", f"{scheme}://{network.address}")
+        own = (*server, *client)
+        text = done("predict", "shop", data, "--output", tmp_path / "scores", *own)
+        assert "2,000 rows" in text
+        text = done("parity", "shop", data, "--rows", 20, "--no-html", *own)
+        assert text.startswith("Parity passed: shop, 20 rows")
+        document = json.loads(done("openapi", "shop", *own))
+        assert document == json.loads(done("openapi", "shop"))
+        requests = folder / f"{scheme}.json"
+        assert "1,024 requests" in done("bench", "shop", data, "--write-input", requests, *own)
+        if scheme == "https":  # gRPC's headers are packed.
+            sent = network.sent.lower()
+            assert sent.count(b"authorization: bearer of a file\r\n") >= 4
+            assert b"x-caller: a=b\r\n" in sent
+        # It does not trust the server.
+        assert "UNAVAILABLE" in failed("openapi", "shop", *server, "--retries", 0)
+
+
+def test_data_of_a_store_with_options(folder, served, link):
+    url = link.put("raw/rows.parquet", pl.read_parquet(folder / "rows.parquet"))
+    options = [w for pair in link.options.items() for w in ("--storage-option", "=".join(pair))]
+    facts = json.loads(done("inspect", url, *options, "--json"))
+    assert (facts["rows"], [c["name"] for c in facts["columns"]]) == (
+        2_000,
+        ["user", "tags", "rating"],
+    )
+    own = ("shop", url, *options, "--url", served)
+    assert "Parity passed: shop, 5 rows" in done("parity", *own, "--rows", 5, "--no-html")
+    assert "1,024 requests" in done("bench", *own, "--write-input", "stored.json")
+    words = ("--repository", "stored", "--prove", "process", "--no-html", *options)
+    text = done("export", "shop", "--runtime", "fused_onnx", "--golden-rows", url, *words)
+    assert "golden_rows the first 8" in " ".join(text.split())
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_version_of_the_server_is_asked(served):
+    assert json.loads(done("openapi", "shop", "--url", served, "--model-version", 1))
+    text = failed("openapi", "shop", "--url", served, "--model-version", 7)
+    assert "NOT_FOUND" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_rows_travel_in_shared_memory(served, tmp_path, monkeypatch):
+    words = ("predict", "shop", "rows.parquet", "--shared-memory")
+    monkeypatch.delenv("TRITON_ADMIN_KEY", raising=False)
+    refused = failed(*words, "--output", tmp_path / "refused", "--url", served)
+    assert "restricted" in refused
+    assert "TRITON_ADMIN_KEY" in refused
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "a key of the test")
+    done(*words, "--output", tmp_path / "shared", "--url", served)
+    monkeypatch.delenv("TRITON_ADMIN_KEY")
+    # A server that is started for it has a key of its own.
+    done(*words, "--output", tmp_path / "own", "--repository", "models", "--timeout", 30)
+    done("predict", "shop", "rows.parquet", "--output", tmp_path / "sent", "--url", served)
+    frames = [pl.read_parquet(tmp_path / name / "*.parquet") for name in ("shared", "own", "sent")]
+    assert frames[0].equals(frames[2])
+    assert frames[1].equals(frames[2])
 
 
 @pytest.mark.usefixtures("folder")
@@ -296,7 +373,20 @@ def test_show_draws_the_steps():
         ("parity shop rows.parquet --html train", "Received: train."),
         ("bench shop rows.parquet --write-input none/in.json", "Received: none/in.json."),
         ("parity shop rows.parquet", "Expected --url of a running server, or --repository"),
-        ("bench shop rows.parquet --url 127.0.0.1:1", "UNAVAILABLE"),
+        ("bench shop rows.parquet --url 127.0.0.1:1 --retries 0", "UNAVAILABLE"),
+        ("bench shop rows.parquet --url 127.0.0.1:1 --timeout 0", "Expected timeout as seconds"),
+        (
+            "bench shop rows.parquet --url 127.0.0.1:1 --header a",
+            "Expected --header as KEY=VALUE.",
+        ),
+        ("bench shop x.csv --url 127.0.0.1:1 --header a=@none", "with the value of the header a."),
+        ("bench shop x.csv --url 127.0.0.1:1 --private-key k", "begins with grpcs:// or https://"),
+        (
+            "predict shop x --output o --repository models --header a=b",
+            "--url of a running server with",
+        ),
+        ("openapi shop --header a=b --timeout 3", "with --header, --timeout. Received: no --url."),
+        ("export shop --storage-option a=b", "Expected --storage-option with --golden-rows FILE."),
         ("demo train", "Expected a new folder. Received: train, which exists."),
     ],
 )
@@ -377,9 +467,13 @@ def test_help_has_an_example(command):
 
 
 def test_the_demo_proves_itself(folder):
-    text = done("demo", "tried", "--rows", "5000", "--runtime", "fused_onnx")
-    page = (folder / "tried" / "report.html").read_text()
+    report = json.loads(
+        done("demo", "tried", "--rows", "5000", "--runtime", "fused_onnx", "--json")
+    )
+    page = (folder / report["page"]).read_text()
     assert "Parity passed" in page
     assert 'class="latency"' in page
-    assert "Parity passed: movielens, 5,000 rows" in text
+    assert (report["model"], report["rows"], report["passed"]) == ("movielens", 5_000, True)
+    assert [one["rows"] for one in report["latency"]] == [1, 64, 1024]
+    assert report["repository"] == "tried/models"
     assert "movielens" in done("show", "movielens", "--repository", "tried/models")

@@ -73,7 +73,7 @@ def test_words_are_null_in_fit_and_transform(here, file):
 
 
 def test_words_are_null_in_inspect(here):
-    printed("inspect", "flights.csv", *NULLS, "--json", here / "facts.json")
+    printed("inspect", "flights.csv", *NULLS, "--save", here / "facts.json")
     facts = {c["name"]: c for c in json.loads((here / "facts.json").read_text())["columns"]}
     assert [facts[name]["nulls"] for name in ("carrier", "delay", "distance")] == [3, 6, 3]
 

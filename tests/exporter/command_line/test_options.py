@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 
 import polars as pl
 import pytest
@@ -13,13 +16,25 @@ import exporter
 from exporter.command_line.app import make_app
 from exporter.command_line.guard import CommandError
 from exporter.command_line.words import answer, pairs
+from exporter.report.ensemble_drawing import EnsembleDrawing
+from exporter.report.latency import measure_latency
+from exporter.repository.versions import recover_repository
 from loader import KerasSequenceLoader
-from serving import TritonServer, check_parity
-from serving.scoring import predict_to_parquet
+from serving import (
+    EnsembleClient,
+    Tls,
+    TritonServer,
+    check_parity,
+    predict_to_parquet,
+    write_perf_analyzer_input,
+)
+from serving.embedded.publication import LiveServer
+from serving.openapi import openapi_document
 from training import train
-from workflow import Workflow
+from workflow import Workflow, generate_dataset, inspect_dataset
 
-# Of every command: what is an argument there, or an option of `ensemble` itself.
+# Of every command: what is an argument there, an option of `ensemble` itself, or the client, whose
+# arguments are options of each command that has one.
 EVERYWHERE = {"self", "client", "progress", "folder"}
 # Option of the command: argument of the function.
 NAMES = {
@@ -29,6 +44,9 @@ NAMES = {
     "model": "models",
     "repository": "model_repository",
     "response_cache": "response_cache_bytes",
+    "name": "model_name",
+    "header": "headers",
+    "generate": "path",
 }
 FUNCTIONS = [
     # The schema comes from `_schema.json` beside the files.
@@ -51,6 +69,23 @@ FUNCTIONS = [
     ("serve", TritonServer, {"admin_key"}),
     ("parity", check_parity, set()),
     ("predict", predict_to_parquet, set()),
+    # The rows are in `data`; `--write-input` is the path.
+    ("bench", measure_latency, {"frame", "rows"}),
+    ("bench", write_perf_analyzer_input, {"path"}),
+    # The contract is that of the model.
+    ("openapi", openapi_document, {"contract"}),
+    # The certificates of `Tls` are options of their own.
+    *((name, EnsembleClient, {"tls"}) for name in ("predict", "parity", "bench")),
+    ("openapi", EnsembleClient, {"tls", "shared_memory"}),
+    *((name, Tls, set()) for name in ("predict", "parity", "bench", "openapi")),
+    ("inspect", inspect_dataset, set()),
+    # What was inspected before.
+    ("inspect", generate_dataset, {"inspection"}),
+    # The key is in the environment, and `--timeout` the seconds.
+    ("publish", LiveServer, {"admin_key", "seconds"}),
+    ("publish", LiveServer.publish, set()),
+    ("recover", recover_repository, set()),
+    ("show", EnsembleDrawing.read, set()),
     ("verify", exporter.verify, set()),
     ("rollback", exporter.rollback, set()),
 ]
@@ -60,11 +95,15 @@ def run(*arguments):
     return CliRunner().invoke(make_app(), [*map(str, arguments)])
 
 
-def options(command):
+def parameters(command):
     (callback,) = (
         c.callback for c in make_app().registered_commands if c.callback.__name__ == command
     )
-    found = set(inspect.signature(callback).parameters)
+    return inspect.signature(callback).parameters
+
+
+def options(command):
+    found = set(parameters(command))
     return found | {NAMES[name] for name in found & set(NAMES)}
 
 
@@ -72,6 +111,27 @@ def options(command):
 def test_each_argument_is_an_option(command, function, absent):
     arguments = set(inspect.signature(function).parameters) - EVERYWHERE
     assert arguments - options(command) == absent
+
+
+# Runs of a command are repeatable, and its server is found where Triton's is, and repairs itself.
+OWN_DEFAULTS = {"seed", "grpc_port", "http_port", "metrics_port", "heal"}
+
+
+@pytest.mark.parametrize(("command", "function"), [row[:2] for row in FUNCTIONS])
+def test_an_option_has_the_default_of_its_argument(command, function):
+    arguments = inspect.signature(function).parameters
+    own = {name: option.default for name, option in parameters(command).items()}
+    for name in own.keys() & arguments.keys() - OWN_DEFAULTS:
+        # None of an option stands for what Python does.
+        if {own[name], arguments[name].default}.isdisjoint({None, inspect.Parameter.empty}):
+            assert own[name] == arguments[name].default, name
+
+
+def test_each_command_is_compared_with_its_functions():
+    # These have no function of their own: they call those of the others, or print.
+    alone = {"demo", "init", "watch"}
+    commands = {command.callback.__name__ for command in make_app().registered_commands}
+    assert commands - {row[0] for row in FUNCTIONS} == alone
 
 
 def test_each_command_that_takes_text_has_null_value():
@@ -83,8 +143,8 @@ def test_each_command_that_takes_text_has_null_value():
 
 
 def test_each_command_whose_output_a_script_reads_has_json():
-    # The others serve, write a folder, or write JSON into a file or always.
-    without = {"demo", "serve", "inspect", "openapi"}
+    # The others serve, or write JSON always.
+    without = {"serve", "openapi"}
     for command in make_app().registered_commands:
         name = command.callback.__name__
         assert ("as_json" in options(name)) == (name not in without), name
@@ -160,6 +220,13 @@ def test_a_mistake_is_one_line(arguments, text):
     assert result.stderr.startswith("error: ")
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("module", ["exporter", "exporter.command_line"])
+def test_it_runs_as_a_module(module):
+    command = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"parquet-to-triton {version('parquet-to-triton')}\n"
 
 
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000

@@ -1,12 +1,9 @@
 """Connections to a real server over TLS, with certificates on either side."""
 
 import asyncio
-import shutil
-import ssl
-import subprocess
 
 import pytest
-from forwarder import Forwarder, port_of
+from forwarder import Forwarder, certify, port_of
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
 
@@ -21,23 +18,7 @@ from serving import (
 
 @pytest.fixture
 def secured(tmp_path):
-    """A certificate for 127.0.0.1, which vouches for itself, and a context that asks for it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out"),
-            *(certificate, "-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate)
-    context.load_cert_chain(certificate, key)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols(["h2", "http/1.1"])
+    key, certificate, context = certify(tmp_path)
     return context, Tls(certificate, key, certificate)
 
 

@@ -1,5 +1,7 @@
 """Parity of a real server with networks whose answers are no probabilities."""
 
+import threading
+
 import keras
 import numpy as np
 import polars as pl
@@ -68,3 +70,29 @@ def test_prices_that_are_a_little_off_are_found(client, workflow, network):
     other.set_weights([*weights[:-1], weights[-1] + 0.5])
     report = check_parity(client, workflow, other, rows())
     assert [output.name for output in report.outputs if output.mismatches] == ["price"]
+
+
+def test_progress_counts_the_rows_of_each_pass(client, workflow, network, stages):
+    assert check_parity(client, workflow, network, rows(), batch_size=64)
+    (parity,) = stages
+    assert (parity.title, parity.total, parity.done) == ("parity", 500, 500)
+    assert parity.works == [
+        "the served features",
+        "the served predictions",
+        "the network in this process",
+    ]
+
+
+def test_progress_counts_models_that_answer(workflow, network, tmp_path, stages):
+    options = ServingOptions(runtime="onnx", prove="process")
+    export_tensorflow_ensemble(network, workflow, "houses", tmp_path, serving=options)
+    (export,) = stages
+    assert (export.title, export.total) == ("export", None)
+    assert export.works == ["plan", "write the models", "answer golden rows"]
+    stages.clear()
+    with TritonServer(tmp_path):
+        (server,) = stages
+        assert (server.title, server.total, server.done) == ("server", 1, 1)
+        assert server.works == ["the models are loaded", "houses"]
+        # One line at a time, which has ended.
+        assert "progress" not in {thread.name for thread in threading.enumerate()}

@@ -42,10 +42,11 @@ def trained():
 
 
 @pytest.mark.parametrize("id_", ["movieId", "title"])
-def test_vectors_are_those_of_the_tower_in_the_items_order(trained, tmp_path, id_):
+def test_vectors_are_those_of_the_tower_in_the_items_order(trained, tmp_path, id_, stages):
     model, workflow = trained
     file = tmp_path / "items.parquet"
     assert write_item_vectors(model, workflow, MOVIES, file, id=id_, batch_rows=2) == 5
+    assert [(s.title, s.total, s.done) for s in stages] == [("item vectors", 5, 5)]
     assert [path.name for path in tmp_path.iterdir()] == ["items.parquet"]
     # The ids worked out on paper: the vocabularies are by frequency, then by value, from 3 on.
     table = pl.read_parquet(file)

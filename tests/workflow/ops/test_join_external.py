@@ -13,21 +13,44 @@ PLANES = {"number": [101, 102, 2**53], "seats": [150, 300, 7]}
 
 @pytest.mark.parametrize("dtype", ["float64", "Float64", "float32"])
 def test_keys_of_integers_may_come_as_floats(dtype):
-    """As pandas has integers beside a missing one; a fraction is no key, and is not cut to one."""
-    rows = pd.DataFrame({"number": pd.Series([102.0, None, 101.0, 101.5, 99.0], dtype=dtype)})
+    """As pandas has integers beside a missing one."""
+    rows = pd.DataFrame({"number": pd.Series([102.0, None, 101.0, 99.0], dtype=dtype)})
     workflow = Workflow(["number"] >> ops.JoinExternal(PLANES, on="number"))
     made = workflow.fit_transform(pl.from_pandas(rows)).collect()
-    assert made["seats"].to_list() == [300, None, 150, None, None]
-    made = workflow.transform(rows).collect()
-    assert made["seats"].to_list() == [300, None, 150, None, None]
+    assert made["number"].to_list() == [102, None, 101, 99]
+    assert made["seats"].to_list() == [300, None, 150, None]
+    assert workflow.transform(rows).collect()["seats"].to_list() == [300, None, 150, None]
 
 
-def test_floats_beyond_every_integer_find_nothing():
+@pytest.mark.parametrize(
+    ("on", "rows"),
+    [
+        ("number", {"number": [101.0, 101.5]}),
+        ("number", {"number": [[101.0], [102.0, 101.5]]}),
+        (["hour", "number"], {"hour": [1, 2], "number": [101.0, 101.5]}),
+    ],
+)
+def test_a_key_with_a_fraction_is_refused_with_its_row(on, rows):
+    planes = PLANES | {"hour": [1, 2, 3]}
+    workflow = Workflow([*rows] >> ops.JoinExternal(planes, on=on))
+    wrong = r"JoinExternal needs integers, .*column 'number', .*float64.*101\.5.* in row 1\. .*cast"
+    with pytest.raises(WorkflowError, match=wrong):
+        workflow.fit(rows)
+    # What is no key may have fractions.
+    priced = ["number", "price"] >> ops.JoinExternal(PLANES, on="number")
+    made = Workflow(priced).fit_transform({"number": [101.0], "price": [1.5]}).collect()
+    assert made.to_dicts() == [{"number": 101, "price": 1.5, "seats": 150}]
+
+
+def test_computed_floats_beyond_every_integer_find_nothing():
     table = {"number": [2**63 - 1, -(2**63), 2**53], "seats": [1, 2, 3]}
-    rows = pl.DataFrame({"number": [2.0**63, -(2.0**63), 2.0**53, float("inf"), float("-inf")]})
-    workflow = Workflow(["number"] >> ops.JoinExternal(table, on="number"))
+    rows = pl.DataFrame(
+        {"number": [2.0**63, -(2.0**63), 2.0**53, 0.5, float("inf"), -float("inf")]}
+    )
+    computed = ["number"] >> ops.LambdaOp(lambda number: number * 1.0)
+    workflow = Workflow(computed >> ops.JoinExternal(table, on="number"))
     made = workflow.fit_transform(rows).collect()
-    assert made["seats"].to_list() == [None, 2, 3, None, None]
+    assert made["seats"].to_list() == [None, 2, 3, None, None, None]
 
 
 def test_a_name_of_both_tables_says_what_to_do():

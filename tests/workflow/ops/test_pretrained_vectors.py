@@ -63,12 +63,18 @@ def test_a_server_reads_the_rows_of_a_request_alone(file, tmp_path):
         ({"item": ["a"]}, {}, r"Received: integers \(row numbers\)"),
         ({"item": [1]}, {"ids": list("abcd")}, "ids of vectors as integers.*Received: strings"),
         ({"item": [[1]]}, {}, "single ids. Received: column 'item'.*training.pretrained_table"),
-        ({"item": [1.5]}, {}, "ids of vectors as float"),
+        ({"item": [2.0, 1.5]}, {}, "PretrainedVectors needs integers.*'item'.*with 1.5 in row 1"),
     ],
 )
 def test_columns_of_another_kind(rows, settings, message):
     with pytest.raises(WorkflowError, match=message):
         Workflow(["item"] >> ops.PretrainedVectors(MATRIX, **settings)).fit(rows)
+
+
+def test_integers_that_pandas_made_floats_are_ids():
+    rows = {"item": [2.0, float("nan"), 0.0]}
+    made = Workflow(["item"] >> ops.PretrainedVectors(MATRIX)).fit_transform(rows).collect()
+    assert made["item"].to_list() == [[*MATRIX[2]], [0.0] * len(MATRIX[0]), [*MATRIX[0]]]
 
 
 def test_a_damaged_state_is_refused():

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from workflow import Workflow, WorkflowError, ops
-from workflow.progress import shown, stage
+from workflow.progress import shown
 from workflow.progress.line import Count, clock, short, text_of
 from workflow.progress.stage import VARIABLE, advance, at_work, counted, restart, showing
 
@@ -36,20 +36,6 @@ from workflow.progress import shown
 shown.SECONDS_BEFORE = 0.0
 Workflow(["a"]).transform_to_parquet([sys.argv[1]] * 2000, sys.argv[2])
 """
-
-
-@pytest.fixture
-def stages(monkeypatch):
-    """All stages that begin during the test."""
-    seen = []
-
-    class Seen(stage.Stage):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            seen.append(self)
-
-    monkeypatch.setattr(stage, "Stage", Seen)
-    return seen
 
 
 def threads():
@@ -104,7 +90,9 @@ def test_a_line_has_count_speed_and_time_left():
     assert count.numbers(now=40.0) == ["3.00M of 12.0M rows", "100k rows/s", "1:30 left"]
     assert Count("fit", None, "rows", 0.0, 30).numbers(now=2.0) == ["30 rows", "15 rows/s"]
     assert Count("fit", 5, "models", 0.0, 9).numbers(now=2.0) == ["5 of 5 models"]
-    assert Count("fit", 5, "models", 0.0).numbers(now=2.0) == ["5 models"]
+    assert Count("fit", 5, "models", 0.0).numbers(now=2.0) == ["0 of 5 models"]
+    assert Count("server", 1, "models", 0.0).numbers(now=2.0) == ["0 of 1 model"]
+    assert Count("server", 1, "models", 0.0, 1).numbers(now=2.0) == ["1 of 1 model"]
     assert Count("fit", None, "rows", 0.0).numbers(now=2.0) == []
     assert Count("fit", 0, "rows", 0.0).share is None
 

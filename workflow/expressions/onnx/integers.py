@@ -95,9 +95,7 @@ def hash_value(
     """
     if types[0].kind == "string":
         raise ExpressionError(
-            "ONNX has no operator for the bytes of a string, so it cannot hash one, as HashBucket, "
-            "HashedCross, Categorify(num_buckets=...) and LambdaOp's hash do. Pass the strings to "
-            "Categorify without num_buckets first."
+            "ONNX has no operator for the bytes of a string, so it cannot hash one."
         )
     bits = convert(graph, operands[0].values, types[0].dtype, "int64")
     bits = graph.add("Add", bits, _constant(graph, seed_offset(step.parameters["seed"])))

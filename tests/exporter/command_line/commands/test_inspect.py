@@ -19,7 +19,7 @@ def rows(tmp_path, monkeypatch):
 
 def test_it_prints_saves_and_generates(rows):
     result = ensemble(
-        *("inspect", "rows.parquet", "--json", "facts.json", "--html", "facts.html"),
+        *("inspect", "rows.parquet", "--save", "facts.json", "--html", "facts.html"),
         *("--generate", "made.parquet", "--rows", 40, "--seed", 3),
     )
     assert result.exit_code == 0, result.output
@@ -41,7 +41,7 @@ def test_it_prints_saves_and_generates(rows):
         (("rows.parquet", "--column", "user"), "Expected columns among userId, city. Received: 'user'"),
         (("none.parquet",), "No parquet file matches 'none.parquet'"),
         (("rows.parquet", "--rows", "5"), "Expected --rows with --generate FILE. Received: --rows 5"),
-        (("rows.parquet", "--json", "no/a.json"), "Expected a file in a folder that exists"),
+        (("rows.parquet", "--save", "no/a.json"), "Expected a file in a folder that exists"),
         (("rows.parquet", "--generate", "a.csv"), "Expected the path of a .parquet file"),
     ],
 )  # fmt: skip

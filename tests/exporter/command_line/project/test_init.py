@@ -1,7 +1,9 @@
 """A new project's files work at once, from made-up data to the proof."""
 
+import json
 import subprocess
 import sys
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +14,8 @@ from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
 from exporter.command_line.commands.init import FILES
+from exporter.command_line.guard import CommandError
+from exporter.command_line.package import installed_package
 from workflow import Workflow
 
 ROOT = Path(__file__).parents[4]
@@ -54,9 +58,89 @@ def test_it_proves_itself_and_predicts(project):
     assert "scores/*.parquet: 2,000 rows of user, item, output" in make(project, "predict")
 
 
-def test_its_files_name_the_ensemble_and_what_is_installed(project):
+WHEEL = "parquet_to_triton-9.8.7-py3-none-any.whl"
+EXTRAS = "[cpu,serve,onnx]"
+
+
+def init(*words):
+    result = CliRunner().invoke(make_app(), ["init", *map(str, words), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_wheel_is_in_the_project(tmp_path):
+    (tmp_path / WHEEL).write_bytes(b"the wheel")
+    for number, place in enumerate([tmp_path / WHEEL, (tmp_path / WHEEL).as_uri()]):
+        folder = tmp_path / f"shop {number}"
+        made = init(folder, "--package", place)
+        assert (folder / "wheels" / WHEEL).read_bytes() == b"the wheel"
+        # From the project's folder, in which CI installs.
+        assert (folder / "requirements.txt").read_text() == f"./wheels/{WHEEL}{EXTRAS}\n"
+        assert str(folder / "wheels" / WHEEL) in made["files"]
+
+
+@pytest.mark.parametrize(
+    "url", [f"https://example.com/{WHEEL}", "git+ssh://git@example.com/a/b.git@v1.0.0"]
+)
+def test_a_url_is_required(tmp_path, url):
+    made = init(tmp_path / "shop", "--package", url)
+    assert made["requirement"] == f"parquet-to-triton{EXTRAS} @ {url}"
+    assert (tmp_path / "shop" / "requirements.txt").read_text() == made["requirement"] + "\n"
+
+
+def test_a_folder_says_that_others_do_not_have_it(tmp_path):
+    result = CliRunner().invoke(
+        make_app(), ["init", str(tmp_path / "shop"), "--package", str(ROOT)]
+    )
+    assert "on this machine alone: for CI give --package WHEEL or URL" in result.stdout
+    *comment, line = (tmp_path / "shop" / "requirements.txt").read_text().splitlines()
+    assert all(words.startswith("# ") for words in comment)
+    assert line == f"parquet-to-triton{EXTRAS} @ {ROOT.as_uri()}"
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        # From an index: there it has a version.
+        (None, f"parquet-to-triton{EXTRAS}==9.8.7"),
+        (
+            {"url": "https://example.com/a.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            f"parquet-to-triton{EXTRAS} @ git+https://example.com/a.git@abc",
+        ),
+        (
+            {"url": f"https://example.com/{WHEEL}", "archive_info": {}},
+            f"parquet-to-triton{EXTRAS} @ https://example.com/{WHEEL}",
+        ),
+        ({"url": ROOT.as_uri(), "dir_info": {}}, f"parquet-to-triton{EXTRAS} @ {ROOT.as_uri()}"),
+        ({"url": "file:///none", "dir_info": {}}, "no --package, and file:///none."),
+        ({"url": f"file:///none/{WHEEL}", "archive_info": {}}, "from is gone. Received: no"),
+    ],
+)
+def test_it_is_installed_from_where_it_came(tmp_path, record, line):
+    (tmp_path / "METADATA").write_text("Name: parquet-to-triton\nVersion: 9.8.7\n")
+    if record is not None:
+        (tmp_path / "direct_url.json").write_text(json.dumps(record))
+    try:
+        assert installed_package(Distribution.at(tmp_path)).requirement == line
+    except CommandError as error:
+        assert line in str(error)  # noqa: PT017 - the others have none
+
+
+@pytest.mark.parametrize("place", ["none.whl", "other-1.0-py3-none-any.whl", ".", "", "parquet"])
+def test_another_package_is_refused(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other-1.0-py3-none-any.whl").touch()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\n')
+    result = CliRunner().invoke(make_app(), ["init", "shop", "--package", place])
+    assert result.exit_code == 1
+    assert "Expected --package as a wheel of parquet-to-triton" in result.stderr
+    assert f"Received: {place!r}." in result.stderr
+    assert not (tmp_path / "shop").exists()
+
+
+def test_its_files_name_the_ensemble(project):
     found = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
-    assert found == set(FILES.values())
+    assert found == {*FILES.values(), "requirements.txt"}
     folder = ROOT / "exporter" / "command_line" / "project"
     assert {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__"} == set(FILES)
     assert "NAME := shop" in (project / "Makefile").read_text()
@@ -71,6 +155,4 @@ def test_its_files_name_the_ensemble_and_what_is_installed(project):
     assert own <= known
     steps = yaml.safe_load((project / FILES["ci.yml"]).read_text())["jobs"]["proof"]["steps"]
     assert {"run": "make parity"} in steps
-    words = (project / "requirements.txt").read_text().split("==")
-    version = CliRunner().invoke(make_app(), ["--version"]).stdout.split()[-1]
-    assert words == ["parquet-to-triton[cpu,serve,onnx]", f"{version}\n"]
+    assert {"run": "pip install -r requirements.txt"} in steps
