@@ -81,6 +81,10 @@ class ServingOptions:
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
             models check these three limits before any work; Triton's own backends check
             `max_batch_size`.
+        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes, each
+            instance counted, and all twice, as while a new version loads beside the old one. An
+            export that needs more, by an estimate as of `report.memory`, is refused before anything
+            is written. None for no limit.
         progress: whether the export shows its steps on standard error if it takes more than a second,
             as `Workflow.fit` does.
 
@@ -110,6 +114,7 @@ class ServingOptions:
     max_rows: int | None = None
     max_list_length: int | None = None
     max_string_bytes: int | None = None
+    server_memory_gb: float | None = None
     progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +135,7 @@ class ServingOptions:
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
+        _expect_memory(self.server_memory_gb)
         if not isinstance(self.columns, Mapping) or not all(
             isinstance(name, str) and _is_of_names(column) for name, column in self.columns.items()
         ):
@@ -153,6 +159,7 @@ class ServingOptions:
             "pack": self.is_fused,
             "response_cache": self.is_fused,
             "golden_rows": not self.warm_up,
+            "server_memory_gb": self.server_memory_gb is None,
             # It has no effect on what is served.
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
@@ -218,6 +225,14 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
+
+
+def _expect_memory(gigabytes: object) -> None:
+    if gigabytes is None or (type(gigabytes) in (int, float) and gigabytes > 0):
+        return
+    raise ExportError(
+        f"Expected server_memory_gb as a number of GB above 0, or None. Received: {gigabytes!r}."
+    )
 
 
 def _is_of_names(column: object) -> bool:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from exporter.plan.model_spec import ModelSpec
     from exporter.plan.pipeline import Pipeline
 
+# Tables of ONNX models beyond so many bytes are in a file of their own: inside the model they would be
+# copied three times. Servers map that file once for all instances.
+TABLES_FILE, EMBEDDED_BYTES = "tables.data", 64_000_000
+
 Writer = Callable[[Path], None]
 
 
