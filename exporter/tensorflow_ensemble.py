@@ -26,6 +26,7 @@ def export_tensorflow_ensemble(
     conts: Sequence[str] | None = None,
     *,
     serving: ServingOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ExportReport:
     """Write a Triton ensemble, with the arguments of NVTabular's function: see `export_ensemble`.
 
@@ -35,7 +36,7 @@ def export_tensorflow_ensemble(
         model: the network.
         workflow: a fitted workflow.
         name: the ensemble's name.
-        model_path: the model repository; made if missing.
+        model_path: the model repository; made if missing. Or a folder of an object store.
         label_columns: columns of the training data that requests lack.
         sparse_max: the width of each list that the network takes as one input.
         version: the version folder of all models.
@@ -43,6 +44,7 @@ def export_tensorflow_ensemble(
         cats: no longer needed: the network's inputs name the columns it takes.
         conts: likewise.
         serving: how to serve it.
+        storage_options: how to connect to the object store of `model_path`.
 
     Returns:
         A report.
@@ -65,6 +67,7 @@ def export_tensorflow_ensemble(
         sparse_max=sparse_max,
         version=version,
         serving=serving,
+        storage_options=storage_options,
     )
 
 

@@ -14,7 +14,7 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Json, NullValue, answer, pairs, with_nulls
+from exporter.command_line.words import Json, NullValue, StorageOption, answer, pairs, with_nulls
 from exporter.plan.runtime import AUTO, RUNTIMES
 
 
@@ -25,9 +25,11 @@ def export(
         Path,
         typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
-    repository: Annotated[Path, typer.Option(help="The model repository; made if missing.")] = Path(
-        "models"
-    ),
+    repository: Annotated[
+        str,
+        typer.Option(help="The model repository, made if missing, or a folder of an object store."),
+    ] = "models",
+    storage_option: StorageOption = None,
     items: Items = None,
     k: K = 10,
     label: Annotated[
@@ -107,6 +109,7 @@ def export(
         sparse_max=_widths(sparse_max),
         version=version,
         serving=options,
+        storage_options=pairs(storage_option, "--storage-option"),
     )
     answer(
         as_json,
