@@ -38,7 +38,7 @@ class StoredRepository:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         self.url = url.rstrip("/")
         with _store_errors():
-            self._folder = Objects(storage_options).path(self.url)
+            self._folder = Objects(storage_options).path(url)
 
     @property
     def _bucket(self) -> Bucket:

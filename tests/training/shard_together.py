@@ -97,7 +97,7 @@ def measured(model, rows):
 
 def divided(rows, folder):
     """Train with each way of dividing tables; then misuse them."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     found = {shard: trained(shard, rows, workers) for shard in SHARDS}
     found["refused"] = misused(rows, folder, workers)
     found["given"] = given(workers)
@@ -169,7 +169,7 @@ def misused(rows, folder, workers):
 
 def up_to(rows, folder, epochs, shard):
     """Train up to an epoch, from the checkpoint."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     keras.utils.set_random_seed(1)
     model = make(shard)
     train(
@@ -195,7 +195,7 @@ def up_to(rows, folder, epochs, shard):
 
 def until_one_dies(rows, folder):
     """The last worker is killed in the second epoch."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     keras.utils.set_random_seed(1)
     callbacks = [Death()] if workers.rank == workers.size - 1 else []
     return refused(
@@ -208,7 +208,7 @@ def until_one_dies(rows, folder):
 
 def gathered(folder):
     """The peak of memory beside what is held before, in tables, while a table of 200 MB is whole."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     item = keras.Input((1,), name="item", dtype="int64")
     features = layers.DenseFeatures({"item": (400_000, 128)}, shard="row", name="features")
     output = keras.layers.Dense(1, "sigmoid")(features({"item": item}))
@@ -229,7 +229,6 @@ def gathered(folder):
         if workers.rank == 0:
             peak_of("saved", whole, lambda: save_model(model, f"{folder}/whole"))
             found["bytes"] = sum(f.stat().st_size for f in Path(f"{folder}/whole").rglob("*.data*"))
-    found["left"] = (memory_gb("VmRSS") - before) * 2**30 / table
     return found
 
 
@@ -273,7 +272,7 @@ def fitted(model, data, loss, workers=None, epochs=EPOCHS):
 
 def towers(rows):
     """Two towers, for pairs and with a softmax over sampled items, and a sequence, divided."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     found = {}
     for shard in SHARDS:
         keras.utils.set_random_seed(1)
@@ -285,15 +284,14 @@ def towers(rows):
             found[shard] = {"loss": loss, "held": held}
             if workers.rank == 0:
                 found[shard] |= state_of(model)
-    for shard in ("row", "column"):
-        keras.utils.set_random_seed(1)
-        model, data = behaviour_model(shard), load_behaviour(rows, workers.rank, workers.size)
-        held = model.get_layer("sequence").items.embeddings.shape
-        loss = fitted(model, data, "binary_crossentropy", workers)
-        with whole_tables(model, optimizer=False):
-            found[f"behaviour {shard}"] = {"loss": loss, "held": list(held)}
-            if workers.rank == 0:
-                found[f"behaviour {shard}"]["weights"] = weights_of(model)
+    keras.utils.set_random_seed(1)
+    model, data = behaviour_model("row"), load_behaviour(rows, workers.rank, workers.size)
+    held = model.get_layer("sequence").items.embeddings.shape
+    loss = fitted(model, data, "binary_crossentropy", workers)
+    with whole_tables(model, optimizer=False):
+        found["behaviour"] = {"loss": loss, "held": list(held)}
+        if workers.rank == 0:
+            found["behaviour"]["weights"] = weights_of(model)
     keras.utils.set_random_seed(1)
     model, data = tower_model("row", IN_BATCH), load_pairs(rows, workers.rank, workers.size)
     found["softmax"] = fitted(model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1)

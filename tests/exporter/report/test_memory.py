@@ -87,6 +87,10 @@ def test_vocabularies_too_large_for_onnx_are_said_before_tables_are_written(
     assert written == []
 
 
+def test_runtimes_that_map_weights_are_no_advice_to_themselves(export, large, tmp_path):
+    assert "runtime=" not in refused(export, tmp_path, large, runtime="onnx", server_memory_gb=0.01)
+
+
 @pytest.mark.parametrize("memory", [0, -1, True, "8", float("nan")])
 def test_memory_is_a_number(memory):
     with pytest.raises(ExportError, match="server_memory_gb as a number of GB above 0"):

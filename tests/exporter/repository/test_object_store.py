@@ -113,10 +113,10 @@ def test_a_step_that_is_left_is_refused_and_stays(to_store, link, tmp_path):
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):
     report = export()
     models = [spec.name for spec in report.plan.models]
-    keys = [".movies.export"]
-    keys += [f.relative_to(report.repository) for f in in_order(report.repository, models)]
+    keys = [f.relative_to(report.repository) for f in in_order(report.repository, models)]
     stored = StoredRepository(f"{link.url}/models", {**link.options, "max_retries": 0})
-    for failing in (keys[0], keys[1], keys[2], keys[len(keys) // 2], keys[-1]):
+    # The link answers 503 to a request that the server has done, which must be undone too.
+    for failing in (keys[0], keys[1], keys[len(keys) // 2], keys[-1]):
         link.fault = lambda text, end=f"/models/{failing}": (
             "fail" if text.startswith("PUT") and text.endswith(end) else None
         )
@@ -143,6 +143,7 @@ def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [
+        ("s3://", {}, "one of s3://BUCKET/KEY, gs://.* Received: 's3://'"),
         ("s3://unknown/models", {}, "no such bucket. Compare its name"),
         (
             "hdfs://host/models",
