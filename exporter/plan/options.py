@@ -227,8 +227,9 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
 
 
-def _expect_memory(gigabytes: object) -> None:
-    if gigabytes is None or (type(gigabytes) in (int, float) and gigabytes > 0):
+def _expect_memory(gigabytes: Any) -> None:
+    is_number = isinstance(gigabytes, int | float) and not isinstance(gigabytes, bool)
+    if gigabytes is None or (is_number and gigabytes > 0):
         return
     raise ExportError(
         f"Expected server_memory_gb as a number of GB above 0, or None. Received: {gigabytes!r}."
